@@ -1,0 +1,32 @@
+# The environment is made on first use; everything below runs from it.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# Two cores are the reference machine. More threads than cores make small matrix products slower.
+export OMP_NUM_THREADS ?= 2
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: test check bench install clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+test: install          ## the whole suite, from a bare machine
+	$(BIN)/python -m pytest $(ARGS)
+
+check: install         ## style, types, structure
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: install         ## the speed ratios of docs/results.md
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache

@@ -1,0 +1,44 @@
+"""What a user can get wrong, said so that it can be mended: fact, place, remedy."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+
+
+class CalqueError(Exception):
+    """Base of every error that is the caller's to mend. The command line prints it as one line and exits with 2."""
+
+
+class InputError(CalqueError):
+    """A file, or one line of it, is not what it should be.
+
+    Args:
+        fact: what is wrong, what was expected and what to do about it, in one line.
+        path: the file.
+        line: its line, counted from 1.
+    """
+
+    def __init__(self, fact: str, *, path: str | PathLike[str] | None = None, line: int | None = None):
+        self.fact, self.path, self.line = fact, path, line
+        place = "" if path is None else fspath(path)
+        if line is not None:
+            place = f"{place} line {line}".strip()
+        super().__init__(f"{place}: {fact}" if place else fact)
+
+    def __reduce__(self):  # the keyword-only arguments survive a process boundary
+        return (_rebuild, (type(self), self.fact, self.path, self.line))
+
+
+def _rebuild(kind, fact, path, line):
+    return kind(fact, path=path, line=line)
+
+
+class SettingError(CalqueError):
+    """An option or argument has a value that cannot work, alone or with the others."""
+
+
+class MissingExtraError(CalqueError):
+    """An optional part of calque needs a package that is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str):
+        super().__init__(f"{purpose} needs the package {package}: pip install 'calque[{extra}]'")

@@ -1,0 +1,215 @@
+"""Word pairs: which word of a sentence translates which word of its partner."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from calque.errors import InputError, SettingError
+
+if TYPE_CHECKING:
+    from calque.text import ParallelCorpus
+
+_LINK = re.compile(r"(\d+)([-?p])(\d+)(?::([0-9.eE+-]+))?")
+
+
+class WordPairs:
+    """Links between the words of sentence pairs, as parallel arrays sorted by sentence.
+
+    Args:
+        sentence: int64 `[n_pairs]`, number of the sentence pair.
+        source, target: int64 `[n_pairs]`, position of the word in its sentence.
+        n_sentences: number of sentence pairs, also of those without a link.
+        posterior: float32 `[n_pairs]`, how probable the aligner held each link; None if it did not say.
+        possible: bool `[n_pairs]`, True for a link that annotators called possible rather than sure.
+    """
+
+    def __init__(
+        self,
+        sentence: np.ndarray,
+        source: np.ndarray,
+        target: np.ndarray,
+        *,
+        n_sentences: int,
+        posterior: np.ndarray | None = None,
+        possible: np.ndarray | None = None,
+    ):
+        arrays = [np.asarray(array, dtype=np.int64) for array in (sentence, source, target)]
+        if len({array.shape for array in arrays}) != 1 or arrays[0].ndim != 1:
+            raise SettingError(f"arrays of different shapes: {[array.shape for array in arrays]}")
+        self.sentence, self.source, self.target = arrays
+        self.n_sentences = int(n_sentences)
+        self.posterior = None if posterior is None else np.asarray(posterior, dtype=np.float32)
+        self.possible = np.zeros(len(arrays[0]), dtype=bool) if possible is None else np.asarray(possible, dtype=bool)
+        if len(self) and (self.sentence.min() < 0 or self.sentence.max() >= self.n_sentences):
+            raise SettingError(f"a link names sentence {self.sentence.max()}, there are {self.n_sentences}")
+        if len(self) and (np.diff(self.sentence) < 0).any():
+            order = np.argsort(self.sentence, kind="stable")
+            self.sentence, self.source, self.target = (array[order] for array in arrays)
+            self.possible = self.possible[order]
+            self.posterior = None if self.posterior is None else self.posterior[order]
+
+    def __len__(self) -> int:
+        return len(self.sentence)
+
+    def __repr__(self) -> str:
+        return f"WordPairs({len(self):,} pairs in {self.n_sentences:,} sentences)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WordPairs) and self.n_sentences == other.n_sentences and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("sentence", "source", "target", "possible")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- choosing --------------------------------------------------------------------------------------------------
+    def select(self, chosen: np.ndarray) -> WordPairs:
+        """The pairs at a boolean mask or sorted indices; the sentence numbers stay as they are."""
+        return WordPairs(
+            self.sentence[chosen],
+            self.source[chosen],
+            self.target[chosen],
+            n_sentences=self.n_sentences,
+            posterior=None if self.posterior is None else self.posterior[chosen],
+            possible=self.possible[chosen],
+        )
+
+    def one_to_one(self) -> WordPairs:
+        """Drop every link whose source word or target word has another link in its sentence (Cao 2020, code)."""
+        alone = np.ones(len(self), dtype=bool)
+        for words in (self.source, self.target):
+            width = int(words.max()) + 1 if len(self) else 1
+            _, inverse, counts = np.unique(self.sentence * width + words, return_inverse=True, return_counts=True)
+            alone &= counts[inverse] == 1
+        return self.select(alone)
+
+    @property
+    def sure(self) -> WordPairs:
+        """Without the links that are only possible."""
+        return self.select(~self.possible)
+
+    def sample(self, n: int, seed: int) -> WordPairs:
+        """At most `n` pairs drawn without replacement, in the order of the text."""
+        if n >= len(self):
+            return self
+        return self.select(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
+
+    def slice(self, start: int, stop: int) -> WordPairs:
+        """The pairs of sentences `start` to `stop`, renumbered from 0."""
+        first, last = np.searchsorted(self.sentence, [start, stop])
+        part = self.select(np.arange(first, last))
+        return WordPairs(
+            part.sentence - start, part.source, part.target,
+            n_sentences=max(0, min(stop, self.n_sentences) - start), posterior=part.posterior, possible=part.possible,
+        )  # fmt: skip
+
+    def swapped(self) -> WordPairs:
+        """Source and target exchanged."""
+        return WordPairs(
+            self.sentence, self.target, self.source,
+            n_sentences=self.n_sentences, posterior=self.posterior, possible=self.possible,
+        )  # fmt: skip
+
+    def offsets(self) -> np.ndarray:
+        """int64 `[n_sentences + 1]`: the pairs of sentence `i` are `[offsets[i], offsets[i + 1])`."""
+        return np.searchsorted(self.sentence, np.arange(self.n_sentences + 1))
+
+    def check(self, corpus: ParallelCorpus, *, path: str | PathLike[str] | None = None) -> WordPairs:
+        """Return self if every link points at a word that exists.
+
+        Raises:
+            InputError: naming the first line that does not fit.
+        """
+        if self.n_sentences != len(corpus):
+            raise InputError(
+                f"{self.n_sentences} lines of links, but the corpus has {len(corpus)} sentence pairs", path=path
+            )
+        for name, words, sentences in (
+            ("source", self.source, corpus.source),
+            ("target", self.target, corpus.target),
+        ):
+            lengths = sentences.lengths()
+            wrong = np.flatnonzero(words >= lengths[self.sentence]) if len(self) else []
+            if len(wrong):
+                line = int(self.sentence[wrong[0]])
+                raise InputError(
+                    f"{name} word {words[wrong[0]]}, but sentence {line + 1} has {lengths[line]} words "
+                    "(counting from 0); was the corpus tokenised in another way?",
+                    path=path,
+                    line=line + 1,
+                )
+        return self
+
+    # -- Pharaoh files ---------------------------------------------------------------------------------------------
+    def pharaoh_lines(self, *, one_based: bool = False, posteriors: bool = False) -> Iterator[str]:
+        """One line per sentence pair, `i-j` for a sure link and `i?j` for a possible one, by target then source."""
+        shift = int(one_based)
+        offsets = self.offsets()
+        show = posteriors and self.posterior is not None
+        source, target = (self.source + shift).tolist(), (self.target + shift).tolist()
+        mark = np.where(self.possible, "?", "-").tolist()
+        for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            links = sorted(range(first, last), key=lambda k: (source[k], target[k]))
+            tail = [f":{self.posterior[k]:.4g}" if show else "" for k in links]  # type: ignore[index]
+            yield " ".join(f"{source[k]}{mark[k]}{target[k]}{t}" for k, t in zip(links, tail, strict=True))
+
+    def save(self, path: str | PathLike[str], *, one_based: bool = False, posteriors: bool = False) -> None:
+        """Write a Pharaoh file: one line per sentence pair, also for pairs without a link."""
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            for line in self.pharaoh_lines(one_based=one_based, posteriors=posteriors):
+                file.write(line + "\n")
+
+    @classmethod
+    def parse(
+        cls, lines: Iterator[str] | list[str], *, one_based: bool = False, path: str | PathLike[str] | None = None
+    ) -> WordPairs:
+        """Read Pharaoh lines: `i-j` sure, `i?j` or `ipj` possible, an optional `:p` is the posterior.
+
+        Raises:
+            InputError: with the line that is not of this form.
+        """
+        sentence, source, target, possible, posterior = [], [], [], [], []
+        shift, number, said = int(one_based), -1, False
+        for number, line in enumerate(lines):
+            for item in line.split():
+                match = _LINK.fullmatch(item)
+                if match is None:
+                    raise InputError(f"{item[:40]!r} is not a link, expected i-j or i?j", path=path, line=number + 1)
+                i, mark, j, probability = match.groups()
+                if len(i) > 9 or len(j) > 9 or int(i) < shift or int(j) < shift:
+                    raise InputError(f"link {item[:40]!r} is out of range", path=path, line=number + 1)
+                sentence.append(number)
+                source.append(int(i) - shift)
+                target.append(int(j) - shift)
+                possible.append(mark != "-")
+                said |= probability is not None
+                try:
+                    posterior.append(1.0 if probability is None else float(probability))
+                except ValueError:
+                    raise InputError(f"{probability!r} is no probability", path=path, line=number + 1) from None
+        return cls(
+            np.array(sentence, dtype=np.int64),
+            np.array(source, dtype=np.int64),
+            np.array(target, dtype=np.int64),
+            n_sentences=number + 1,
+            possible=np.array(possible, dtype=bool),
+            posterior=np.array(posterior, dtype=np.float32) if said else None,
+        )
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], *, one_based: bool = False) -> WordPairs:
+        """Read a Pharaoh file.
+
+        Raises:
+            InputError: the file cannot be read, or a line of it is not made of links.
+        """
+        try:
+            with open(path, encoding="utf-8-sig") as file:
+                return cls.parse(file, one_based=one_based, path=path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read as links ({error})", path=path) from error

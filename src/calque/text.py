@@ -1,0 +1,218 @@
+"""Sentences and parallel text: Arrow tables on disk, seen as lists of words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Literal, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calque.errors import InputError, SettingError
+
+Side = Literal["source", "target"]
+WORDS = pa.list_(pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence as its words, and the language they are in (`en`, `de`, …)."""
+
+    words: tuple[str, ...]
+    lang: str = ""
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+class Sentences(Sequence[Sentence]):
+    """One side of a corpus: a list of sentences that reads its words from Arrow when asked.
+
+    Args:
+        column: Arrow list-of-strings, one list per sentence.
+        lang: the language of all of them.
+    """
+
+    def __init__(self, column: pa.ChunkedArray | pa.Array, lang: str = ""):
+        self._column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], type=WORDS)
+        self.lang = lang
+
+    @classmethod
+    def of(cls, sentences: Iterable[Sequence[str]], lang: str = "") -> Sentences:
+        """Build from lists of words."""
+        return cls(pa.array([list(words) for words in sentences], type=WORDS), lang)
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    @overload
+    def __getitem__(self, index: int) -> Sentence: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sentences: ...
+    def __getitem__(self, index: int | slice) -> Sentence | Sentences:
+        if isinstance(index, slice):
+            return Sentences(_slice(self._column, index), self.lang)
+        return Sentence(tuple(self._column[index].as_py()), self.lang)
+
+    def __iter__(self) -> Iterator[Sentence]:
+        for chunk in self._column.chunks:
+            for start in range(0, len(chunk), 8192):  # never more than a window of Python strings at a time
+                for words in chunk.slice(start, 8192).to_pylist():
+                    yield Sentence(tuple(words), self.lang)
+
+    def lengths(self) -> np.ndarray:
+        """Number of words of each sentence, int64 `[n_sentences]`."""
+        if not len(self):
+            return np.zeros(0, dtype=np.int64)
+        return pc.list_value_length(self._column).to_numpy().astype(np.int64)
+
+    def flat(self) -> tuple[pa.ChunkedArray, np.ndarray]:
+        """All words in a row, and the offsets of the sentences in them.
+
+        Returns:
+            words: Arrow strings `[n_words]`. `words.dictionary_encode()` numbers the word types at C++ speed.
+            offsets: int64 `[n_sentences + 1]`.
+        """
+        lengths = self.lengths()
+        offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        words = pc.list_flatten(self._column)
+        if isinstance(words, pa.Array):
+            words = pa.chunked_array([words], type=pa.string())
+        return words, offsets
+
+
+class ParallelCorpus:
+    """Sentence pairs in two languages, with any further columns kept as metadata.
+
+    The data is an Arrow table, so a corpus on disk is memory-mapped: ten million pairs open at once and slices cost
+    nothing. Make one with `calque.read_parallel`, `of` or `open`.
+
+    Args:
+        table: columns `source` and `target` (lists of strings) and any further string columns.
+        langs: the languages of the two sides.
+        skipped: how many lines a reader left out, by reason.
+    """
+
+    def __init__(self, table: pa.Table, langs: tuple[str, str], *, skipped: Mapping[str, int] | None = None):
+        if len(langs) != 2:
+            raise SettingError(f"a parallel corpus has two languages, got {list(langs)}")
+        for side in ("source", "target"):
+            if side not in table.column_names:
+                raise SettingError(f"column {side!r} is missing, the table has {table.column_names}")
+        self.table = table
+        self.langs = (langs[0], langs[1])
+        self.skipped = dict(skipped or {})
+
+    @classmethod
+    def of(
+        cls,
+        source: Iterable[Sequence[str]],
+        target: Iterable[Sequence[str]],
+        langs: tuple[str, str],
+        metadata: Mapping[str, Sequence[str]] | None = None,
+    ) -> ParallelCorpus:
+        """Build from lists of words held in memory."""
+        left = pa.array([list(words) for words in source], type=WORDS)
+        right = pa.array([list(words) for words in target], type=WORDS)
+        if len(left) != len(right):
+            raise InputError(f"{len(left)} source sentences but {len(right)} target sentences")
+        columns = {"source": left, "target": right}
+        columns.update({name: pa.array(list(values), type=pa.string()) for name, values in (metadata or {}).items()})
+        return cls(pa.table(columns), langs)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Sentence, Sentence]: ...
+    @overload
+    def __getitem__(self, index: slice) -> ParallelCorpus: ...
+    def __getitem__(self, index: int | slice) -> tuple[Sentence, Sentence] | ParallelCorpus:
+        if isinstance(index, slice):
+            return ParallelCorpus(_slice(self.table, index), self.langs)
+        return self.source[index], self.target[index]
+
+    def __repr__(self) -> str:
+        return f"ParallelCorpus({len(self):,} pairs, {self.langs[0]}-{self.langs[1]}, metadata={self.metadata_names})"
+
+    @property
+    def source(self) -> Sentences:
+        return Sentences(self.table["source"], self.langs[0])
+
+    @property
+    def target(self) -> Sentences:
+        return Sentences(self.table["target"], self.langs[1])
+
+    def side(self, lang: str) -> Side:
+        """Which side is in `lang`.
+
+        Raises:
+            SettingError: neither is.
+        """
+        if lang not in self.langs:
+            raise SettingError(f"language {lang!r} is not in this corpus, it has {self.langs[0]} and {self.langs[1]}")
+        return "source" if self.langs[0] == lang else "target"
+
+    @property
+    def metadata_names(self) -> list[str]:
+        return [name for name in self.table.column_names if name not in ("source", "target")]
+
+    def metadata(self, name: str) -> list[str | None]:
+        """A further column of the file, one string per pair."""
+        if name not in self.metadata_names:
+            raise SettingError(f"no metadata column {name!r}, there are {self.metadata_names}")
+        return self.table[name].to_pylist()
+
+    # -- making new ones -------------------------------------------------------------------------------------------
+    def take(self, indices: Sequence[int] | np.ndarray) -> ParallelCorpus:
+        """The pairs at `indices`, in that order."""
+        return ParallelCorpus(self.table.take(pa.array(indices, type=pa.int64())), self.langs)
+
+    def swapped(self) -> ParallelCorpus:
+        """Source and target exchanged."""
+        names = {"source": "target", "target": "source"}
+        renamed = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
+        return ParallelCorpus(renamed, (self.langs[1], self.langs[0]), skipped=self.skipped)
+
+    def __add__(self, other: ParallelCorpus) -> ParallelCorpus:
+        """The pairs of both, one corpus after the other; metadata that only one of them has is dropped."""
+        if self.langs != other.langs:
+            raise SettingError(f"cannot join {self.langs} and {other.langs}: the languages differ")
+        shared = [name for name in self.table.column_names if name in other.table.column_names]
+        return ParallelCorpus(pa.concat_tables([self.table.select(shared), other.table.select(shared)]), self.langs)
+
+    # -- disk ------------------------------------------------------------------------------------------------------
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write as an Arrow IPC file that `open` maps into memory."""
+        schema = self.table.schema.with_metadata({"calque.langs": " ".join(self.langs)})
+        with pa.OSFile(fspath(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            writer.write_table(self.table.cast(schema), max_chunksize=65536)
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> ParallelCorpus:
+        """Map a saved corpus into memory: no word is read before it is asked for.
+
+        Raises:
+            InputError: the file is not a corpus that `save` wrote.
+        """
+        try:
+            table = pa.ipc.open_file(pa.memory_map(fspath(path))).read_all()
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"not a saved parallel corpus ({error})", path=path) from error
+        langs = (table.schema.metadata or {}).get(b"calque.langs", b"").decode().split(" ")
+        if len(langs) != 2:
+            raise InputError("an Arrow file, but not a parallel corpus that calque saved", path=path)
+        return cls(table, (langs[0], langs[1]))
+
+
+def _slice(data, index: slice):
+    """Arrow tables and columns slice by offset and length only; steps need a gather."""
+    start, stop, step = index.indices(len(data) if not isinstance(data, pa.Table) else data.num_rows)
+    if step == 1:
+        return data.slice(start, max(0, stop - start))
+    return data.take(pa.array(range(start, stop, step), type=pa.int64()))

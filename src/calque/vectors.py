@@ -1,0 +1,147 @@
+"""Ragged word vectors, memory-mapped from safetensors."""
+
+from __future__ import annotations
+
+import json
+import struct
+from os import PathLike, fspath
+
+import numpy as np
+
+from calque.errors import InputError
+
+_DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
+_NAMES = {np.dtype(value): key for key, value in _DTYPES.items()}
+
+
+class Embeddings:
+    """One vector per word of a list of sentences.
+
+    Args:
+        data: `[n_words, dim]`, all words in a row; float16, float32 or float64, in memory or mapped.
+        offsets: int64 `[n_sentences + 1]`: the words of sentence `i` are `data[offsets[i]:offsets[i + 1]]`.
+        covered: bool `[n_words]`: False where the encoder has no vector (a truncated word, or one that its tokenizer
+            maps to nothing); the row is zero there. None if all are covered.
+    """
+
+    def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
+        offsets = np.asarray(offsets, dtype=np.int64)
+        if data.ndim != 2 or offsets.ndim != 1 or len(offsets) < 1 or offsets[-1] != len(data):
+            raise InputError(
+                f"vectors of shape {tuple(data.shape)} do not fit offsets that end at {offsets[-1:].tolist()}"
+            )
+        if covered is not None and (covered.shape != (len(data),) or covered.all()):
+            if covered.shape != (len(data),):
+                raise InputError(f"coverage of shape {covered.shape} for {len(data)} words")
+            covered = None
+        self.data, self.offsets, self.covered = data, offsets, covered
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, sentence: int) -> np.ndarray:
+        """The vectors of one sentence, `[words, dim]`."""
+        if sentence < 0:
+            sentence += len(self)
+        return self.data[self.offsets[sentence] : self.offsets[sentence + 1]]
+
+    @property
+    def dim(self) -> int:
+        return self.data.shape[1]
+
+    @property
+    def n_words(self) -> int:
+        return self.data.shape[0]
+
+    def rows(self, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """Row numbers of words given as (sentence, position in the sentence), int64 `[n]`."""
+        return self.offsets[sentence] + word
+
+    def sentence_means(self) -> np.ndarray:
+        """Mean word vector of each sentence, float64 `[n_sentences, dim]`; words without a vector do not count.
+
+        A sentence without any word vector gives a zero row.
+        """
+        lengths = np.diff(self.offsets)
+        if self.covered is not None:
+            counts = np.zeros(len(self), dtype=np.int64)
+            np.add.at(counts, np.repeat(np.arange(len(self)), lengths), self.covered.astype(np.int64))
+        else:
+            counts = lengths
+        sums = np.zeros((len(self), self.dim))
+        filled = lengths > 0  # reduceat would read the next sentence for an empty one
+        if filled.any():
+            sums[filled] = np.add.reduceat(self.data, self.offsets[:-1][filled], axis=0, dtype=np.float64)
+        return sums / np.maximum(counts, 1)[:, None]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write as safetensors (`data`, `offsets`, `covered`), which `open` maps into memory."""
+        arrays = {"data": self.data, "offsets": self.offsets}
+        if self.covered is not None:
+            arrays["covered"] = self.covered
+        mapped = create_arrays(path, {name: (array.shape, array.dtype) for name, array in arrays.items()})
+        for name, array in arrays.items():
+            mapped[name][...] = array
+            mapped[name].flush()
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> Embeddings:
+        """Map saved vectors into memory; nothing is read before it is used."""
+        arrays, _ = map_arrays(path)
+        if "data" not in arrays or "offsets" not in arrays:
+            raise InputError("no word vectors that calque saved (tensors data and offsets are missing)", path=path)
+        return cls(arrays["data"], np.asarray(arrays["offsets"]), arrays.get("covered"))
+
+
+def create_arrays(
+    path: str | PathLike[str],
+    shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]],
+    metadata: dict[str, str] | None = None,
+) -> dict[str, np.memmap]:
+    """Make a safetensors file of the given shapes, to be filled in place: data larger than memory streams to disk."""
+    header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
+    position = 0
+    for name, (shape, dtype) in shapes.items():
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        header[name] = {
+            "dtype": _NAMES[np.dtype(dtype)],
+            "shape": list(shape),
+            "data_offsets": [position, position + size],
+        }
+        position += size
+    text = json.dumps(header).encode()
+    text += b" " * (-(len(text) + 8) % 64)  # aligned rows: a mapped float64 must not straddle
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + position)
+    return map_arrays(path, mode="r+")[0]
+
+
+def map_arrays(path: str | PathLike[str], mode: str = "r") -> tuple[dict[str, np.memmap], dict[str, str]]:
+    """Map every tensor of a safetensors file into memory.
+
+    Returns:
+        arrays by name, and the file's metadata.
+
+    Raises:
+        InputError: not a safetensors file, or of a type that NumPy has not (bfloat16).
+    """
+    try:
+        with open(path, "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > 100_000_000:
+                raise ValueError("header too long")
+            header = json.loads(file.read(length))
+        metadata = header.pop("__metadata__", {})
+        arrays = {}
+        for name, entry in header.items():
+            shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
+            dtype = np.dtype(_DTYPES[entry["dtype"]])
+            if end == begin:  # an empty array cannot be mapped
+                arrays[name] = np.zeros(shape, dtype=dtype)
+            else:
+                arrays[name] = np.memmap(fspath(path), dtype=dtype, mode=mode, offset=8 + length + begin, shape=shape)
+    except (OSError, struct.error, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise InputError(f"not a safetensors file that can be mapped ({error})", path=path) from error
+    return arrays, metadata
