@@ -1,0 +1,17 @@
+"""Encoders: words into vectors."""
+
+from calque.encoders.base import Encoder
+from calque.encoders.batches import WordBatch, collate, token_batches
+from calque.encoders.huggingface import HuggingFaceEncoder, load_encoder
+from calque.encoders.subwords import SplitSentences, Subwords
+
+__all__ = [
+    "Encoder",
+    "HuggingFaceEncoder",
+    "SplitSentences",
+    "Subwords",
+    "WordBatch",
+    "collate",
+    "load_encoder",
+    "token_batches",
+]

@@ -1,0 +1,114 @@
+"""Sentences into batches: close in length, no padding where it can be had, all by array operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.encoders.subwords import SplitSentences
+
+
+@dataclass(frozen=True)
+class WordBatch:
+    """A batch of sentences, and where its words are.
+
+    Attributes:
+        input_ids: int64 `[B, T]`.
+        attention_mask: int64 `[B, T]`, 1 for a subword; None where nothing is padded.
+        starts: int64 `[W]`, flat index into `B * T` of each word's first subword, sentence after sentence.
+        lengths: int64 `[W]`, subwords of each word; 0 for a word without a vector.
+        word_counts: int64 `[B]`, words of each sentence.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor | None
+    starts: Tensor
+    lengths: Tensor
+    word_counts: Tensor
+
+    def to(self, device: torch.device | str) -> WordBatch:
+        """The same batch on another device."""
+        moved = {
+            name: None if value is None else value.to(device, non_blocking=True)
+            for name, value in vars(self).items()
+        }
+        return replace(self, **moved)
+
+
+def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
+    """Sentences, given by their numbers, as one batch padded on the right.
+
+    Words stand in the order of `sentences`. A word without a vector points at the first subword and has length 0.
+    """
+    sentences = np.asarray(sentences, dtype=np.int64)
+    first = split.offsets[sentences]
+    lengths = split.offsets[sentences + 1] - first
+    width = int(lengths.max()) if len(lengths) else 0
+    if (lengths == width).all():
+        input_ids, mask = split.ids[first[:, None] + np.arange(width)].astype(np.int64), None
+    else:
+        inside = np.arange(width) < lengths[:, None]
+        input_ids = np.full(inside.shape, split.pad_id, dtype=np.int64)
+        input_ids[inside] = split.ids[_ranges(first, lengths)]
+        mask = torch.from_numpy(inside.astype(np.int64))
+    first_word = split.word_offsets[sentences]
+    counts = split.word_offsets[sentences + 1] - first_word
+    words = _ranges(first_word, counts)
+    starts = split.word_starts[words] + np.repeat(np.arange(len(sentences)) * width, counts)
+    return WordBatch(
+        input_ids=torch.from_numpy(input_ids),
+        attention_mask=mask,
+        starts=torch.from_numpy(starts),
+        lengths=torch.from_numpy(split.word_lengths[words].astype(np.int64)),
+        word_counts=torch.from_numpy(counts),
+    )
+
+
+def token_batches(lengths: np.ndarray, budget: int, *, max_sentences: int | None = None) -> list[np.ndarray]:
+    """Group sentences of about equal length into batches of at most `budget` subwords, padding included.
+
+    Sentences are sorted by length, longest first, so that the largest batch comes first and memory that suffices for
+    it suffices for all. Within the sorted order a batch ends early, where the length changes, if it is at least half
+    full: then nothing in it is padded and it needs no mask.
+
+    Args:
+        lengths: subwords of each sentence `[n_sentences]`.
+        budget: most subwords of a batch; a sentence longer than that is a batch of its own.
+        max_sentences: most sentences of a batch.
+
+    Returns:
+        int64 arrays of sentence numbers; every sentence is in exactly one.
+    """
+    lengths = np.asarray(lengths)
+    order = np.argsort(-lengths, kind="stable")
+    sorted_lengths = lengths[order]
+    changes = np.flatnonzero(np.diff(sorted_lengths)) + 1
+    batches, start = [], 0
+    while start < len(order):
+        size = max(1, budget // max(1, int(sorted_lengths[start])))
+        if max_sentences is not None:
+            size = min(size, max_sentences)
+        stop = min(start + size, len(order))
+        # the last place in the upper half of the batch where the length changes
+        change = int(np.searchsorted(changes, stop, side="right")) - 1
+        if (
+            sorted_lengths[stop - 1] != sorted_lengths[start]
+            and change >= 0
+            and changes[change] - start >= size / 2
+        ):
+            first = int(np.searchsorted(changes, start, side="right"))
+            if changes[first] - start >= size / 2:
+                stop = int(changes[first])
+        batches.append(order[start:stop])
+        start = stop
+    return batches
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """`concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])` without the loop."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)

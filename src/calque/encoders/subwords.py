@@ -1,0 +1,294 @@
+"""Words to subwords and back: the only place that knows how a tokenizer cuts a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from calque.errors import SettingError
+from calque.text import Sentence, Sentences
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_CHUNK = (
+    512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
+)
+_PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
+
+
+@dataclass(frozen=True)
+class SplitSentences:
+    """Sentences as subwords, ragged.
+
+    Attributes:
+        ids: int32 `[n_subwords]`, with the special subwords at both ends of each sentence.
+        offsets: int64 `[n_sentences + 1]` into `ids`.
+        word_offsets: int64 `[n_sentences + 1]` into the two arrays below.
+        word_starts: int32 `[n_words]`, position of the word's first subword in its own sentence's ids.
+        word_lengths: int32 `[n_words]`, number of subwords; 0 for a word that has no vector.
+        truncated_words: how many words have none because they lie beyond the length limit.
+        empty_words: how many have none because the tokenizer maps them to nothing (control characters, say).
+        truncated_sentences: how many sentences lost a word to the limit.
+        pad_id: the subword that fills up a batch.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    word_offsets: np.ndarray
+    word_starts: np.ndarray
+    word_lengths: np.ndarray
+    truncated_words: int = 0
+    empty_words: int = 0
+    truncated_sentences: int = 0
+    pad_id: int = 0
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_words(self) -> int:
+        return len(self.word_lengths)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Subwords of each sentence, special ones included, int64 `[n_sentences]`."""
+        return np.diff(self.offsets)
+
+    @property
+    def covered(self) -> np.ndarray:
+        """bool `[n_words]`: the word has a vector."""
+        return self.word_lengths > 0
+
+
+class Subwords:
+    """Splits words with a fast `transformers` tokenizer; exact, because each word is split on its own.
+
+    That is what `tokenizer(words, is_split_into_words=True)` does too, so each distinct word need be split once: its
+    ids go to a table, and sentences are gathered from that table. Three things differ from a plain call on purpose:
+
+    - A word is split as it is *after a space*. Byte-level BPE (RoBERTa, GPT-2, ModernBERT, …) writes the space into
+      the subword, and a plain call on a list of words would glue the words together; this equals loading the tokenizer
+      with `add_prefix_space=True`. Whether it is needed is found out by splitting a few words both ways.
+    - A word of the text that spells a special subword (`[SEP]`, `</s>`) is split like any other word
+      (`split_special_tokens=True`); should a special id still come out, the unknown subword takes its place.
+    - A sentence over the length limit ends with the last word that fits in wholly: half a word has no exact vector.
+
+    Args:
+        tokenizer: any fast tokenizer of `transformers`. Its own settings are left as they are.
+        max_length: most subwords of a sentence, special ones included; None for the tokenizer's own limit.
+        cache_size: distinct words kept in the table; beyond it the table starts anew.
+
+    Raises:
+        SettingError: a slow tokenizer, or a limit that leaves no room for a word.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_length: int | None = None,
+        cache_size: int = 1_000_000,
+    ):
+        if not getattr(tokenizer, "is_fast", False):
+            raise SettingError(
+                f"{type(tokenizer).__name__} is a slow tokenizer, which does not say how it cuts words; "
+                "expected a fast one: save it with a tokenizer.json, or choose an encoder that has one"
+            )
+        self.tokenizer = tokenizer
+        self._backend = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+        self.prefix, self.suffix = self._special_ends()
+        limit = tokenizer.model_max_length if max_length is None else max_length
+        self.max_length = int(limit) if limit < 1_000_000 else None  # "no limit" is written as 1e30
+        if self.max_length is not None and self.max_length <= len(self.prefix) + len(self.suffix):
+            raise SettingError(
+                f"max_length={self.max_length} leaves no room for a word beside "
+                f"{len(self.prefix) + len(self.suffix)} special subwords"
+            )
+        self.pad_id = int(tokenizer.pad_token_id or 0)
+        self.unk_id = tokenizer.unk_token_id
+        self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32)
+        self.needs_space = self._needs_space()
+        self.cache_size = cache_size
+        self._clear()
+
+    # -- what the tokenizer does ----------------------------------------------------------------------------------
+    @contextmanager
+    def _as_words(self) -> Iterator[None]:
+        """The tokenizer without truncation and padding, and blind to special subwords in the text."""
+        backend = self._backend
+        truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        try:
+            yield
+        finally:
+            backend.encode_special_tokens = special
+            if truncation is not None:
+                backend.enable_truncation(**truncation)
+            if padding is not None:
+                backend.enable_padding(**padding)
+
+    def _special_ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The special subwords before and after a sentence, as the tokenizer itself puts them."""
+        with self._as_words():
+            for word in _PROBES:
+                encoding = self._backend.encode([word], is_pretokenized=True)
+                special = np.array(encoding.special_tokens_mask, dtype=bool)
+                inside = np.flatnonzero(~special)
+                if len(inside):
+                    ids = np.array(encoding.ids, dtype=np.int32)
+                    if special[inside[0] : inside[-1]].any():
+                        raise SettingError(
+                            f"{type(self.tokenizer).__name__} puts special subwords inside a sentence, expected them "
+                            "at its ends only"
+                        )
+                    return ids[: inside[0]], ids[inside[-1] + 1 :]
+        raise SettingError(f"{type(self.tokenizer).__name__} maps every probe word to nothing")
+
+    def _needs_space(self) -> bool:
+        """Whether a word is cut as inside a text only if a space stands before it."""
+        votes = 0
+        with self._as_words():
+
+            def ids(text, pretokenized):
+                return self._backend.encode(text, is_pretokenized=pretokenized, add_special_tokens=False).ids
+
+            for word in _PROBES:
+                after_space = ids(f"{word} {word}", False)[len(ids(word, False)) :]
+                plain, spaced = ids([word], True), ids([" " + word], True)
+                votes += (spaced == after_space) - (plain == after_space)
+        return votes > 0
+
+    def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of the words, one after the other, int32; and how many each has, int64 `[len(words)]`."""
+        if self.needs_space:
+            words = [word if not word or word[0].isspace() else " " + word for word in words]
+        chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
+        with self._as_words():
+            try:
+                encodings = self._backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
+            except (UnicodeEncodeError, TypeError):  # a lone surrogate has no UTF-8: it reads as U+FFFD
+                chunks = [[_without_surrogates(word) for word in chunk] for chunk in chunks]
+                encodings = self._backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
+        ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
+        counts = [
+            np.bincount(np.array(encoding.word_ids, dtype=np.int64), minlength=len(chunk))
+            for encoding, chunk in zip(encodings, chunks, strict=True)
+        ]
+        counts = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
+        special = np.isin(ids, self._special_ids)
+        if special.any():  # Unigram vocabularies list </s> as an ordinary piece
+            if self.unk_id is not None and self.unk_id not in self._special_ids:
+                ids[special] = self.unk_id
+            else:
+                owner = np.repeat(np.arange(len(words)), counts)
+                counts = counts - np.bincount(owner[special], minlength=len(words))
+                ids = ids[~special]
+        return ids, counts
+
+    # -- the table of word types ----------------------------------------------------------------------------------
+    def _clear(self) -> None:
+        self._row: dict[str, int] = {}
+        self._table = np.zeros(1024, dtype=np.int32)
+        self._starts = np.zeros(1, dtype=np.int64)  # [n_types + 1] used, grown by doubling
+        self._used = 0
+
+    def _add(self, words: list[str]) -> None:
+        """Split new word types and append them to the table."""
+        ids, counts = self._split_types(words)
+        first = len(self._row)
+        used, needed = self._used, self._used + len(ids)
+        if needed > len(self._table):
+            self._table = np.concatenate([self._table[:used], np.zeros(needed, dtype=np.int32)])
+        self._table[used:needed] = ids
+        if first + len(words) >= len(self._starts):
+            grown = np.zeros(2 * (first + len(words)) + 1, dtype=np.int64)
+            grown[: first + 1] = self._starts[: first + 1]
+            self._starts = grown
+        self._starts[first + 1 : first + 1 + len(words)] = used + np.cumsum(counts)
+        self._used = needed
+        self._row.update(zip(words, range(first, first + len(words)), strict=True))
+
+    def _rows(self, words: list[str]) -> np.ndarray:
+        """Row of each word in the table, splitting those not seen before; int64 `[len(words)]`."""
+        rows = list(map(self._row.get, words))
+        if None in rows:
+            new = list(dict.fromkeys(word for word, row in zip(words, rows, strict=True) if row is None))
+            self._add(new)
+            rows = list(map(self._row.__getitem__, words))
+        return np.array(rows, dtype=np.int64)
+
+    # -- sentences -------------------------------------------------------------------------------------------------
+    def split(self, sentences: Iterable[Sentence]) -> SplitSentences:
+        """Cut sentences into subwords.
+
+        Args:
+            sentences: `Sentences` of a corpus (fastest), or any iterable of `Sentence` or of lists of words.
+        """
+        if len(self._row) > self.cache_size:
+            self._clear()
+        if isinstance(sentences, Sentences):
+            words, word_offsets = sentences.flat()
+            encoded = words.dictionary_encode().unify_dictionaries()
+            types = encoded.chunk(0).dictionary.to_pylist() if encoded.num_chunks else []
+            parts = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+            indices = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+            rows = self._rows(types)[indices]
+        else:
+            lists = [s.words if isinstance(s, Sentence) else s for s in sentences]
+            word_offsets = np.zeros(len(lists) + 1, dtype=np.int64)
+            np.cumsum([len(words) for words in lists], out=word_offsets[1:])
+            rows = self._rows([word for words in lists for word in words])
+        return self._assemble(rows, word_offsets)
+
+    def _assemble(self, rows: np.ndarray, word_offsets: np.ndarray) -> SplitSentences:
+        starts = self._starts[rows]
+        lengths = self._starts[rows + 1] - starts
+        n_words = np.diff(word_offsets)
+        empty = int((lengths == 0).sum())
+        ends, totals = _running(lengths, word_offsets)
+        truncated_words = truncated_sentences = 0
+        n_special = len(self.prefix) + len(self.suffix)
+        if self.max_length is not None and (over := totals > self.max_length - n_special).any():
+            room = ends[1:] - np.repeat(ends[word_offsets[:-1]], n_words) <= self.max_length - n_special
+            truncated_words, truncated_sentences = int((~room & (lengths > 0)).sum()), int(over.sum())
+            lengths = np.where(room, lengths, 0)
+            ends, totals = _running(lengths, word_offsets)
+        offsets = np.zeros(len(totals) + 1, dtype=np.int64)
+        np.cumsum(totals + n_special, out=offsets[1:])
+        ids = np.empty(offsets[-1], dtype=np.int32)
+        inside = np.arange(ends[-1])
+        place = inside + np.repeat(np.arange(len(totals)) * n_special + len(self.prefix), totals)
+        ids[place] = self._table[inside + np.repeat(starts - ends[:-1], lengths)]
+        ids[offsets[:-1, None] + np.arange(len(self.prefix))] = self.prefix
+        ids[offsets[1:, None] + np.arange(-len(self.suffix), 0)] = self.suffix
+        word_starts = ends[:-1] - np.repeat(ends[word_offsets[:-1]], n_words) + len(self.prefix)
+        return SplitSentences(
+            ids=ids,
+            offsets=offsets,
+            word_offsets=word_offsets,
+            word_starts=np.where(lengths > 0, word_starts, 0).astype(np.int32),
+            word_lengths=lengths.astype(np.int32),
+            truncated_words=truncated_words,
+            empty_words=empty,
+            truncated_sentences=truncated_sentences,
+            pad_id=self.pad_id,
+        )
+
+
+def _running(lengths: np.ndarray, word_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Running number of subwords before each word `[n_words + 1]`, and the total of each sentence."""
+    ends = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    return ends, ends[word_offsets[1:]] - ends[word_offsets[:-1]]
+
+
+def _without_surrogates(word: str) -> str:
+    return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
