@@ -1,0 +1,280 @@
+"""Text into words, the same on every machine.
+
+The rules are those of the Moses tokenizer (Koehn et al. 2007, `tokenizer.perl`), which the papers behind
+calque used, with three departures that today's raw text asks for: URLs, e-mail addresses, file paths,
+placeholders (`%(name)s`) and identifiers (`snake_case`, `--option`) stay whole; typographic apostrophes count
+as apostrophes; and scripts that are written without spaces are cut into words. No character is changed,
+normalised or escaped: the words joined give back the text, less white space, control characters and invisible
+format characters.
+
+- Punctuation and symbols are words of their own; a run of one of `. - = * ~ #` and an emoji sequence are one
+  word.
+- Hyphens stay inside words (`well-known`, `Vor- und Nachteile`), points and commas inside numbers and names.
+- Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (where it is a
+  letter).
+- A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`, German `3. Mai`).
+- Chinese is cut by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX: small,
+  deterministic and installed with calque, so that no result depends on what else a machine has. Better and
+  heavier libraries are used only where asked for by name: `library="fugashi"`. `segmenter(lang)` names what
+  cut the words, with its version.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from importlib.metadata import version
+from itertools import chain
+
+import regex
+
+from calque.errors import MissingExtraError, SettingError
+
+RULES = "calque-1"  # raise the number with any change that gives another list of words
+
+_KEPT = 1 << 17  # chunks of text remembered per language
+_LONG = 256  # characters; the patterns for URLs and the like look only at chunks up to here
+
+# -- languages -----------------------------------------------------------------------------------------------
+_THREE_LETTERS = {
+    "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "tha": "th", "eng": "en", "deu": "de",
+    "ger": "de", "fra": "fr", "fre": "fr", "ita": "it", "cat": "ca", "gle": "ga", "spa": "es", "por": "pt",
+    "nld": "nl", "dut": "nl", "rus": "ru", "bul": "bg", "ukr": "uk", "bel": "be", "bre": "br", "tur": "tr",
+    "fin": "fi", "heb": "he", "ces": "cs", "cze": "cs", "hun": "hu",
+}  # fmt: skip
+_ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
+_APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
+_ORDINAL_POINT = {
+    "de",
+    "da",
+    "nb",
+    "nn",
+    "no",
+    "fi",
+    "et",
+    "cs",
+    "sk",
+    "sl",
+    "hr",
+    "sr",
+    "bs",
+    "hu",
+    "tr",
+    "lv",
+    "is",
+}
+# Such as stand before a capital or a number; before a small letter every short word with a point is one.
+_ABBREVIATIONS = {
+    "en": "Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Col Capt Lt Sgt Gov Sen Rep Messrs vs cf Fig Figs Eq Vol",
+    "de": "Dr Prof Hr Hrn Fr bzw ca vgl ggf evtl inkl sog St Nr Abs Abb Bd Kap Str Mio Mrd Jh Tel",
+    "fr": "M MM Dr Prof St av apr env cf fig vol chap pp art",
+    "es": "Sr Sra Srta Dr Dra D Dña Ud Uds Vd Vds pág págs núm Av art fig",
+    "it": "sig Sig dott Dott prof Prof ing avv art pag cap fig",
+    "pt": "Sr Sra Dr Dra Prof Exmo Av pág art fig",
+    "nl": "dr prof mr ir ing drs St nr blz bijv ca vgl art",
+    "ru": "г гг т д др пр см стр рис табл ул им тыс млн млрд руб",
+    "bg": "г гр д др проф ул бул стр вж св",
+    "tr": "Dr Prof Doç Av vb vs bkz yy Sn",
+}
+_NUMBERED = {"en": "No Nos Art p pp Ch Sec", "es": "n p", "fr": "n p", "it": "n p", "pt": "n p", "nl": "p"}
+
+
+@cache
+def _language(lang: str) -> tuple[str, bool]:
+    """The base language of a tag (`en-US`, `zho_Hant`), and whether it is Traditional Chinese."""
+    base, *rest = lang.replace("_", "-").lower().split("-")
+    return _THREE_LETTERS.get(base, base), bool({"hant", "tw", "hk", "mo"} & set(rest)) or base == "yue"
+
+
+# -- scripts without spaces ----------------------------------------------------------------------------------
+_SCRIPTS = {"zh": r"\p{Han}〻", "ja": r"\p{Han}\p{Hiragana}\p{Katakana}ー〻", "th": r"\p{Thai}"}
+_LIBRARIES = {  # by language: the names that `segmenter=` takes, the default first
+    "zh": ("rjieba", "budoux", "characters"),
+    "zh-hant": ("budoux", "rjieba", "characters"),
+    "ja": ("budoux", "fugashi", "characters"),
+    "th": ("budoux", "pythainlp", "characters"),
+}
+_BUDOUX = {"zh": "zh-hans", "zh-hant": "zh-hant", "ja": "ja_word", "th": "th"}
+
+
+def _cutter(library: str, language: str) -> Callable[[str], list[str]]:
+    """The function that cuts a run of one of those scripts into words."""
+    if library == "characters":
+        return regex.compile(r"\X").findall
+    try:
+        package = importlib.import_module(library)
+    except ImportError:
+        raise MissingExtraError(library, "words", f"cutting text in {language} into words") from None
+    if library == "rjieba":
+        return package.Jieba().cut  # an own dictionary: rjieba.add_word elsewhere must not change our words
+    if library == "fugashi":
+        dictionary = importlib.import_module(
+            "unidic_lite"
+        ).DICDIR  # by name: its default is whatever is installed
+        tagger = package.GenericTagger(f'-r "{os.devnull}" -d "{dictionary}"')
+        return lambda run: [word.surface for word in tagger(run)]
+    if library == "pythainlp":
+        return importlib.import_module("pythainlp.tokenize").word_tokenize
+    model = (
+        resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"
+    )  # its loaders lack the word model of ja
+    return package.Parser(json.loads(model.read_text(encoding="utf-8"))).parse
+
+
+# -- the rules -----------------------------------------------------------------------------------------------
+# What no word consists of: controls, byte order mark, soft hyphen, zero-width and bidirectional marks.
+_UNSEEN = r"\s\p{Cc}\u00AD\u061C\u180E\u200B-\u200F\u2028-\u202E\u2060-\u206F\uFEFF\uFFF9-\uFFFB"
+_SPECIAL = r"""
+    (?:(?:https?|ftp|file)://|www\.)[!-~--[<>"`]]{0,250}[A/&=\#~+-]             # URL
+  | [a-zA-Z0-9][A.+-]{0,63}@[A-]{1,63}(?:\.[A-]{1,63}){1,8}                     # e-mail
+  | (?<![A<)\]}/.~])(?:~|\.\.?)?(?:/[A.~+-]{0,120}[A~+-]){1,60}/?(?![A/])       # /usr/lib
+  | [A][A.+-]{0,120}(?:/[A.+-]{1,120}){1,60}\.[a-zA-Z][A]{0,4}(?![A/])          # docs/index.rst
+  | [a-zA-Z]:\\[A\\.-]{0,250}[A]                                                # C:\temp
+  | (?<![A%])%(?:\([A]+\))?[-+\#0]?\d*(?:\.\d+)?[a-zA-Z](?![A])                 # %(name)s
+  | (?<![A)\]}-])--?[a-zA-Z][A-]*                                               # --option
+  | (?<!\w)\d\d?:\d\d(?::\d\d)?(?![\w:])                                        # 10:30
+  | [a-zA-Z](?:\+\+|\#)(?!\w)                                                   # C++, C#
+""".replace("[A", "[a-zA-Z0-9_").replace("[^A", "[^a-zA-Z0-9_")  # not \w: 见https://example.org/谢谢
+
+
+def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
+    """One word, wherever one begins. Repeats are bounded or possessive: the time stays linear."""
+    scripts = _SCRIPTS.get(language, "")
+    letter = rf"[\p{{L}}\p{{M}}\p{{N}}_--[{scripts}]]" if scripts else r"[\p{L}\p{M}\p{N}_]"
+    inner = r"[-‐‑.·]|[\u00AD\u200C\u200D\u2060]+|(?<=\p{Hebrew})[\"'״׳](?=\p{Hebrew})|(?<=\d)[,'’٫٬](?=\d)"
+    if language in _APOSTROPHE_IS_LETTER:
+        inner += r"|(?<=\p{L})['’](?=\p{L})"
+    word = rf"{letter}++(?:(?:{inner}){letter}++)*+(?:-(?![^,;)\]]))?+"
+    clitic = ""
+    if language in _ELIDING:
+        word = rf"(?:aujourd['’]hui(?!{letter})|{letter}++(?:-{letter}++)*+['’](?=\p{{L}})|{word})"
+    elif language not in _APOSTROPHE_IS_LETTER:
+        clitic = rf"(?<=\p{{L}})['’](?=\p{{L}}){word} | (?<=\d)['’]s(?!{letter}) |"
+    return regex.compile(
+        rf"""
+        {f"[{scripts}]+ |" if scripts else ""}
+        {_SPECIAL + "|" if special else ""}
+        (?<!{letter})(?:Ph\.D\.|(?:\p{{L}}\p{{M}}*\.){{2,8}})(?!{letter})(?:-{word})? |        # U.S., z.B.
+        (?<![\w)\]}}%])[-+−±](?=\d){word} |                                         # −5
+        {clitic}
+        {word} |
+        ([-.=*~\#])\1+ |
+        (?![{_UNSEEN}])\X
+        """,
+        regex.VERBOSE | regex.VERSION1,
+    )
+
+
+class _Chunks(dict):
+    """The words of each stretch between two spaces, worked out once: most of a text it has said before."""
+
+    def __init__(self, language: str, cut: Callable[[str], list[str]] | None):
+        self._short, self._long = _pattern(language, special=True), _pattern(language, special=False)
+        script = _SCRIPTS.get(language)
+        self._run = regex.compile(f"[{script}]+") if script and cut else None
+        self._cut = cut
+
+    def __missing__(self, chunk: str) -> tuple[str, ...]:
+        pattern = self._short if len(chunk) <= _LONG else self._long
+        words = [match[0] for match in pattern.finditer(chunk)]
+        if self._run is not None:
+            words = list(
+                chain.from_iterable(
+                    self._cut(word) if self._run.fullmatch(word) else (word,) for word in words
+                )
+            )
+        if len(self) >= _KEPT:
+            self.clear()
+        if len(chunk) <= 32:
+            self[chunk] = tuple(words)
+        return tuple(words)
+
+
+class Segmenter:
+    """Divides text in one language into words.
+
+    Args:
+        lang: a language tag, `en`, `en-US`, `zh-Hant`, `jpn`; an unknown one gets the common rules.
+        library: what cuts Chinese (`rjieba`, `budoux`), Japanese (`budoux`, `fugashi`) or Thai (`budoux`,
+            `pythainlp`), or `characters`; by default the first named. Fugashi and PyThaiNLP need the extra
+            `words`.
+
+    Raises:
+        SettingError: the library does not know the language.
+        MissingExtraError: the library is not installed.
+    """
+
+    def __init__(self, lang: str, library: str | None = None):
+        language, traditional = _language(lang)
+        key = "zh-hant" if language == "zh" and traditional else language
+        known = _LIBRARIES.get(key, ())
+        if library is not None and library not in known:
+            choice = f"choose {', '.join(known)}" if known else "that language is written with spaces"
+            raise SettingError(f"segmenter {library!r} does not cut text in {lang!r}: {choice}")
+        library = library or (known[0] if known else None)
+        self.name = RULES
+        if library is not None:
+            packages = {"characters": (), "fugashi": ("fugashi", "unidic-lite")}.get(library, (library,))
+            self.name += "".join(f"+{package}-{version(package)}" for package in packages) or f"+{library}"
+        self._chunks = _Chunks(language, None if library is None else _cutter(library, key))
+        self._abbreviations = frozenset(_ABBREVIATIONS.get(language, "").split())
+        self._numbered = frozenset(_NUMBERED.get(language, "").split())
+        self._ordinals = language in _ORDINAL_POINT
+
+    def split(self, text: str) -> list[str]:
+        """The words of a text, in order; none of them is empty."""
+        chunks = text.split()
+        words = list(chain.from_iterable(map(self._chunks.__getitem__, chunks)))
+        if ". " not in text:
+            return words
+        words = []
+        for chunk, following in zip(chunks, [*chunks[1:], ""], strict=True):
+            words.extend(self._chunks[chunk])
+            if (
+                following
+                and words[-1:] == ["."]
+                and len(chunk) > 1
+                and self._abbreviates(words[-2:-1], following)
+            ):
+                words[-2:] = [words[-2] + "."]
+        return words
+
+    def _abbreviates(self, last: list[str], following: str) -> bool:
+        """Does the point between the word `last` and the chunk `following` belong to the word?"""
+        if not last:
+            return False
+        word, first = last[0], following[0]
+        if word.isdigit():
+            return self._ordinals and len(word) <= 2 and first.isalpha()
+        if not word.isalpha():
+            return False
+        if first.islower():
+            return len(word) <= 6
+        if first.isdigit() and word in self._numbered:
+            return True
+        return word in self._abbreviations or (len(word) == 1 and word.isupper() and first.isupper())
+
+
+_segmenter = cache(Segmenter)
+
+
+def split_words(text: str, lang: str, *, library: str | None = None) -> list[str]:
+    """Divide a text into words by the rules of its language; see the module's text.
+
+    Example:
+        >>> split_words("Don't read www.example.org/a, Mr. Smith.", "en")
+        ['Don', "'t", 'read', 'www.example.org/a', ',', 'Mr.', 'Smith', '.']
+
+    Raises:
+        SettingError, MissingExtraError: see `Segmenter`.
+    """
+    return _segmenter(lang, library).split(text)
+
+
+def segmenter(lang: str, library: str | None = None) -> str:
+    """What divides text in a language, with versions, for the record: the same name means the same words."""
+    return _segmenter(lang, library).name
