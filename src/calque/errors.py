@@ -6,7 +6,7 @@ from os import PathLike, fspath
 
 
 class CalqueError(Exception):
-    """Base of every error that is the caller's to mend. The command line prints it as one line and exits with 2."""
+    """Base of every error that is the caller's to mend; the command line prints one line and exits with 2."""
 
 
 class InputError(CalqueError):

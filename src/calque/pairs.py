@@ -44,9 +44,20 @@ class WordPairs:
         self.sentence, self.source, self.target = arrays
         self.n_sentences = int(n_sentences)
         self.posterior = None if posterior is None else np.asarray(posterior, dtype=np.float32)
-        self.possible = np.zeros(len(arrays[0]), dtype=bool) if possible is None else np.asarray(possible, dtype=bool)
+        self.possible = (
+            np.zeros(len(arrays[0]), dtype=bool) if possible is None else np.asarray(possible, dtype=bool)
+        )
+        if any(
+            extra is not None and extra.shape != arrays[0].shape for extra in (self.posterior, self.possible)
+        ):
+            raise SettingError(f"{len(self)} links, but posterior or possible has another shape")
         if len(self) and (self.sentence.min() < 0 or self.sentence.max() >= self.n_sentences):
-            raise SettingError(f"a link names sentence {self.sentence.max()}, there are {self.n_sentences}")
+            raise SettingError(
+                f"links name sentences {self.sentence.min()} to {self.sentence.max()}, "
+                f"there are {self.n_sentences}"
+            )
+        if len(self) and (self.source.min() < 0 or self.target.min() < 0):
+            raise SettingError("a link names a word before the first, words count from 0")
         if len(self) and (np.diff(self.sentence) < 0).any():
             order = np.argsort(self.sentence, kind="stable")
             self.sentence, self.source, self.target = (array[order] for array in arrays)
@@ -60,14 +71,25 @@ class WordPairs:
         return f"WordPairs({len(self):,} pairs in {self.n_sentences:,} sentences)"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, WordPairs) and self.n_sentences == other.n_sentences and all(
-            np.array_equal(getattr(self, name), getattr(other, name))
+        """The same links in the same sentences, in whatever order, posteriors aside."""
+        if (
+            not isinstance(other, WordPairs)
+            or self.n_sentences != other.n_sentences
+            or len(self) != len(other)
+        ):
+            return False
+        orders = [
+            np.lexsort((pairs.possible, pairs.target, pairs.source, pairs.sentence))
+            for pairs in (self, other)
+        ]
+        return all(
+            np.array_equal(getattr(self, name)[orders[0]], getattr(other, name)[orders[1]])
             for name in ("sentence", "source", "target", "possible")
         )
 
     __hash__ = None  # type: ignore[assignment]
 
-    # -- choosing --------------------------------------------------------------------------------------------------
+    # -- choosing --------------------------------------------------------------------------------------------
     def select(self, chosen: np.ndarray) -> WordPairs:
         """The pairs at a boolean mask or sorted indices; the sentence numbers stay as they are."""
         return WordPairs(
@@ -80,11 +102,13 @@ class WordPairs:
         )
 
     def one_to_one(self) -> WordPairs:
-        """Drop every link whose source word or target word has another link in its sentence (Cao 2020, code)."""
+        """Drop every link whose source or target word has another link in its sentence (Cao 2020, code)."""
         alone = np.ones(len(self), dtype=bool)
         for words in (self.source, self.target):
             width = int(words.max()) + 1 if len(self) else 1
-            _, inverse, counts = np.unique(self.sentence * width + words, return_inverse=True, return_counts=True)
+            _, inverse, counts = np.unique(
+                self.sentence * width + words, return_inverse=True, return_counts=True
+            )
             alone &= counts[inverse] == 1
         return self.select(alone)
 
@@ -105,7 +129,22 @@ class WordPairs:
         part = self.select(np.arange(first, last))
         return WordPairs(
             part.sentence - start, part.source, part.target,
-            n_sentences=max(0, min(stop, self.n_sentences) - start), posterior=part.posterior, possible=part.possible,
+            n_sentences=max(0, min(stop, self.n_sentences) - start),
+            posterior=part.posterior, possible=part.possible,
+        )  # fmt: skip
+
+    def take(self, indices: np.ndarray) -> WordPairs:
+        """The pairs of the sentences at `indices`, renumbered in that order (like `ParallelCorpus.take`)."""
+        indices, offsets = np.asarray(indices, dtype=np.int64), self.offsets()
+        if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_sentences:
+            raise SettingError(f"sentences {indices.min()} to {indices.max()}, there are {self.n_sentences}")
+        counts = np.diff(offsets)[indices]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        chosen = np.repeat(offsets[indices], counts) + within
+        return WordPairs(
+            np.repeat(np.arange(len(indices)), counts), self.source[chosen], self.target[chosen],
+            n_sentences=len(indices), possible=self.possible[chosen],
+            posterior=None if self.posterior is None else self.posterior[chosen],
         )  # fmt: skip
 
     def swapped(self) -> WordPairs:
@@ -127,7 +166,8 @@ class WordPairs:
         """
         if self.n_sentences != len(corpus):
             raise InputError(
-                f"{self.n_sentences} lines of links, but the corpus has {len(corpus)} sentence pairs", path=path
+                f"{self.n_sentences} lines of links, but the corpus has {len(corpus)} sentence pairs",
+                path=path,
             )
         for name, words, sentences in (
             ("source", self.source, corpus.source),
@@ -145,9 +185,9 @@ class WordPairs:
                 )
         return self
 
-    # -- Pharaoh files ---------------------------------------------------------------------------------------------
+    # -- Pharaoh files ---------------------------------------------------------------------------------------
     def pharaoh_lines(self, *, one_based: bool = False, posteriors: bool = False) -> Iterator[str]:
-        """One line per sentence pair, `i-j` for a sure link and `i?j` for a possible one, by target then source."""
+        """One line per sentence pair: `i-j` for a sure link, `i?j` for a possible one, in order."""
         shift = int(one_based)
         offsets = self.offsets()
         show = posteriors and self.posterior is not None
@@ -166,9 +206,15 @@ class WordPairs:
 
     @classmethod
     def parse(
-        cls, lines: Iterator[str] | list[str], *, one_based: bool = False, path: str | PathLike[str] | None = None
+        cls,
+        lines: Iterator[str] | list[str],
+        *,
+        one_based: bool = False,
+        path: str | PathLike[str] | None = None,
     ) -> WordPairs:
         """Read Pharaoh lines: `i-j` sure, `i?j` or `ipj` possible, an optional `:p` is the posterior.
+
+        A link that a line names twice is one link, sure if either says so.
 
         Raises:
             InputError: with the line that is not of this form.
@@ -176,22 +222,27 @@ class WordPairs:
         sentence, source, target, possible, posterior = [], [], [], [], []
         shift, number, said = int(one_based), -1, False
         for number, line in enumerate(lines):
+            seen: dict[tuple[int, int], int] = {}
             for item in line.split():
                 match = _LINK.fullmatch(item)
                 if match is None:
-                    raise InputError(f"{item[:40]!r} is not a link, expected i-j or i?j", path=path, line=number + 1)
+                    raise InputError(
+                        f"{item[:40]!r} is not a link, expected i-j or i?j", path=path, line=number + 1
+                    )
                 i, mark, j, probability = match.groups()
                 if len(i) > 9 or len(j) > 9 or int(i) < shift or int(j) < shift:
                     raise InputError(f"link {item[:40]!r} is out of range", path=path, line=number + 1)
+                link = (int(i) - shift, int(j) - shift)
+                if link in seen:
+                    possible[seen[link]] &= mark != "-"
+                    continue
+                seen[link] = len(sentence)
                 sentence.append(number)
-                source.append(int(i) - shift)
-                target.append(int(j) - shift)
+                source.append(link[0])
+                target.append(link[1])
                 possible.append(mark != "-")
+                posterior.append(1.0 if probability is None else _probability(probability, path, number + 1))
                 said |= probability is not None
-                try:
-                    posterior.append(1.0 if probability is None else float(probability))
-                except ValueError:
-                    raise InputError(f"{probability!r} is no probability", path=path, line=number + 1) from None
         return cls(
             np.array(sentence, dtype=np.int64),
             np.array(source, dtype=np.int64),
@@ -209,7 +260,19 @@ class WordPairs:
             InputError: the file cannot be read, or a line of it is not made of links.
         """
         try:
-            with open(path, encoding="utf-8-sig") as file:
+            with open(path, encoding="utf-8-sig", newline="\n") as file:  # a lone \r must not shift the lines
                 return cls.parse(file, one_based=one_based, path=path)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read as links ({error})", path=path) from error
+
+
+def _probability(text: str, path: str | PathLike[str] | None, line: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise InputError(
+            f"{text[:40]!r} is no probability, expected a number from 0 to 1", path=path, line=line
+        )
+    return value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -15,6 +17,7 @@ from calque.errors import InputError, SettingError
 
 Side = Literal["source", "target"]
 WORDS = pa.list_(pa.string())
+LINE = "line"  # the column that says where in its file each pair stands, where that is not its number
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +40,19 @@ class Sentences(Sequence[Sentence]):
     """
 
     def __init__(self, column: pa.ChunkedArray | pa.Array, lang: str = ""):
-        self._column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], type=WORDS)
+        self._column = (
+            column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], type=WORDS)
+        )
         self.lang = lang
 
     @classmethod
     def of(cls, sentences: Iterable[Sequence[str]], lang: str = "") -> Sentences:
-        """Build from lists of words."""
-        return cls(pa.array([list(words) for words in sentences], type=WORDS), lang)
+        """Build from lists of words.
+
+        Raises:
+            InputError: a word is not text that can be written as UTF-8.
+        """
+        return cls(_words(sentences), lang)
 
     def __len__(self) -> int:
         return len(self._column)
@@ -88,16 +97,28 @@ class Sentences(Sequence[Sentence]):
 class ParallelCorpus:
     """Sentence pairs in two languages, with any further columns kept as metadata.
 
-    The data is an Arrow table, so a corpus on disk is memory-mapped: ten million pairs open at once and slices cost
-    nothing. Make one with `calque.read_parallel`, `of` or `open`.
+    The data is an Arrow table, so a corpus on disk is memory-mapped: ten million pairs open at once and
+    slices cost nothing. Make one with `calque.read_parallel`, `of` or `open`.
 
     Args:
         table: columns `source` and `target` (lists of strings) and any further string columns.
         langs: the languages of the two sides.
-        skipped: how many lines a reader left out, by reason.
+        skipped: how many lines a reader could not use, by reason.
+        first_skipped: where the first of them stands, by reason.
+        segmenters: what divided the two sides into words (`calque.segment.segmenter`), empty if not known.
+        path: the file it was read from, for messages.
     """
 
-    def __init__(self, table: pa.Table, langs: tuple[str, str], *, skipped: Mapping[str, int] | None = None):
+    def __init__(
+        self,
+        table: pa.Table,
+        langs: tuple[str, str],
+        *,
+        skipped: Mapping[str, int] | None = None,
+        first_skipped: Mapping[str, str] | None = None,
+        segmenters: tuple[str, str] = ("", ""),
+        path: str | None = None,
+    ):
         if len(langs) != 2:
             raise SettingError(f"a parallel corpus has two languages, got {list(langs)}")
         for side in ("source", "target"):
@@ -106,6 +127,9 @@ class ParallelCorpus:
         self.table = table
         self.langs = (langs[0], langs[1])
         self.skipped = dict(skipped or {})
+        self.first_skipped = dict(first_skipped or {})
+        self.segmenters = (segmenters[0], segmenters[1])
+        self.path = path
 
     @classmethod
     def of(
@@ -115,16 +139,21 @@ class ParallelCorpus:
         langs: tuple[str, str],
         metadata: Mapping[str, Sequence[str]] | None = None,
     ) -> ParallelCorpus:
-        """Build from lists of words held in memory."""
-        left = pa.array([list(words) for words in source], type=WORDS)
-        right = pa.array([list(words) for words in target], type=WORDS)
+        """Build from lists of words held in memory.
+
+        Raises:
+            InputError: the sides differ in length, or a word is not text that can be written as UTF-8.
+        """
+        left, right = _words(source), _words(target)
         if len(left) != len(right):
             raise InputError(f"{len(left)} source sentences but {len(right)} target sentences")
         columns = {"source": left, "target": right}
-        columns.update({name: pa.array(list(values), type=pa.string()) for name, values in (metadata or {}).items()})
+        columns.update(
+            {name: pa.array(list(values), type=pa.string()) for name, values in (metadata or {}).items()}
+        )
         return cls(pa.table(columns), langs)
 
-    # -- looking ---------------------------------------------------------------------------------------------------
+    # -- looking ---------------------------------------------------------------------------------------------
     def __len__(self) -> int:
         return self.table.num_rows
 
@@ -134,11 +163,12 @@ class ParallelCorpus:
     def __getitem__(self, index: slice) -> ParallelCorpus: ...
     def __getitem__(self, index: int | slice) -> tuple[Sentence, Sentence] | ParallelCorpus:
         if isinstance(index, slice):
-            return ParallelCorpus(_slice(self.table, index), self.langs)
+            return self._part(_slice(self.table, index))
         return self.source[index], self.target[index]
 
     def __repr__(self) -> str:
-        return f"ParallelCorpus({len(self):,} pairs, {self.langs[0]}-{self.langs[1]}, metadata={self.metadata_names})"
+        langs = "-".join(self.langs)
+        return f"ParallelCorpus({len(self):,} pairs, {langs}, metadata={self.metadata_names})"
 
     @property
     def source(self) -> Sentences:
@@ -155,12 +185,14 @@ class ParallelCorpus:
             SettingError: neither is.
         """
         if lang not in self.langs:
-            raise SettingError(f"language {lang!r} is not in this corpus, it has {self.langs[0]} and {self.langs[1]}")
+            raise SettingError(
+                f"language {lang!r} is not in this corpus, it has {self.langs[0]} and {self.langs[1]}"
+            )
         return "source" if self.langs[0] == lang else "target"
 
     @property
     def metadata_names(self) -> list[str]:
-        return [name for name in self.table.column_names if name not in ("source", "target")]
+        return [name for name in self.table.column_names if name not in ("source", "target", LINE)]
 
     def metadata(self, name: str) -> list[str | None]:
         """A further column of the file, one string per pair."""
@@ -168,30 +200,69 @@ class ParallelCorpus:
             raise SettingError(f"no metadata column {name!r}, there are {self.metadata_names}")
         return self.table[name].to_pylist()
 
-    # -- making new ones -------------------------------------------------------------------------------------------
+    @property
+    def lines(self) -> np.ndarray | None:
+        """The file's line, from 1, of each pair, int64 `[n_pairs]`; None where pair `i` is line `i + 1`.
+
+        A reader that skips lines keeps it, so that other files with one line per line of this one (links,
+        scores) still match: `WordPairs.open(path).take(corpus.lines - 1)`.
+        """
+        return self.table[LINE].to_numpy() if LINE in self.table.column_names else None
+
+    # -- making new ones -------------------------------------------------------------------------------------
+    def _part(self, table: pa.Table) -> ParallelCorpus:
+        return ParallelCorpus(table, self.langs, segmenters=self.segmenters, path=self.path)
+
     def take(self, indices: Sequence[int] | np.ndarray) -> ParallelCorpus:
         """The pairs at `indices`, in that order."""
-        return ParallelCorpus(self.table.take(pa.array(indices, type=pa.int64())), self.langs)
+        return self._part(self.table.take(pa.array(indices, type=pa.int64())))
 
     def swapped(self) -> ParallelCorpus:
         """Source and target exchanged."""
         names = {"source": "target", "target": "source"}
-        renamed = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
-        return ParallelCorpus(renamed, (self.langs[1], self.langs[0]), skipped=self.skipped)
+        return ParallelCorpus(
+            self.table.rename_columns([names.get(name, name) for name in self.table.column_names]),
+            (self.langs[1], self.langs[0]),
+            skipped=self.skipped,
+            first_skipped=self.first_skipped,
+            segmenters=(self.segmenters[1], self.segmenters[0]),
+            path=self.path,
+        )
 
     def __add__(self, other: ParallelCorpus) -> ParallelCorpus:
         """The pairs of both, one corpus after the other; metadata that only one of them has is dropped."""
         if self.langs != other.langs:
             raise SettingError(f"cannot join {self.langs} and {other.langs}: the languages differ")
-        shared = [name for name in self.table.column_names if name in other.table.column_names]
-        return ParallelCorpus(pa.concat_tables([self.table.select(shared), other.table.select(shared)]), self.langs)
+        shared = [
+            name for name in self.table.column_names if name in other.table.column_names and name != LINE
+        ]
+        reasons = [*self.skipped, *(reason for reason in other.skipped if reason not in self.skipped)]
+        return ParallelCorpus(
+            pa.concat_tables([self.table.select(shared), other.table.select(shared)]),
+            self.langs,
+            skipped={
+                reason: self.skipped.get(reason, 0) + other.skipped.get(reason, 0) for reason in reasons
+            },
+            first_skipped={**other.first_skipped, **self.first_skipped},
+            segmenters=self.segmenters if self.segmenters == other.segmenters else ("", ""),
+        )
 
-    # -- disk ------------------------------------------------------------------------------------------------------
+    # -- disk ------------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str]) -> None:
-        """Write as an Arrow IPC file that `open` maps into memory."""
-        schema = self.table.schema.with_metadata({"calque.langs": " ".join(self.langs)})
-        with pa.OSFile(fspath(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_table(self.table.cast(schema), max_chunksize=65536)
+        """Write as an Arrow IPC file that `open` maps into memory.
+
+        The file appears when it is complete, so a corpus may be saved over the file that it is mapped from.
+        """
+        schema = self.table.schema.with_metadata(self._record())
+        part = f"{fspath(path)}.part"
+        with pa.OSFile(part, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            writer.write_table(self.table.replace_schema_metadata(schema.metadata), max_chunksize=65536)
+        os.replace(part, path)
+
+    def _record(self) -> dict[str, str]:
+        """What the file says of the corpus besides its pairs, as Arrow metadata."""
+        names = ("langs", "skipped", "first_skipped", "segmenters", "path")
+        return {"calque": json.dumps({name: getattr(self, name) for name in names})}
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> ParallelCorpus:
@@ -202,12 +273,31 @@ class ParallelCorpus:
         """
         try:
             table = pa.ipc.open_file(pa.memory_map(fspath(path))).read_all()
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(f"not a saved parallel corpus ({error})", path=path) from error
-        langs = (table.schema.metadata or {}).get(b"calque.langs", b"").decode().split(" ")
-        if len(langs) != 2:
-            raise InputError("an Arrow file, but not a parallel corpus that calque saved", path=path)
-        return cls(table, (langs[0], langs[1]))
+            table.validate()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InputError(f"not a saved parallel corpus ({_one_line(error)})", path=path) from error
+        try:
+            record = json.loads((table.schema.metadata or {})[b"calque"])
+            if [table.schema.field(side).type for side in ("source", "target")] != [WORDS, WORDS]:
+                raise ValueError
+            return cls(table, **record)
+        except (KeyError, ValueError, TypeError, IndexError, SettingError) as error:
+            raise InputError(
+                "an Arrow file, but not a parallel corpus that calque saved", path=path
+            ) from error
+
+
+def _words(sentences: Iterable[Sequence[str]]) -> pa.Array:
+    try:
+        return pa.array([list(words) for words in sentences], type=WORDS)
+    except (UnicodeEncodeError, pa.ArrowException) as error:
+        raise InputError(
+            f"words that are no text ({_one_line(error)}), expected valid Unicode strings"
+        ) from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _slice(data, index: slice):

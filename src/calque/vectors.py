@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import struct
 from os import PathLike, fspath
 
@@ -11,6 +13,9 @@ import numpy as np
 from calque.errors import InputError
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
+_UNREADABLE = (
+    OSError, ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError, struct.error,
+)  # fmt: skip
 _NAMES = {np.dtype(value): key for key, value in _DTYPES.items()}
 
 
@@ -20,16 +25,25 @@ class Embeddings:
     Args:
         data: `[n_words, dim]`, all words in a row; float16, float32 or float64, in memory or mapped.
         offsets: int64 `[n_sentences + 1]`: the words of sentence `i` are `data[offsets[i]:offsets[i + 1]]`.
-        covered: bool `[n_words]`: False where the encoder has no vector (a truncated word, or one that its tokenizer
-            maps to nothing); the row is zero there. None if all are covered.
+        covered: bool `[n_words]`: False where the encoder has no vector (a truncated word, or one that its
+            tokenizer maps to nothing); the row is zero there. None if all are covered.
     """
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
         offsets = np.asarray(offsets, dtype=np.int64)
-        if data.ndim != 2 or offsets.ndim != 1 or len(offsets) < 1 or offsets[-1] != len(data):
+        if (
+            data.ndim != 2
+            or offsets.ndim != 1
+            or len(offsets) < 1
+            or offsets[0] != 0
+            or offsets[-1] != len(data)
+        ):
             raise InputError(
-                f"vectors of shape {tuple(data.shape)} do not fit offsets that end at {offsets[-1:].tolist()}"
+                f"vectors of shape {tuple(data.shape)} do not fit offsets that end at "
+                f"{offsets.ravel()[-1:].tolist()}"
             )
+        if (np.diff(offsets) < 0).any():
+            raise InputError("offsets go backwards, expected the number of words before each sentence")
         if covered is not None and (covered.shape != (len(data),) or covered.all()):
             if covered.shape != (len(data),):
                 raise InputError(f"coverage of shape {covered.shape} for {len(data)} words")
@@ -59,7 +73,7 @@ class Embeddings:
         return self.offsets[sentence] + word
 
     def sentence_means(self) -> np.ndarray:
-        """Mean word vector of each sentence, float64 `[n_sentences, dim]`; words without a vector do not count.
+        """Mean word vector of each sentence, float64 `[n_sentences, dim]`, of the words that have a vector.
 
         A sentence without any word vector gives a zero row.
         """
@@ -80,18 +94,27 @@ class Embeddings:
         arrays = {"data": self.data, "offsets": self.offsets}
         if self.covered is not None:
             arrays["covered"] = self.covered
-        mapped = create_arrays(path, {name: (array.shape, array.dtype) for name, array in arrays.items()})
+        part = f"{fspath(path)}.part"  # the vectors may be mapped from `path` itself
+        mapped = create_arrays(part, {name: (array.shape, array.dtype) for name, array in arrays.items()})
         for name, array in arrays.items():
             mapped[name][...] = array
-            mapped[name].flush()
+            if isinstance(mapped[name], np.memmap):  # an empty array is not mapped
+                mapped[name].flush()
+        del mapped
+        os.replace(part, path)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Embeddings:
         """Map saved vectors into memory; nothing is read before it is used."""
         arrays, _ = map_arrays(path)
         if "data" not in arrays or "offsets" not in arrays:
-            raise InputError("no word vectors that calque saved (tensors data and offsets are missing)", path=path)
-        return cls(arrays["data"], np.asarray(arrays["offsets"]), arrays.get("covered"))
+            raise InputError(
+                "no word vectors that calque saved (tensors data and offsets are missing)", path=path
+            )
+        try:
+            return cls(arrays["data"], np.asarray(arrays["offsets"]), arrays.get("covered"))
+        except InputError as error:
+            raise InputError(error.fact, path=path) from error
 
 
 def create_arrays(
@@ -99,7 +122,7 @@ def create_arrays(
     shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
 ) -> dict[str, np.memmap]:
-    """Make a safetensors file of the given shapes, to be filled in place: data larger than memory streams to disk."""
+    """Make a safetensors file of the given shapes, to be filled in place: any size streams to disk."""
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     position = 0
     for name, (shape, dtype) in shapes.items():
@@ -138,10 +161,14 @@ def map_arrays(path: str | PathLike[str], mode: str = "r") -> tuple[dict[str, np
         for name, entry in header.items():
             shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
             dtype = np.dtype(_DTYPES[entry["dtype"]])
+            if end - begin != math.prod(shape) * dtype.itemsize:
+                raise ValueError(f"tensor {name} of shape {shape} in {end - begin} bytes")
             if end == begin:  # an empty array cannot be mapped
                 arrays[name] = np.zeros(shape, dtype=dtype)
             else:
-                arrays[name] = np.memmap(fspath(path), dtype=dtype, mode=mode, offset=8 + length + begin, shape=shape)
-    except (OSError, struct.error, ValueError, KeyError, AttributeError, TypeError) as error:
+                arrays[name] = np.memmap(
+                    fspath(path), dtype=dtype, mode=mode, offset=8 + length + begin, shape=shape
+                )
+    except _UNREADABLE as error:
         raise InputError(f"not a safetensors file that can be mapped ({error})", path=path) from error
     return arrays, metadata
