@@ -1,0 +1,99 @@
+"""Linear maps between two sets of vectors, from moments that accumulate over any number of pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calque.errors import SettingError
+
+
+class Moments:
+    """Means and centred products of paired vectors, in float64, block by block and mergeable.
+
+    Blocks are joined by Chan et al.'s update (1979, "Updating formulae and a pairwise algorithm for computing sample
+    variances"), so that a common offset far from zero does not eat the digits.
+
+    Attributes:
+        n: pairs seen.
+        source_mean, target_mean: `[dim]`.
+        cross: Σ (x − x̄)ᵀ(y − ȳ), `[source_dim, target_dim]`.
+        gram: Σ (x − x̄)ᵀ(x − x̄), `[source_dim, source_dim]`.
+    """
+
+    def __init__(self, source_dim: int, target_dim: int):
+        self.n = 0
+        self.source_mean, self.target_mean = np.zeros(source_dim), np.zeros(target_dim)
+        self.cross, self.gram = np.zeros((source_dim, target_dim)), np.zeros((source_dim, source_dim))
+
+    @classmethod
+    def of(cls, source: np.ndarray, target: np.ndarray, *, block: int = 16384) -> Moments:
+        """Of paired rows `[n, source_dim]` and `[n, target_dim]`."""
+        moments = cls(source.shape[1], target.shape[1])
+        moments.update(source, target, block=block)
+        return moments
+
+    def update(self, source: np.ndarray, target: np.ndarray, *, block: int = 16384) -> None:
+        """Add paired rows.
+
+        Raises:
+            SettingError: not as many rows on one side as on the other, or a value that is not finite.
+        """
+        if len(source) != len(target):
+            raise SettingError(f"{len(source)} source vectors are paired with {len(target)} target vectors")
+        for start in range(0, len(source), block):
+            x = np.asarray(source[start : start + block], dtype=np.float64)
+            y = np.asarray(target[start : start + block], dtype=np.float64)
+            if not (np.isfinite(x).all() and np.isfinite(y).all()):
+                raise SettingError(f"a vector among pairs {start} to {start + len(x)} is not finite (NaN or infinity)")
+            part = Moments(self.cross.shape[0], self.cross.shape[1])
+            part.n = len(x)
+            part.source_mean, part.target_mean = x.mean(axis=0), y.mean(axis=0)
+            x, y = x - part.source_mean, y - part.target_mean
+            part.cross, part.gram = x.T @ y, x.T @ x
+            self.merge(part)
+
+    def merge(self, other: Moments) -> None:
+        """Add the pairs that another has seen."""
+        if other.n == 0:
+            return
+        n = self.n + other.n
+        dx, dy = other.source_mean - self.source_mean, other.target_mean - self.target_mean
+        weight = self.n * other.n / n
+        self.cross += other.cross + weight * np.outer(dx, dy)
+        self.gram += other.gram + weight * np.outer(dx, dx)
+        self.source_mean += dx * (other.n / n)
+        self.target_mean += dy * (other.n / n)
+        self.n = n
+
+    @property
+    def raw_cross(self) -> np.ndarray:
+        """Σ xᵀy about the origin."""
+        return self.cross + self.n * np.outer(self.source_mean, self.target_mean)
+
+    @property
+    def raw_gram(self) -> np.ndarray:
+        """Σ xᵀx about the origin."""
+        return self.gram + self.n * np.outer(self.source_mean, self.source_mean)
+
+
+def procrustes(cross: np.ndarray) -> np.ndarray:
+    """The orthogonal W that minimises Σ ‖xW − y‖² (Schönemann 1966; Kulshreshtha 2020, Eqs. 2–3).
+
+    Args:
+        cross: Σ xᵀy, `[dim, dim]`.
+
+    Returns:
+        W = UVᵀ where UΣVᵀ = `cross`; `[dim, dim]` float64. Vectors are rows, so this is the transpose of the papers' W.
+    """
+    u, _, vt = np.linalg.svd(np.asarray(cross, dtype=np.float64))
+    return u @ vt
+
+
+def least_squares(gram: np.ndarray, cross: np.ndarray) -> np.ndarray:
+    """The W of least norm that minimises Σ ‖xW − y‖², without constraint (Mikolov et al. 2013; Multi-sense, Eq. 8).
+
+    Args:
+        gram: Σ xᵀx, `[source_dim, source_dim]`.
+        cross: Σ xᵀy, `[source_dim, target_dim]`.
+    """
+    return np.linalg.lstsq(gram, cross, rcond=None)[0]

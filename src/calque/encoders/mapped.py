@@ -1,0 +1,276 @@
+"""An encoder and the maps that carry its languages into one space."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from calque.algebra.procrustes import Moments
+from calque.encoders.base import Encoder
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.errors import InputError, SettingError
+from calque.maps import KINDS, VectorMap
+from calque.text import Sentence, Sentences
+from calque.vectors import Embeddings, create_arrays, map_arrays
+
+if TYPE_CHECKING:
+    from calque.pairs import WordPairs
+    from calque.text import ParallelCorpus
+
+Combine = Literal["sum", "mean", "concat", "last"]
+Unit = Literal["words", "sentences"]
+COMBINATIONS = ("sum", "mean", "concat", "last")
+MAPS_FILE, ABOUT_FILE = "maps.safetensors", "calque.json"
+
+
+class MappedEncoder(Encoder):
+    """Word vectors of an encoder, each layer mapped into the space of one language and the layers combined.
+
+    Sentences in a language that has maps go through them; those of the others, and of `towards`, stay as they are.
+
+    Args:
+        base: the encoder whose layers are mapped.
+        maps: `{language: {layer: map}}`; every language has the same layers.
+        towards: the language whose space the others are mapped into.
+        combine: sum, mean or concatenation of the mapped layers, or the last of them only. Kulshreshtha et al. (2020)
+            feed the sum of four.
+        settings: what the maps were fitted with, for the record.
+    """
+
+    def __init__(
+        self,
+        base: HuggingFaceEncoder,
+        maps: Mapping[str, Mapping[int, VectorMap]],
+        *,
+        towards: str,
+        combine: Combine = "last",
+        settings: Mapping[str, object] | None = None,
+    ):
+        if combine not in COMBINATIONS:
+            raise SettingError(f"combine={combine!r}, expected one of {', '.join(COMBINATIONS)}")
+        layers = {tuple(sorted(by_layer)) for by_layer in maps.values()}
+        if len(layers) != 1 or not min(layers):
+            raise SettingError(f"every language needs maps of the same layers, got {sorted(layers)}")
+        self.base, self.towards, self.combine = base, towards, combine
+        self.maps = {lang: dict(by_layer) for lang, by_layer in maps.items()}
+        (self.layers,) = layers
+        self.dim = base.dim * (len(self.layers) if combine == "concat" else 1)
+        self.settings = dict(settings or {})
+        self.name = f"{base.name}+{self.settings.get('method', 'maps')}"
+
+    # -- fitting ---------------------------------------------------------------------------------------------------
+    @classmethod
+    def fit(
+        cls,
+        base: HuggingFaceEncoder,
+        corpus: ParallelCorpus | Sequence[ParallelCorpus],
+        pairs: WordPairs | Sequence[WordPairs],
+        *,
+        make: Callable[[], VectorMap],
+        towards: str,
+        layers: Sequence[int] | None = None,
+        combine: Combine = "last",
+        unit: Unit = "words",
+        block: int = 2048,
+        progress: bool = False,
+    ) -> MappedEncoder:
+        """Fit one map per language and layer on linked words, or on sentences.
+
+        The text is encoded a block at a time and only its moments are kept, so that memory does not grow with it.
+
+        Args:
+            base: the encoder.
+            corpus, pairs: parallel text and its word links; several for several languages.
+            make: gives a new map, e.g. `Rotation`.
+            towards: the language whose space the others are mapped into; every corpus must have it.
+            layers: layers to map; None: the encoder's own.
+            combine: see the class.
+            unit: pairs of linked words (Wang et al. 2019), or of sentence means (Aldarmaki & Diab 2019; Cao 2020,
+                "sentence-aligned"). A sentence counts whether it has links or not.
+            block: sentence pairs encoded at a time.
+            progress: show a bar on standard error.
+        """
+        corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
+        links = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
+        numbers = sorted({base.layer_number(layer) for layer in (layers if layers is not None else [base.layer])})
+        moments: dict[str, dict[int, Moments]] = {}
+        used = 0
+        bar = _bar(sum(map(len, corpora)), progress)
+        for text, found in zip(corpora, links, strict=True):
+            found.check(text)
+            if text.side(towards) == "source":
+                text, found = text.swapped(), found.swapped()
+            sums = moments.setdefault(text.langs[0], {n: Moments(base.dim, base.dim) for n in numbers})
+            for start in range(0, len(text), block):
+                part, part_pairs = text[start : start + block], found.slice(start, start + block)
+                source = base.encode_layers(part.source, numbers)
+                target = base.encode_layers(part.target, numbers)
+                for n in numbers:
+                    x, y = _paired(source[n], target[n], part_pairs, unit)
+                    sums[n].update(x, y)
+                used += len(x)
+                if bar is not None:
+                    bar.update(len(part))
+        if bar is not None:
+            bar.close()
+        maps = {lang: {n: make().fit_moments(m) for n, m in sums.items()} for lang, sums in moments.items()}
+        kind = next(iter(next(iter(maps.values())).values())).kind
+        settings = {
+            "method": kind if unit == "words" else f"sentence-{kind}",
+            "unit": unit,
+            "sentence_pairs": sum(map(len, corpora)),
+            "pairs": used,
+        }
+        return cls(base, maps, towards=towards, combine=combine, settings=settings)
+
+    # -- encoding --------------------------------------------------------------------------------------------------
+    @property
+    def fingerprint(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(json.dumps([self.base.fingerprint, self.towards, self.combine, self.layers]).encode())
+        for lang in sorted(self.maps):
+            for layer in self.layers:
+                for name, array in sorted(self.maps[lang][layer].arrays().items()):
+                    digest.update(f"{lang}.{layer}.{name}".encode() + np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def encode(
+        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
+    ) -> Embeddings:
+        if not isinstance(sentences, Sentences):
+            sentences = list(sentences)
+        found = self.base.encode_layers(sentences, self.layers, progress=progress)
+        first = found[self.layers[0]]
+        mapped = self._map(found, self._languages(sentences, first.offsets))
+        embeddings = Embeddings(mapped, first.offsets, first.covered)
+        if out is None:
+            return embeddings
+        embeddings.save(out)
+        return Embeddings.open(out)
+
+    def _languages(self, sentences, offsets: np.ndarray) -> dict[str, slice | np.ndarray]:
+        """Rows of each language that has maps."""
+        if isinstance(sentences, Sentences):
+            return {sentences.lang: slice(None)} if sentences.lang in self.maps else {}
+        langs = np.array([sentence.lang for sentence in sentences])
+        owner = np.repeat(langs, np.diff(offsets))
+        return {lang: np.flatnonzero(owner == lang) for lang in self.maps if (langs == lang).any()}
+
+    def _map(self, found: dict[int, Embeddings], rows: dict[str, slice | np.ndarray]) -> np.ndarray:
+        wanted = self.layers[-1:] if self.combine == "last" else self.layers
+        layers = []
+        for layer in wanted:
+            vectors = np.array(found[layer].data, dtype=np.float32)
+            for lang, which in rows.items():
+                vectors[which] = self.maps[lang][layer].transform(vectors[which])
+            layers.append(vectors)
+        if self.combine == "concat":
+            result = np.concatenate(layers, axis=1)
+        else:
+            result = layers[0]
+            for vectors in layers[1:]:
+                result += vectors
+            if self.combine == "mean":
+                result /= len(layers)
+        covered = found[self.layers[0]].covered
+        if covered is not None:
+            result[~covered] = 0.0  # a word without a vector has none after a translation either
+        return result
+
+    # -- disk ------------------------------------------------------------------------------------------------------
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the base encoder as `transformers` reads it, `maps.safetensors` beside it, and `calque.json`.
+
+        `AutoModel.from_pretrained(folder)` gives the base encoder. A map is applied to a layer's word vectors by
+        `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so on.
+        """
+        path = Path(folder)
+        self.base.save(path)
+        tensors = {
+            f"{lang}.{layer}.{name}": array
+            for lang, by_layer in self.maps.items()
+            for layer, made in by_layer.items()
+            for name, array in made.arrays().items()
+        }
+        mapped = create_arrays(path / MAPS_FILE, {name: (a.shape, a.dtype) for name, a in tensors.items()})
+        for name, array in tensors.items():
+            mapped[name][...] = array
+            mapped[name].flush()
+        about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
+        about.update(
+            kind="mapped",
+            base=about.get("kind", "huggingface"),
+            towards=self.towards,
+            combine=self.combine,
+            layers=list(self.layers),
+            base_fingerprint=self.base.fingerprint,
+            maps={
+                lang: {str(layer): {"kind": made.kind, "pairs": made.n_pairs} for layer, made in by_layer.items()}
+                for lang, by_layer in self.maps.items()
+            },
+            settings=self.settings,
+        )
+        (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str], base: HuggingFaceEncoder) -> MappedEncoder:
+        """Read maps that `save` wrote.
+
+        Args:
+            folder: where they are.
+            base: the encoder in the same folder.
+
+        Raises:
+            InputError: a file is missing or damaged, or the encoder is not the one that the maps were fitted on.
+        """
+        path = Path(folder)
+        try:
+            about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
+            arrays, _ = map_arrays(path / MAPS_FILE)
+            maps: dict[str, dict[int, VectorMap]] = {}
+            for lang, by_layer in about["maps"].items():
+                for layer, made in by_layer.items():
+                    names = ("matrix", "source_mean", "target_mean")
+                    parts = {name: arrays[f"{lang}.{layer}.{name}"] for name in names}
+                    kind = KINDS[made["kind"]]
+                    maps.setdefault(lang, {})[int(layer)] = kind.from_arrays(parts, made["pairs"])
+            settings = (about["towards"], about["combine"], about["settings"], about["base_fingerprint"])
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise InputError(f"no complete set of maps ({type(error).__name__}: {error})", path=path) from error
+        towards, combine, record, fingerprint = settings
+        if base.fingerprint != fingerprint:
+            raise InputError(
+                "the encoder in this folder is not the one that the maps were fitted on "
+                "(weights, tokenizer, layer or pooling changed); fit them again",
+                path=path,
+            )
+        return cls(base, maps, towards=towards, combine=combine, settings=record)
+
+
+def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs, unit: Unit) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of linked words that both sides cover, or of sentences that have a vector on both sides."""
+    if unit == "sentences":
+        x, y = source.sentence_means(), target.sentence_means()
+        both = x.any(axis=1) & y.any(axis=1)
+        return x[both], y[both]
+    i, j = source.rows(pairs.sentence, pairs.source), target.rows(pairs.sentence, pairs.target)
+    both = np.ones(len(i), dtype=bool)
+    if source.covered is not None:
+        both &= source.covered[i]
+    if target.covered is not None:
+        both &= target.covered[j]
+    return source.data[i[both]], target.data[j[both]]
+
+
+def _bar(total: int, progress: bool):
+    if not progress:
+        return None
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit="pair", desc="fit maps", mininterval=0.5, dynamic_ncols=True)

@@ -1,0 +1,125 @@
+"""Alignment by contrast: a word is to be nearer to its translation than to all other words of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch.nn import functional
+
+from calque.distributed import Precision, Processes
+from calque.errors import SettingError
+from calque.training.loop import Schedule
+from calque.training.tuner import Tuner
+from calque.training.update import GroupVectors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Contrastive(Tuner):
+    """InfoNCE over the linked words of a batch, in both directions.
+
+    With unit vectors x of the source words, y of the words they are linked to and temperature τ it minimises, for each
+    corpus and layer, the mean over pairs k and both directions of
+
+        −log exp(x_k·y_k/τ) / (Σ_j exp(x_k·y_j/τ) + [strong] Σ_{j≠k} exp(x_k·x_j/τ))
+
+    (van den Oord et al. 2018, "Representation learning with contrastive predictive coding"; both languages' words as
+    negatives after Wang et al. 2021, "Improving pre-trained multilingual models with vocabulary expansion", and Hu et
+    al. 2021, "Explicit alignment objectives for multilingual bidirectional encoders").
+
+    Args:
+        towards: the language that the regulariser keeps in place.
+        temperature: τ.
+        strong: both languages' words are negatives, not the other language's only.
+        weight: of the mean squared distance ‖f − f0‖² of the words in language `towards` to the frozen encoder's.
+        layers: layers that the loss reads; None: the encoder's own layer.
+        epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        batch, special, max_words, freeze, accumulate, budget, window, precision, reference: see `Tuner`.
+    """
+
+    def __init__(
+        self,
+        *,
+        towards: str,
+        temperature: float = 0.1,
+        strong: bool = True,
+        weight: float = 0.0,
+        layers: Sequence[int] | None = None,
+        epochs: float = 1.0,
+        learning_rate: float = 1e-3,
+        warmup: float = 0.1,
+        decay: Literal["constant", "linear", "cosine"] = "linear",
+        betas: tuple[float, float] = (0.9, 0.98),
+        epsilon: float = 1e-9,
+        clip: float | None = 1.0,
+        seed: int = 0,
+        batch: int = 64,
+        special: bool = False,
+        max_words: int | None = 64,
+        freeze: int | None = None,
+        accumulate: int = 1,
+        budget: int = 1024,
+        window: int = 50,
+        precision: Precision = "float32",
+        reference: Literal["auto", "cached", "recomputed"] = "auto",
+    ):
+        if temperature <= 0 or weight < 0:
+            raise SettingError(f"temperature must be above 0 and weight not below, got {temperature} and {weight}")
+        schedule = Schedule(epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed)
+        super().__init__(
+            towards=towards, layers=layers, schedule=schedule, batch=batch, special=special, max_words=max_words,
+            freeze=freeze, accumulate=accumulate, budget=budget, window=window, precision=precision,
+            reference=reference,
+        )  # fmt: skip
+        self.temperature, self.strong, self.weight = temperature, strong, weight
+
+    terms_over_all = ("contrast",)
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.weight > 0
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            **self.shared_settings("contrastive"),
+            "temperature": self.temperature,
+            "strong": self.strong,
+            "weight": self.weight,
+        }
+
+    def loss(self, groups: list[GroupVectors], processes: Processes) -> dict[str, Tensor]:
+        terms: dict[str, Tensor] = {}
+        for group in groups:
+            x = functional.normalize(processes.gather_rows(group.source, group.pairs_of_process), dim=1)
+            y = functional.normalize(processes.gather_rows(group.target, group.pairs_of_process), dim=1)
+            contrast = info_nce(x, y, temperature=self.temperature, strong=self.strong)
+            terms["contrast"] = terms["contrast"] + contrast if "contrast" in terms else contrast
+            if group.reference is not None:
+                # Summed here and divided by everyone's number of elements: a mean over all processes.
+                distance = (group.regularised - group.reference).square().sum()
+                stay = self.weight * distance / max(1, group.n_regularised * x.shape[1])
+                terms["stay"] = terms["stay"] + stay if "stay" in terms else stay
+        return terms
+
+
+def info_nce(x: Tensor, y: Tensor, *, temperature: float, strong: bool) -> Tensor:
+    """Mean over both directions of the cross entropy of each row's partner among all candidates.
+
+    Args:
+        x, y: unit rows `[n, dim]`; row k of one translates row k of the other.
+        temperature: what similarities are divided by.
+        strong: the other rows of the anchor's own side are candidates too.
+    """
+    across = x @ y.T / temperature
+    truth = torch.arange(len(x), device=x.device)
+    if not strong:
+        return 0.5 * (functional.cross_entropy(across, truth) + functional.cross_entropy(across.T, truth))
+    own = torch.eye(len(x), dtype=torch.bool, device=x.device)
+    left = (x @ x.T / temperature).masked_fill(own, -torch.inf)
+    right = (y @ y.T / temperature).masked_fill(own, -torch.inf)
+    forward = torch.logaddexp(across.logsumexp(1), left.logsumexp(1))
+    backward = torch.logaddexp(across.logsumexp(0), right.logsumexp(1))
+    return 0.5 * (forward + backward).mean() - across.diagonal().mean()

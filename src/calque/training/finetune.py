@@ -1,0 +1,104 @@
+"""Alignment by fine-tuning: Cao et al. (2020), with the layers and directions of Kulshreshtha et al. (2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from calque.distributed import Precision, Processes
+from calque.errors import SettingError
+from calque.training.loop import Schedule
+from calque.training.tuner import Tuner
+from calque.training.update import GroupVectors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class FineTune(Tuner):
+    """Pull linked words together while the words of one language stay where they were.
+
+    For every language pair, with `s` moving towards `t`, and summed over `layers`, it minimises
+
+        Σ_(i,j) linked ‖f(i, s) − f(j, t)‖²  +  λ Σ_j ‖f(j, t) − f0(j, t)‖²
+
+    where f0 is the encoder before training and the second sum goes over *all* words of the target sentences (Cao 2020,
+    §3.3; Kulshreshtha 2020, Eqs. 7–10). The defaults are the paper's, which fit BERT-base; a small encoder wants a
+    higher learning rate and a larger batch.
+
+    Args:
+        towards: the language that stays; the others move to it.
+        weight: λ.
+        reduction: `sum` is the paper's; `mean` divides each term by its number of elements, as its code does.
+        target: `live` lets the target word move in the first term (paper); `frozen` pulls towards f0(j, t) (code).
+        layers: layers that the loss reads, e.g. the last four `(-4, -3, -2, -1)`; None: the encoder's own layer.
+        epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        batch, special, max_words, freeze, accumulate, budget, window, precision, reference: see `Tuner`.
+    """
+
+    def __init__(
+        self,
+        *,
+        towards: str,
+        weight: float = 1.0,
+        reduction: Literal["sum", "mean"] = "sum",
+        target: Literal["live", "frozen"] = "live",
+        layers: Sequence[int] | None = None,
+        epochs: float = 1.0,
+        learning_rate: float = 5e-5,
+        warmup: float = 0.1,
+        decay: Literal["constant", "linear", "cosine"] = "constant",
+        betas: tuple[float, float] = (0.9, 0.98),
+        epsilon: float = 1e-9,
+        clip: float | None = None,
+        seed: int = 0,
+        batch: int = 2,
+        special: bool = True,
+        max_words: int | None = 64,
+        freeze: int | None = None,
+        accumulate: int = 1,
+        budget: int = 1024,
+        window: int = 50,
+        precision: Precision = "float32",
+        reference: Literal["auto", "cached", "recomputed"] = "auto",
+    ):
+        if reduction not in ("sum", "mean") or target not in ("live", "frozen"):
+            raise SettingError(f"reduction is sum or mean, target is live or frozen; got {reduction!r} and {target!r}")
+        if weight < 0:
+            raise SettingError(f"weight must not be negative, got {weight}")
+        schedule = Schedule(epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed)
+        super().__init__(
+            towards=towards, layers=layers, schedule=schedule, batch=batch, special=special, max_words=max_words,
+            freeze=freeze, accumulate=accumulate, budget=budget, window=window, precision=precision,
+            reference=reference,
+        )  # fmt: skip
+        self.weight, self.reduction, self.target = weight, reduction, target
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.weight > 0 or self.target == "frozen"
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            **self.shared_settings("finetune"),
+            "weight": self.weight,
+            "reduction": self.reduction,
+            "target": self.target,
+        }
+
+    def loss(self, groups: list[GroupVectors], processes: Processes) -> dict[str, Tensor]:
+        terms: dict[str, Tensor] = {}
+        for group in groups:
+            goal = group.target if self.target == "live" else group.reference_linked
+            align = (group.source - goal).square().sum()
+            stay = None
+            if group.reference is not None and self.weight:
+                stay = self.weight * (group.regularised - group.reference).square().sum()
+            if self.reduction == "mean":
+                dim = group.source.shape[1]
+                align = align / max(1, group.n_pairs * dim)
+                stay = None if stay is None else stay / max(1, group.n_regularised * dim)
+            terms["align"] = terms["align"] + align if "align" in terms else align
+            if stay is not None:
+                terms["stay"] = terms["stay"] + stay if "stay" in terms else stay
+        return terms

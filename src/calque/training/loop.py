@@ -1,0 +1,232 @@
+"""The one training loop: schedule, several processes, checkpoints, exact resume, progress and metrics."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from calque.distributed import Processes
+from calque.errors import InputError, SettingError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train.
+
+    Args:
+        epochs: passes over the longest corpus; a fraction stops early.
+        learning_rate: its highest value.
+        warmup: fraction of the updates over which the rate rises linearly from 0.
+        decay: what it does afterwards.
+        betas, epsilon: of Adam.
+        clip: largest norm of the whole gradient; None leaves it.
+        seed: of the order of the data and of dropout.
+    """
+
+    epochs: float = 1.0
+    learning_rate: float = 5e-5
+    warmup: float = 0.1
+    decay: Literal["constant", "linear", "cosine"] = "constant"
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-9
+    clip: float | None = None
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.epochs <= 0 or self.learning_rate <= 0 or not 0 <= self.warmup <= 1:
+            raise SettingError(
+                f"epochs and learning rate must be above 0 and warm-up a fraction, got {self.epochs}, "
+                f"{self.learning_rate} and {self.warmup}"
+            )
+
+    def rate(self, step: int, total: int) -> float:
+        """Learning rate of update `step` (from 0) of `total`."""
+        rising = math.ceil(self.warmup * total)
+        if step < rising:
+            return self.learning_rate * (step + 1) / rising
+        left = (total - step) / max(1, total - rising)
+        factor = {"constant": 1.0, "linear": left, "cosine": 0.5 - 0.5 * math.cos(math.pi * left)}[self.decay]
+        return self.learning_rate * factor
+
+
+class Loop:
+    """Runs updates over a module, and can be killed at any moment.
+
+    Args:
+        module: its parameters with `requires_grad` are trained, with Adam.
+        schedule: how long and how fast.
+        processes: the processes of this run.
+        identity: everything that the result depends on; a checkpoint of another identity is refused.
+        folder: where checkpoints and `metrics.jsonl` go; None keeps neither.
+        checkpoint_every: updates between checkpoints; 0 for none.
+        progress: show a bar on standard error.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        *,
+        schedule: Schedule,
+        processes: Processes,
+        identity: dict[str, Any],
+        folder: Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ):
+        self.module, self.schedule, self.processes = module, schedule, processes
+        self.identity = json.dumps({**identity, "schedule": asdict(schedule)}, sort_keys=True, default=str)
+        self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise SettingError("every parameter is frozen: there is nothing to train")
+        fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in self.parameters)
+        self.optimiser = torch.optim.Adam(
+            self.parameters, lr=schedule.learning_rate, betas=schedule.betas, eps=schedule.epsilon, fused=fused
+        )
+        self.step = 0
+        self.history: list[dict[str, float]] = []
+
+    def run(
+        self,
+        epoch: Callable[[int], Sequence[T]],
+        steps_per_epoch: int,
+        backward: Callable[[T], dict[str, float]],
+    ) -> list[dict[str, float]]:
+        """Train to the end of the schedule, from the last checkpoint if the folder has one.
+
+        Args:
+            epoch: the updates of an epoch, given its number; a pure function, so that a resumed run sees the same.
+            steps_per_epoch: how many.
+            backward: adds this process's gradients of one update and returns the terms of its loss.
+
+        Returns:
+            the metrics of every update since the start.
+        """
+        total = max(1, round(self.schedule.epochs * steps_per_epoch))
+        self._resume()
+        bar = self._bar(total)
+        updates, loaded = [], -1
+        while self.step < total:
+            number, position = divmod(self.step, steps_per_epoch)
+            if number != loaded:
+                updates, loaded = epoch(number), number
+            # The random state of an update depends on its number alone, so that dropout is the same after a resume,
+            # whatever else drew random numbers in between.
+            torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
+            terms = backward(updates[position])
+            self.processes.sum_gradients(self.parameters)
+            norm = self._clip()
+            if not all(math.isfinite(value) for value in terms.values()):
+                raise InputError(f"the loss is not finite at update {self.step + 1}: {terms}; lower the learning rate")
+            rate = self.schedule.rate(self.step, total)
+            for group in self.optimiser.param_groups:
+                group["lr"] = rate
+            self.optimiser.step()
+            self.optimiser.zero_grad(set_to_none=True)
+            self.step += 1
+            self._record({"step": self.step, "epoch": self.step / steps_per_epoch, "rate": rate, **norm, **terms})
+            if bar is not None:
+                bar.set_postfix({name: f"{value:.3g}" for name, value in terms.items()}, refresh=False)
+                bar.update()
+            if self.checkpoint_every and self.step % self.checkpoint_every == 0:
+                self.save()
+        if bar is not None:
+            bar.close()
+        self._write_metrics()
+        return self.history
+
+    def _bar(self, total: int):
+        if not (self.progress and self.processes.is_first):
+            return None
+        from tqdm import tqdm
+
+        return tqdm(total=total, initial=self.step, unit="update", desc="align", mininterval=0.5, dynamic_ncols=True)
+
+    def _clip(self) -> dict[str, float]:
+        if self.schedule.clip is None:
+            return {}
+        return {"norm": float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))}
+
+    # -- metrics ---------------------------------------------------------------------------------------------------
+    def _record(self, metrics: dict[str, float]) -> None:
+        self.history.append(metrics)
+        if len(self.history) % 50 == 0:
+            self._write_metrics()
+
+    def _write_metrics(self) -> None:
+        """Whole file at once: a resumed run must not leave lines of updates that it does again."""
+        if self.folder is None or not self.processes.is_first:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = "".join(json.dumps(line) + "\n" for line in self.history)
+        _replace(self.folder / "metrics.jsonl", lambda path: path.write_text(text, encoding="utf-8"))
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------
+    @property
+    def _checkpoint(self) -> Path | None:
+        return None if self.folder is None else self.folder / "checkpoint.pt"
+
+    def save(self) -> None:
+        """Write a checkpoint: complete or not at all, whenever the process dies."""
+        if self._checkpoint is None:
+            return
+        if self.processes.is_first:
+            self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            trained = {name for name, p in self.module.named_parameters() if p.requires_grad}
+            state = {
+                "identity": self.identity,
+                "step": self.step,
+                "module": {name: value for name, value in self.module.state_dict().items() if name in trained},
+                "optimiser": self.optimiser.state_dict(),
+                "history": json.dumps(self.history),
+            }
+            _replace(self._checkpoint, lambda path: torch.save(state, path))
+        self.processes.wait()
+
+    def _resume(self) -> None:
+        if self._checkpoint is None or not self._checkpoint.exists():
+            return
+        try:
+            state = torch.load(self._checkpoint, map_location=self.processes.device, weights_only=True)
+        except Exception as error:  # torch raises whatever the damaged bytes provoke
+            raise InputError(f"not a checkpoint that can be read ({error})", path=self._checkpoint) from error
+        if state["identity"] != self.identity:
+            raise SettingError(
+                f"{self._checkpoint} belongs to a run with other settings or data: "
+                f"{_difference(state['identity'], self.identity)}; remove it or choose another folder"
+            )
+        self.module.load_state_dict(state["module"], strict=False)
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.step, self.history = state["step"], json.loads(state["history"])
+
+    def finish(self) -> None:
+        """Remove the checkpoint of a run that is done and saved."""
+        if self._checkpoint is not None and self.processes.is_first:
+            self._checkpoint.unlink(missing_ok=True)
+        self.processes.wait()
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside `path` and rename: readers see the old file or the new one, never half of it."""
+    beside = path.with_name(path.name + ".part")
+    write(beside)
+    with open(beside, "rb") as file:
+        os.fsync(file.fileno())
+    shutil.move(beside, path)
+
+
+def _difference(old: str, new: str) -> str:
+    """The settings in which two identities differ, in short."""
+    before, after = json.loads(old), json.loads(new)
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return ", ".join(f"{name} was {before.get(name)!r:.60}, is {after.get(name)!r:.60}" for name in names)

@@ -1,0 +1,154 @@
+"""Weights into weights: what all methods that train the encoder share."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from calque.distributed import Precision, Processes
+from calque.errors import SettingError
+from calque.training.aligned import AlignedText
+from calque.training.freezing import freeze_below
+from calque.training.loop import Loop, Schedule
+from calque.training.plan import BatchPlan
+from calque.training.update import Alignment, GroupVectors, Reference
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from calque.encoders.huggingface import HuggingFaceEncoder
+    from calque.pairs import WordPairs
+    from calque.text import ParallelCorpus
+
+
+class Tuner(ABC):
+    """A method that changes the encoder's weights. Subclasses say which loss; `tune` gives back a new encoder.
+
+    Args:
+        towards: the language the others move towards.
+        layers: hidden layers that the loss reads.
+        schedule: how long and how fast.
+        batch: sentence pairs of each language in an update.
+        special: take the special subwords at both ends for linked words.
+        max_words: leave out pairs with a longer side.
+        freeze: leave the embeddings and this many layers above them as they are; None trains everything.
+        accumulate: cut each process's share of an update in so many parts, one after the other in memory.
+        budget: subwords, padding included, in one forward pass.
+        window: batches within which pairs are grouped by length.
+        precision: of the forward pass.
+        reference: whether vectors of the frozen encoder are kept from one pass or computed anew for each update; "auto"
+            keeps them up to `reference_bytes`.
+    """
+
+    def __init__(
+        self,
+        *,
+        towards: str,
+        layers: Sequence[int] | None,
+        schedule: Schedule,
+        batch: int,
+        special: bool,
+        max_words: int | None,
+        freeze: int | None,
+        accumulate: int,
+        budget: int,
+        window: int,
+        precision: Precision,
+        reference: Literal["auto", "cached", "recomputed"],
+    ):
+        if accumulate < 1 or budget < 1 or batch < 1:
+            raise SettingError(f"batch, accumulate and budget must be at least 1, got {batch}, {accumulate}, {budget}")
+        self.towards, self.layers, self.schedule, self.batch = towards, layers, schedule, batch
+        self.special, self.max_words, self.freeze = special, max_words, freeze
+        self.accumulate, self.budget, self.window = accumulate, budget, window
+        self.precision: Precision = precision
+        self.reference: Literal["auto", "cached", "recomputed"] = reference
+
+    #: names of the loss terms that every process computes over the vectors of all
+    terms_over_all: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def needs_reference(self) -> bool:
+        """Whether the loss reads vectors of the frozen encoder."""
+
+    @abstractmethod
+    def loss(self, groups: list[GroupVectors], processes: Processes) -> dict[str, Tensor]:
+        """Terms whose sum is minimised, for one layer; `groups` holds one entry for each corpus.
+
+        The gradient of their sum in a process's *own* vectors must be that of the whole update's loss. Terms over a
+        process's own vectors alone are its share of a sum.
+        """
+
+    def shared_settings(self, method: str) -> dict[str, Any]:
+        """The settings that all methods have; those that cannot change the result (budget) are left out."""
+        names = ("towards", "layers", "batch", "special", "max_words", "freeze", "window", "precision")
+        return {"method": method, **{name: getattr(self, name) for name in names}}
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on, for the record and the identity of checkpoints."""
+
+    def tune(
+        self,
+        encoder: HuggingFaceEncoder,
+        corpus: ParallelCorpus | Sequence[ParallelCorpus],
+        pairs: WordPairs | Sequence[WordPairs],
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> HuggingFaceEncoder:
+        """Train a copy of `encoder`.
+
+        Args:
+            encoder: stays as it is.
+            corpus, pairs: parallel text and its word links; several for several languages at once.
+            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
+            checkpoint_every: updates between checkpoints, 0 for none.
+            progress: show a bar with the terms of the loss on standard error.
+
+        Raises:
+            SettingError: settings that do not fit together, or a checkpoint of another run in `folder`.
+        """
+        corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
+        links = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
+        processes = Processes(self.precision)
+        text = AlignedText(
+            corpora, links, encoder.subwords, towards=self.towards, special=self.special, max_words=self.max_words
+        )
+        plan = BatchPlan(text.lengths, batch=self.batch, seed=self.schedule.seed, window=self.window)
+        layers = self._layers(encoder)
+        frozen = Reference.of(self, encoder, text, layers, processes) if self.needs_reference else None
+        tuned = copy.copy(encoder)
+        tuned.model = copy.deepcopy(encoder.model)
+        tuned.model.to(processes.device).float().train()
+        freeze_below(tuned.model, self.freeze)
+        alignment = Alignment(self, tuned, text, layers, processes, frozen)
+        loop = Loop(
+            tuned.model,
+            schedule=self.schedule,
+            processes=processes,
+            identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
+            folder=None if folder is None else Path(folder),
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+        )
+        self.history = loop.run(plan.epoch, plan.steps_per_epoch, alignment.backward)
+        self.counts = text.counts
+        loop.finish()
+        tuned.model.eval().requires_grad_(True)
+        return tuned
+
+    def _layers(self, encoder: HuggingFaceEncoder) -> tuple[int, ...]:
+        """Layer numbers from 0; the encoder's own layer where none are named."""
+        if self.layers is None:
+            return (encoder.layer,)
+        n = encoder.n_layers
+        numbers = tuple(layer + n + 1 if layer < 0 else layer for layer in self.layers)
+        if not numbers or min(numbers) < 0 or max(numbers) > n:
+            raise SettingError(f"layers {list(self.layers)}: this encoder has 0 (embeddings) to {n}")
+        return numbers

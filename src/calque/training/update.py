@@ -1,0 +1,206 @@
+"""One update of an alignment loss, exact for several processes and for a batch cut in parts.
+
+An alignment loss is a function of the word vectors of a batch alone. So an update has three stages: vectors from the
+model; the loss and its gradient in those vectors, with the vectors of all processes and parts at hand; that gradient
+back through the model. This makes many processes, or a batch in parts, equal to one big batch for *every* loss, also
+for a contrastive one, where each vector meets all others (after Gao et al. 2021, "Scaling Deep Contrastive Learning
+Batch Size under Memory Limited Setup").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from calque.distributed import Processes
+from calque.encoders.batches import collate
+from calque.training.aligned import AlignedText, Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from calque.encoders.huggingface import HuggingFaceEncoder
+    from calque.training.tuner import Tuner
+
+
+@dataclass
+class GroupVectors:
+    """The word vectors of one corpus and layer in an update.
+
+    Args:
+        source, target: `[n_pairs, dim]` linked words, pair by pair.
+        regularised: `[n_target_words, dim]` all words of the target sentences.
+        reference: `[n_target_words, dim]` the same words from the frozen encoder; None if the loss has no use for it.
+        reference_linked: `[n_pairs, dim]` the linked target words from the frozen encoder, or None.
+        pairs_of_process: pairs of each process in this update.
+        n_regularised: target words of all processes in this update.
+    """
+
+    source: Tensor
+    target: Tensor
+    regularised: Tensor
+    reference: Tensor | None
+    reference_linked: Tensor | None
+    pairs_of_process: list[int]
+    n_regularised: int
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of all processes."""
+        return sum(self.pairs_of_process)
+
+
+class Reference:
+    """Word vectors of the encoder as it was before training (f0), always in evaluation mode and without gradient.
+
+    Kept from one pass over the target sentences, or computed anew for every update where they would need too much
+    memory.
+    """
+
+    #: above this the vectors are recomputed, unless asked otherwise
+    largest = 2_000_000_000
+
+    def __init__(self, encoder: HuggingFaceEncoder, text: AlignedText, layers: Sequence[int], budget: int):
+        self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
+        self._kept: dict[int, Tensor] | None = None
+
+    @classmethod
+    def of(cls, tuner: Tuner, encoder: HuggingFaceEncoder, text: AlignedText, layers, processes: Processes):
+        """As `tuner.reference` asks."""
+        encoder.model.to(processes.device)
+        reference = cls(encoder, text, layers, tuner.budget)
+        size = text.n_reference * encoder.dim * len(layers) * 4
+        if tuner.reference == "cached" or (tuner.reference == "auto" and size <= cls.largest):
+            reference._kept = reference._compute(text.target_sentences)
+        return reference
+
+    def vectors(self, update: Update, layer: int, numbers: np.ndarray) -> Tensor:
+        """Rows of target words given by their numbers, `[n, dim]`."""
+        if self._kept is not None:
+            return self._kept[layer][torch.from_numpy(numbers).to(self._kept[layer].device)]
+        if update.reference is None:
+            update.reference = self._compute(update.targets)
+        # The update's sentences are few: their words' numbers, in the order of the rows just computed.
+        starts = self._text.reference_start[update.targets]
+        sizes = self._text.word_counts[update.targets]
+        order = np.argsort(starts)
+        which = order[np.searchsorted(starts[order], numbers, side="right") - 1]
+        rows = (np.cumsum(sizes) - sizes)[which] + numbers - starts[which]
+        return update.reference[layer][torch.from_numpy(rows).to(update.reference[layer].device)]
+
+    @torch.no_grad()
+    def _compute(self, sentences: np.ndarray) -> dict[int, Tensor]:
+        """All words of `sentences` in their order, `{layer: [n_words, dim]}`."""
+        sizes = self._text.word_counts[sentences]
+        start = np.cumsum(sizes) - sizes
+        place = {int(s): int(row) for s, row in zip(sentences, start, strict=True)}
+        device = next(self._encoder.model.parameters()).device
+        kept = {
+            layer: torch.zeros(int(sizes.sum()), self._encoder.dim, device=device) for layer in self._layers
+        }
+        self._encoder.model.eval()
+        for piece in self._text.pieces(sentences, self._budget):
+            vectors = self._encoder.forward(collate(self._text.table, piece).to(device), self._layers)
+            rows = np.concatenate([place[int(s)] + np.arange(self._text.word_counts[s]) for s in piece])
+            for layer, found in vectors.items():
+                kept[layer][torch.from_numpy(rows).to(device)] = found.float()
+        return kept
+
+
+class Alignment:
+    """Adds the gradients of one update of a tuner's loss to a model."""
+
+    def __init__(
+        self,
+        tuner: Tuner,
+        encoder: HuggingFaceEncoder,
+        text: AlignedText,
+        layers: Sequence[int],
+        processes: Processes,
+        reference: Reference | None,
+    ):
+        self.tuner, self.encoder, self.text = tuner, encoder, text
+        self.layers, self.processes, self.reference = tuple(layers), processes, reference
+
+    def backward(self, chosen: Sequence[np.ndarray]) -> dict[str, float]:
+        """Gradients of one update, and the terms of its loss.
+
+        Args:
+            chosen: `[corpus]` → numbers of the sentence pairs of all processes.
+        """
+        tuner, processes = self.tuner, self.processes
+        parts = self.text.update(
+            chosen, budget=tuner.budget, rank=processes.rank, world=processes.world, accumulate=tuner.accumulate
+        )
+        whole = len(parts) == 1
+        seed = torch.initial_seed()
+        with torch.set_grad_enabled(whole):
+            graphs = [self._forward(part, seed + 7919 * i) for i, part in enumerate(parts)]
+        leaves = [{layer: rows.detach().requires_grad_() for layer, rows in graph.items()} for graph in graphs]
+        terms: dict[str, Tensor] = {}
+        for layer in self.layers:
+            for name, value in tuner.loss(self._groups(parts, leaves, layer), processes).items():
+                terms[name] = terms[name] + value if name in terms else value
+        torch.stack(list(terms.values())).sum().backward()
+        for i, part in enumerate(parts):
+            graph = graphs[i] if whole else self._forward(part, seed + 7919 * i)
+            alive = [layer for layer in self.layers if leaves[i][layer].grad is not None]
+            torch.autograd.backward([graph[n] for n in alive], [leaves[i][n].grad for n in alive])  # type: ignore[misc]
+        # A term over vectors of all processes is the same on each of them, the others are shares of a sum.
+        shown = torch.stack([
+            value.detach() / (processes.world if name in tuner.terms_over_all else 1) for name, value in terms.items()
+        ])
+        shown = processes.sum_numbers(shown)
+        return {"loss": float(shown.sum()), **dict(zip(terms, shown.tolist(), strict=True))}
+
+    def _forward(self, part: Update, seed: int) -> dict[int, Tensor]:
+        """All word vectors of a part, `{layer: [n_words, dim]}`."""
+        torch.manual_seed(seed)  # the same dropout both times that a part is gone through
+        device = self.processes.device
+        found: dict[int, list[Tensor]] = {layer: [] for layer in self.layers}
+        for piece in part.pieces:
+            batch = collate(self.text.table, piece).to(device)
+            with self.processes.autocast():
+                vectors = self.encoder.forward(batch, self.layers)
+            for layer, rows in vectors.items():
+                found[layer].append(rows.float())
+        return {layer: torch.cat(rows) for layer, rows in found.items()}
+
+    def _groups(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int) -> list[GroupVectors]:
+        groups = []
+        for corpus in range(len(parts[0].groups)):
+            rows = [part.groups[corpus] for part in parts]
+
+            def gather(name: str, rows=rows) -> Tensor:
+                found = []
+                for group, leaf in zip(rows, leaves, strict=True):
+                    index = torch.from_numpy(getattr(group, name)).to(leaf[layer].device)
+                    found.append(leaf[layer].index_select(0, index))
+                return torch.cat(found)
+
+            def frozen(name: str, rows=rows) -> Tensor | None:
+                if self.reference is None:
+                    return None
+                found = [
+                    self.reference.vectors(part, layer, getattr(group, name))
+                    for part, group in zip(parts, rows, strict=True)
+                ]
+                return torch.cat(found)
+
+            counts = np.array(rows[0].pairs_of_part).reshape(self.processes.world, -1).sum(axis=1)
+            groups.append(
+                GroupVectors(
+                    source=gather("source"),
+                    target=gather("target"),
+                    regularised=gather("regularised"),
+                    reference=frozen("reference"),
+                    reference_linked=frozen("reference_linked"),
+                    pairs_of_process=counts.tolist(),
+                    n_regularised=rows[0].n_regularised,
+                )
+            )
+        return groups
