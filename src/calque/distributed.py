@@ -99,3 +99,10 @@ class Processes:
     def sum_numbers(self, numbers: Tensor) -> Tensor:
         """Element-wise sum over the processes."""
         return numbers if self.world == 1 else self._accelerator.reduce(numbers, reduction="sum")  # type: ignore[return-value]
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes results."""
+    from accelerate import PartialState
+
+    return PartialState().is_main_process

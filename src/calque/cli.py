@@ -1,0 +1,322 @@
+"""The command line: verbs, and nothing that a library call could not do.
+
+Results go to standard output, progress and news to standard error. A mistake of the user's is one line and exit code 2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from calque import __version__
+from calque.errors import CalqueError, SettingError
+
+app = typer.Typer(
+    name="calque",
+    help="Make a multilingual encoder speak one language inside: measure, align and give back its word vectors.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help comes up four times as fast
+)
+
+Langs = Annotated[
+    list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
+]
+Pretokenized = Annotated[
+    bool, typer.Option("--pretokenized", help="Words are separated by white space already; otherwise calque splits them.")
+]
+Symmetrize = Annotated[
+    str,
+    typer.Option(
+        help="How the two directions are joined: intersection, union, grow-diag, grow-diag-final, "
+        "grow-diag-final-and, one-to-one."
+    ),
+]
+Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first so many sentence pairs of each text.")]
+Layer = Annotated[int, typer.Option(help="Hidden layer of the word vectors: 0 is the embeddings, -1 the last.")]
+Pooling = Annotated[str | None, typer.Option(help="A word's vector from its subwords: last, first or mean.")]
+MaxLength = Annotated[int | None, typer.Option(min=3, help="Most subwords of a sentence; default: the model's limit.")]
+Precision = Annotated[str, typer.Option(help="float32, or bfloat16 where the processor is quick at it.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no news on standard error.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"calque {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def words(
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses prefix, TMX, PO, …")],
+    langs: Langs,
+    out: Annotated[Path, typer.Option(help="Pharaoh file to write: one line i-j … for each sentence pair.")],
+    model: Model = "auto",
+    symmetrize: Symmetrize = "intersection",
+    pretokenized: Pretokenized = False,
+    extra: Annotated[
+        list[str] | None, typer.Option(help="More text in the same languages to learn from; gets no lines in the output.")
+    ] = None,
+    posteriors: Annotated[bool, typer.Option("--posteriors", help="Write i-j:p with each link's probability.")] = False,
+    tables: Annotated[Path | None, typer.Option(help="Also save the trained aligner here, for new text.")] = None,
+    use: Annotated[Path | None, typer.Option(help="Link with an aligner saved by --tables; nothing is trained.")] = None,
+    seed: Seed = 0,
+    limit: Limit = None,
+    quiet: Quiet = False,
+) -> None:
+    """Link the words of parallel text that translate each other."""
+    from calque.runs.texts import Words
+    from calque.runs.words import link_words
+
+    settings = Words(model=model, symmetrize=symmetrize, pretokenized=pretokenized, seed=seed, limit=limit)
+    say = _say(quiet)
+    pairs = link_words(
+        train, langs=_pairs(langs, 1)[0], out=out, words=settings, extra=extra or [], posteriors=posteriors,
+        tables=tables, use=use, progress=not quiet, say=say,
+    )  # fmt: skip
+    say(f"{len(pairs):,} links for {pairs.n_sentences:,} sentence pairs in {out}")
+
+
+@app.command()
+def align(
+    train: Annotated[list[str], typer.Argument(metavar="TRAIN...", help="Parallel texts, one or several.")],
+    langs: Langs,
+    encoder: Annotated[str, typer.Option(help="Hub name, folder, or mini (comes with calque).")],
+    towards: Annotated[str, typer.Option(help="The language that the others move towards.")],
+    out: Annotated[Path, typer.Option(help="Folder for the aligned encoder.")],
+    method: Annotated[
+        str,
+        typer.Option(help="rotation, normalized-rotation, sentence-rotation, linear, finetune or contrastive."),
+    ] = "contrastive",
+    links: Annotated[
+        list[str] | None, typer.Option(help="Pharaoh file with the word links; default: the aligner of calque words.")
+    ] = None,
+    layer: Layer = -1,
+    layers: Annotated[
+        str | None, typer.Option(help="Layers that the method works on, e.g. -4,-3,-2,-1; default: --layer.")
+    ] = None,
+    pooling: Pooling = None,
+    combine: Annotated[str, typer.Option(help="Maps: sum, mean or concat of --layers, or last of them.")] = "last",
+    learning_rate: Annotated[float | None, typer.Option(help="Training: highest learning rate.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Training: passes over the longest text.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Training: sentence pairs of each language an update.")] = None,
+    accumulate: Annotated[int, typer.Option(min=1, help="Training: parts of an update, to save memory.")] = 1,
+    temperature: Annotated[float | None, typer.Option(help="contrastive: temperature.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Training: weight of staying near the encoder as it was.")] = None,
+    freeze: Annotated[int | None, typer.Option(help="Training: keep the embeddings and so many layers fixed.")] = None,
+    reduction: Annotated[str | None, typer.Option(help="finetune: sum (paper) or mean (code).")] = None,
+    target: Annotated[str | None, typer.Option(help="finetune: live (paper) or frozen (code) target words.")] = None,
+    precision: Precision = "float32",
+    model: Model = "auto",
+    symmetrize: Symmetrize = "one-to-one",
+    pretokenized: Pretokenized = False,
+    max_length: MaxLength = None,
+    seed: Seed = 0,
+    limit: Limit = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Align an encoder with parallel text and write it to a folder that transformers loads."""
+    from calque.runs.align import MAPS, TUNERS
+    from calque.runs.align import align as run
+    from calque.runs.texts import Words
+
+    if method not in MAPS + TUNERS:
+        raise SettingError(f"--method {method} is not known, expected one of {', '.join(MAPS + TUNERS)}")
+    trained: dict[str, Any] = {
+        "learning_rate": learning_rate, "epochs": epochs, "batch": batch, "temperature": temperature,
+        "weight": weight, "freeze": freeze, "reduction": reduction, "target": target,
+    }  # fmt: skip
+    given = {name: value for name, value in trained.items() if value is not None}
+    options: dict[str, Any] = {"layers": _numbers(layers)}
+    if method in MAPS:
+        if given:
+            raise SettingError(f"--{next(iter(given)).replace('_', '-')} is for training, and {method} is a map")
+        options["combine"] = combine
+    else:
+        wrong = {"finetune": ("temperature",), "contrastive": ("reduction", "target")}[method]
+        for name in wrong:
+            if name in given:
+                raise SettingError(f"--{name} is not an option of --method {method}")
+        options |= given | {"accumulate": accumulate, "precision": precision, "seed": seed}
+    say = _say(quiet)
+    result = run(
+        train, langs=_pairs(langs, len(train)), encoder=encoder, method=method, towards=towards, out=out,
+        links=links or [], words=Words(model, symmetrize, pretokenized, seed, limit),
+        load=_loading(layer, pooling, max_length), options=options, overwrite=overwrite, progress=not quiet, say=say,
+    )  # fmt: skip
+    say(f"written to {result.folder} in {result.record['seconds']['method']:.0f} s (linking {result.record['seconds']['words']:.0f} s)")
+
+
+@app.command()
+def evaluate(
+    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini, or vectors (.vec, .bin).")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="retrieval or word-alignment.")],
+    test: Annotated[str, typer.Option(help="Parallel text to test on.")],
+    langs: Langs,
+    links: Annotated[
+        str | None, typer.Option(help="Its word links (gold for word-alignment; default there: the third column).")
+    ] = None,
+    train: Annotated[str | None, typer.Option(help="retrieval: training text, to count the pairs unseen in it.")] = None,
+    train_links: Annotated[str | None, typer.Option(help="retrieval: word links of --train.")] = None,
+    candidates: Annotated[str, typer.Option(help="retrieval: all words of the other side, or linked ones only.")] = "all",
+    similarity: Annotated[str, typer.Option(help="retrieval: csls or cosine.")] = "csls",
+    non_contextual: Annotated[
+        bool, typer.Option("--non-contextual", help="retrieval: only the first occurrence of each word type.")
+    ] = False,
+    extract: Annotated[
+        str, typer.Option(help="word-alignment: mutual, iterative, softmax or transport.")
+    ] = "mutual",
+    layer: Annotated[int | None, typer.Option(help="Hidden layer; default: the one the folder was saved with, or -1.")] = None,
+    pooling: Pooling = None,
+    model: Model = "auto",
+    symmetrize: Symmetrize = "one-to-one",
+    pretokenized: Annotated[
+        bool | None,
+        typer.Option("--pretokenized/--tokenize", help="Words are separated by white space; so for word-alignment."),
+    ] = None,
+    max_length: MaxLength = None,
+    seed: Seed = 0,
+    limit: Limit = None,
+    record: Annotated[bool, typer.Option("--record", help="Add the scores to the model card in ENCODER.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure an encoder: contextual word retrieval, or word alignment against gold links."""
+    from calque.runs.evaluate import evaluate as run
+    from calque.runs.evaluate import table
+    from calque.runs.texts import Words
+
+    if pretokenized is None:
+        pretokenized = task == "word-alignment"  # gold links count the words of the text as it stands
+    scores = run(
+        encoder, task, test=test, langs=_pairs(langs, 1)[0], links=links, train=train, train_links=train_links,
+        words=Words(model, symmetrize, pretokenized, seed, limit), load=_loading(layer, pooling, max_length),
+        options={"candidates": candidates, "similarity": similarity, "contextual": not non_contextual,
+                 "method": extract}, progress=not quiet, say=_say(quiet),
+    )  # fmt: skip
+    if record:
+        from calque.runs.card import add_scores
+
+        add_scores(Path(encoder), [score.to_dict() for score in scores])
+    if as_json:
+        print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
+    else:
+        print(table(scores))
+
+
+@app.command()
+def encode(
+    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini, or vectors.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="One sentence a line; .gz and .zst too.")],
+    lang: Annotated[str, typer.Option(help="Its language.")],
+    out: Annotated[Path, typer.Option(help="Safetensors file: data [words, dim] and offsets [sentences + 1].")],
+    layer: Annotated[int | None, typer.Option(help="Hidden layer; default: as the folder says, or -1.")] = None,
+    pooling: Pooling = None,
+    pretokenized: Pretokenized = False,
+    max_length: MaxLength = None,
+    limit: Limit = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a vector for every word of a text; a stopped run continues."""
+    from calque.corpora import read_sentences
+    from calque.encoders import load_encoder
+
+    sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
+    loaded = load_encoder(encoder, **_loading(layer, pooling, max_length))
+    embeddings = loaded.encode(sentences, progress=not quiet, out=out)
+    _say(quiet)(f"{embeddings.n_words:,} words of {len(embeddings):,} sentences × {embeddings.dim} in {out}")
+
+
+# -- from words on the command line to arguments ---------------------------------------------------------------------
+def _pairs(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
+    """The flat list that `_spread` makes of every `--langs A B`, in twos."""
+    found = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
+    if len(found) not in (1, n):
+        raise SettingError(f"{len(found)} pairs of --langs for {n} text(s): give one pair for each, or one for all")
+    return found
+
+
+def _loading(layer: int | None, pooling: str | None, max_length: int | None) -> dict[str, Any]:
+    given = {"layer": layer, "pooling": pooling, "max_length": max_length}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.replace(",", " ").split()]
+    except ValueError:
+        raise SettingError(f"--layers {text}: expected whole numbers with commas between, e.g. -4,-3,-2,-1") from None
+
+
+def _say(quiet: bool):
+    return (lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def _spread(arguments: Sequence[str]) -> list[str]:
+    """`--langs en de` → `--langs en --langs de`: the parser has no repeatable option of two values."""
+    spread, rest = [], list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            return [*spread, argument, *rest]
+        if argument != "--langs":
+            spread.append(argument)
+            continue
+        values = rest[:2]
+        if len(values) < 2 or any(value.startswith("-") for value in values):
+            raise SettingError("--langs takes two languages, e.g. --langs en de")
+        del rest[:2]
+        for value in values:
+            spread += ["--langs", value]
+    return spread
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point. Exit codes: 0, 2 for a mistake of the user's, 130 when interrupted."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.showwarning = lambda message, *_, **__: print(f"calque: {message}", file=sys.stderr)
+    code: Any = 0
+    try:
+        code = app(args=_spread(sys.argv[1:] if arguments is None else arguments), standalone_mode=False)
+    except CalqueError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        said = getattr(error, "format_message", None)
+        if said is not None:  # the parser's own complaints: a missing option, a value of the wrong type
+            _fail(said() or "no command given: calque --help lists them")
+        if type(error).__name__ == "Abort":
+            sys.exit(130)
+        if isinstance(error, OSError) and error.filename is not None:
+            _fail(f"{error.filename}: {error.strerror}")
+        raise
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"calque: error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,1 @@
+"""Runs: the steps of a whole job, from files to a folder."""

@@ -1,0 +1,74 @@
+"""The model card of an aligned encoder: what was done to which encoder with which text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import calque
+
+
+def model_card(folder: Path, record: dict[str, Any]) -> None:
+    """Write `README.md` (for people and the hub) and `calque-run.json` (the same, for programs) into the folder."""
+    (folder / "calque-run.json").write_text(
+        json.dumps({"calque": calque.__version__, **record}, indent=2, default=str) + "\n", encoding="utf-8"
+    )
+    languages = sorted({lang for text in record["texts"] for lang in text["langs"]})
+    others = [lang for lang in languages if lang != record["towards"]]
+    front = ["---", "library_name: transformers", "language:", *[f"- {lang}" for lang in languages],
+             f"base_model: {record['encoder']}", "tags:", "- cross-lingual", "- word-alignment", "- calque", "---"]  # fmt: skip
+    rows = [f"| {t['path']} | {'-'.join(t['langs'])} | {t['sentence_pairs']:,} | {t['word_pairs']:,} |" for t in record["texts"]]
+    maps = "updates" not in record
+    lines = [
+        *front, "",
+        f"# {record['encoder']}, aligned by {record['method']}", "",
+        f"The word vectors of {', '.join(others)} were moved towards {record['towards']} with calque {calque.__version__} "
+        f"by the method *{record['method']}*.", "",
+        "## Use", "", "```python", *_usage(record, others, maps), "```", "",
+        "## Data", "", "| text | languages | sentence pairs | word pairs |", "|---|---|---:|---:|", *rows, "",
+        f"Word links: {record['words']['model']}, {record['words']['symmetrize']}.", "",
+        "## Settings", "", "```json", json.dumps(record["settings"], indent=2, default=str), "```", "",
+    ]  # fmt: skip
+    if not maps:
+        lines += ["## Training", "", "```json", json.dumps(record["schedule"], indent=2, default=str), "```", "",
+                  f"{record['updates']:,} updates; loss {record['first_loss']:.4g} at the first and "
+                  f"{record['last_loss']:.4g} at the last.", ""]  # fmt: skip
+    lines += ["## Scores", "", "None recorded yet: `calque evaluate` measures them, and `--record` writes them here.", ""]
+    (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
+    """Append scores to the card and to `calque-run.json`."""
+    path = folder / "calque-run.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record.setdefault("scores", []).extend(scores)
+    path.write_text(json.dumps(record, indent=2, default=str) + "\n", encoding="utf-8")
+    rows = [
+        f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {s['value']:.4f} "
+        f"| {s['low']:.4f} – {s['high']:.4f} | {s['n']:,} |"
+        for s in record["scores"]
+    ]
+    table = ["## Scores", "", "| task | metric | data | languages | value | 95% interval | n |",
+             "|---|---|---|---|---:|---|---:|", *rows, ""]  # fmt: skip
+    card = folder / "README.md"
+    text = card.read_text(encoding="utf-8") if card.exists() else ""
+    card.write_text(text.split("## Scores")[0] + "\n".join(table), encoding="utf-8")
+
+
+def _usage(record: dict[str, Any], others: list[str], maps: bool) -> list[str]:
+    if maps:
+        return [
+            "import calque",
+            "",
+            "encoder = calque.load_encoder(FOLDER)  # this folder: the encoder with its maps",
+            f'vectors = encoder.encode([calque.Sentence(("…",), lang="{others[0] if others else record["towards"]}")])',
+            "",
+            "# Without calque, AutoModel gives the encoder before mapping; maps.safetensors holds, for each language and",
+            "# layer, what carries a word vector x over: (x - source_mean) @ matrix + target_mean",
+        ]
+    return [
+        "from transformers import AutoModel, AutoTokenizer",
+        "",
+        "model, tokenizer = AutoModel.from_pretrained(FOLDER), AutoTokenizer.from_pretrained(FOLDER)  # this folder",
+    ]

@@ -1,0 +1,89 @@
+"""From an encoder and test files to scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from calque.errors import SettingError
+from calque.runs.texts import Say, Words
+
+if TYPE_CHECKING:
+    from calque.tasks import Score
+
+TASKS = ("retrieval", "word-alignment")
+
+
+def evaluate(
+    encoder: str,
+    task: str,
+    *,
+    test: str,
+    langs: tuple[str, str],
+    links: str | None = None,
+    train: str | None = None,
+    train_links: str | None = None,
+    words: Words | None = None,
+    load: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    progress: bool = False,
+    say: Say = lambda line: None,
+) -> list[Score]:
+    """Scores of one encoder on one task, the main one first.
+
+    Args:
+        encoder: hub name, folder, `mini`, or a file of static vectors.
+        task: one of `TASKS`.
+        test, langs: parallel text and its languages.
+        links: word links of the test text; for word-alignment the gold ones, default: its third column.
+        train, train_links: training text of the encoder, to tell word pairs it has seen, and its links.
+        words: how words are found and linked.
+        load: keyword arguments of `load_encoder`.
+        options: keyword arguments of the task; those it does not have are left out.
+        progress, say: show bars on standard error; take a line of news.
+    """
+    from calque.encoders import load_encoder
+
+    if task not in TASKS:
+        raise SettingError(f"task {task!r} is not known, expected one of {', '.join(TASKS)}")
+    words, options = words or Words(), dict(options or {})
+    corpus = words.read(test, langs, say)
+    if task == "word-alignment":
+        from calque.corpora import gold_links
+        from calque.pairs import WordPairs
+        from calque.tasks import WordAlignment
+
+        if train is not None or train_links is not None:
+            raise SettingError("--train and --train-links are for retrieval")
+        gold = WordPairs.open(links).check(corpus, path=links) if links else gold_links(corpus)
+        job: Any = WordAlignment(corpus, gold, method=options.get("method", "mutual"), data=test, seed=words.seed)
+    else:
+        from calque.tasks import WordRetrieval
+
+        if train_links is not None and train is None:
+            raise SettingError("--train-links needs --train")
+        seen = words.read(train, langs, say) if train else None
+        names = ("candidates", "similarity", "contextual")
+        job = WordRetrieval(
+            corpus,
+            words.open_links(links, corpus) if links else None,
+            train=seen,
+            train_pairs=words.open_links(train_links, seen) if train_links and seen is not None else None,
+            model=words.model,
+            symmetrize=words.symmetrize,
+            data=test,
+            seed=words.seed,
+            **{name: options[name] for name in names if name in options},
+        )
+    return job.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
+
+
+def table(scores: Sequence[Score]) -> str:
+    """Scores as lines of text: name, value in per cent, interval, number."""
+    rows = [("metric", "value", "95% interval", "n")]
+    for score in scores:
+        interval = f"{100 * score.low:.2f} – {100 * score.high:.2f}"
+        rows.append((f"{score.task} {score.metric}", f"{100 * score.value:.2f}", interval, f"{score.n:,}"))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = ["  ".join([row[0].ljust(widths[0]), *[row[i].rjust(widths[i]) for i in (1, 2, 3)]]) for row in rows]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

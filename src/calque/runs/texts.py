@@ -1,0 +1,69 @@
+"""Files into corpora and word links, as every command needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+from calque.corpora import read_parallel
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How words are found and linked.
+
+    Args:
+        model: statistical aligner: auto, fast-align, hmm or gibbs.
+        symmetrize: how its two directions are joined.
+        pretokenized: the text's words are separated by white space.
+        seed: of the Gibbs sampler.
+        limit: read only so many sentence pairs of each file.
+    """
+
+    model: str = "auto"
+    symmetrize: str = "one-to-one"
+    pretokenized: bool = False
+    seed: int = 0
+    limit: int | None = None
+
+    def read(self, path: str | PathLike[str], langs: tuple[str, str], say: Say) -> ParallelCorpus:
+        """One parallel text; unusable lines become empty sentence pairs, so that links keep their line, and are told."""
+        corpus = read_parallel(
+            path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit
+        )
+        for reason, count in corpus.skipped.items():
+            where = corpus.first_skipped.get(reason)
+            say(f"{path}: {count:,} unusable lines ({reason}{f', first: {where}' if where else ''})")
+        if not len(corpus):
+            raise SettingError(f"{path}: no sentence pair in it")
+        return corpus
+
+    def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]], say: Say) -> list[ParallelCorpus]:
+        """Several texts, each with its languages; one pair of languages serves all texts."""
+        if len(langs) == 1:
+            langs = list(langs) * len(paths)
+        if len(paths) != len(langs):
+            raise SettingError(f"{len(paths)} texts but {len(langs)} pairs of --langs: give one pair for each text")
+        return [self.read(path, pair, say) for path, pair in zip(paths, langs, strict=True)]
+
+    def link(self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False) -> WordPairs:
+        """Links of a corpus by the statistical aligner, which may learn from extra text in the same languages."""
+        from calque.wordalign import align_words
+
+        return align_words(
+            corpus, extra=extra, model=self.model, symmetrize=self.symmetrize, seed=self.seed, progress=progress
+        )
+
+    def open_links(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
+        """Links from a Pharaoh file, cut at the limit and checked against the text."""
+        links = WordPairs.open(path)
+        if self.limit is not None and links.n_sentences > len(corpus):
+            links = links.slice(0, len(corpus))
+        links = links.check(corpus, path=path)
+        return links.one_to_one() if self.symmetrize == "one-to-one" else links

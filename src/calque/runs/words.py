@@ -1,0 +1,56 @@
+"""Word links of a parallel text, as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.runs.texts import Say, Words
+
+
+def link_words(
+    text: str,
+    *,
+    langs: tuple[str, str],
+    out: Path,
+    words: Words,
+    extra: Sequence[str] = (),
+    posteriors: bool = False,
+    tables: Path | None = None,
+    use: Path | None = None,
+    progress: bool = False,
+    say: Say = lambda line: None,
+) -> WordPairs:
+    """Link the words of `text` and write them in Pharaoh format.
+
+    Args:
+        text: parallel text in any format that `read_parallel` knows.
+        langs: its languages.
+        out: Pharaoh file: one line for each sentence pair, also for those without a link.
+        words: how words are found and linked.
+        extra: more text in the same languages to learn from.
+        posteriors: write each link's probability.
+        tables: save the trained aligner here.
+        use: link with an aligner saved earlier instead of training one.
+        progress, say: show bars on standard error; take a line of news.
+    """
+    from calque.wordalign import WordAligner
+
+    corpus = words.read(text, langs, say)
+    if use is not None:
+        if extra or tables is not None:
+            raise SettingError("--use trains nothing: leave out --extra and --tables")
+        aligner = WordAligner.open(use)
+    else:
+        training = corpus
+        for path in extra:
+            training = training + words.read(path, langs, say)
+        aligner = WordAligner.train(training, model=words.model, seed=words.seed, progress=progress)
+        if tables is not None:
+            aligner.save(tables)
+    pairs = aligner.align(corpus, symmetrize=words.symmetrize)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    pairs.save(out, posteriors=posteriors)
+    return pairs

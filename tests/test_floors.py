@@ -1,0 +1,51 @@
+"""The house has floors: a file imports only from floors below its own; rooms of one floor do not know each other."""
+
+import ast
+from pathlib import Path
+
+import calque
+
+ROOT = Path(calque.__file__).parent
+FLOOR = {
+    "text": 0, "errors": 0, "segment": 0,
+    "pairs": 1, "vectors": 1,
+    "distributed": 2, "algebra": 2,
+    "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,
+    "nn": 4, "encoders": 4,
+    "training": 5, "senses": 5, "clcr": 5,
+    "tasks": 6,
+    "runs": 7,
+    "report": 8,
+    "cli": 9, "__main__": 10, "__init__": 10,
+}  # fmt: skip
+
+
+def imports(path: Path):
+    """Every calque module that a file imports, also inside functions, and the line; type-checking blocks too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "calque":
+            names = [node.module] if node.module != "calque" else [f"calque.{alias.name}" for alias in node.names]
+            yield from ((name, node.lineno) for name in names)
+        elif isinstance(node, ast.Import):
+            yield from ((a.name, node.lineno) for a in node.names if a.name.split(".")[0] == "calque")
+
+
+def test_every_file_has_a_floor_and_looks_down_only():
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        assert room in FLOOR, f"{path} stands on no floor"
+        for name, line in imports(path):
+            parts = name.split(".")
+            other = parts[1] if len(parts) > 1 and parts[1] in FLOOR else None
+            if other is None or other == room:
+                continue  # the package itself (its version), or a neighbour in the same room
+            if FLOOR[other] >= FLOOR[room]:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_check_sees_an_upward_import(tmp_path):
+    file = tmp_path / "x.py"
+    file.write_text("def f():\n    from calque.tasks import Score\n")
+    assert list(imports(file)) == [("calque.tasks", 2)]

@@ -1,0 +1,190 @@
+"""Maps recover what was planted, agree with the textbook solution, and survive a file."""
+
+import numpy as np
+import pytest
+from scipy.linalg import orthogonal_procrustes
+
+from calque.algebra.procrustes import Moments, least_squares, procrustes
+from calque.encoders.mapped import MappedEncoder
+from calque.errors import InputError, SettingError
+from calque.maps import LinearMap, NormalizedRotation, Rotation
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus, Sentence
+
+DIM = 12
+
+
+@pytest.fixture
+def planted():
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.normal(size=(DIM, DIM)))[0]
+    return rng, rng.normal(size=(400, DIM)) * np.linspace(0.5, 2, DIM) + rng.normal(size=DIM), turn
+
+
+def test_moments_do_not_depend_on_blocks_or_merging(planted):
+    rng, x, turn = planted
+    x = x + 1e4  # an offset that a naive sum of products would drown in
+    y = rng.normal(size=(400, 5))
+    whole = Moments.of(x, y)
+    merged = Moments(DIM, 5)
+    for part in (slice(0, 7), slice(7, 7), slice(7, 250), slice(250, 400)):
+        merged.merge(Moments.of(x[part], y[part], block=9))
+    assert merged.n == whole.n == 400
+    for name in ("source_mean", "target_mean", "cross", "gram", "raw_cross", "raw_gram"):
+        np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-9, atol=1e-7)
+    np.testing.assert_allclose(whole.raw_cross, x.T @ y, rtol=1e-9)
+    np.testing.assert_allclose(whole.gram, (x - x.mean(0)).T @ (x - x.mean(0)), rtol=1e-7, atol=1e-6)
+
+
+def test_procrustes_equals_scipy(planted):
+    rng, x, turn = planted
+    y = x @ turn + rng.normal(size=x.shape)
+    np.testing.assert_allclose(procrustes(x.T @ y), orthogonal_procrustes(x, y)[0], atol=1e-10)
+
+
+def test_least_squares_equals_lstsq_on_the_data_itself(planted):
+    rng, x, _ = planted
+    y = rng.normal(size=(400, 3))
+    np.testing.assert_allclose(least_squares(x.T @ x, x.T @ y), np.linalg.lstsq(x, y, rcond=None)[0], atol=1e-9)
+
+
+def test_rotation_recovers_a_known_rotation(planted):
+    _, x, turn = planted
+    fitted = Rotation().fit(x, x @ turn)
+    np.testing.assert_allclose(fitted.matrix, turn, atol=1e-10)
+    np.testing.assert_allclose(fitted.transform(x), x @ turn, atol=1e-9)
+    np.testing.assert_array_equal(fitted.transform(x, side="target"), x)
+
+
+def test_normalized_rotation_recovers_rotation_and_shift_where_plain_rotation_cannot(planted):
+    rng, x, turn = planted
+    y = (x - x.mean(0)) @ turn + rng.normal(size=DIM) * 5
+    centred, plain = NormalizedRotation().fit(x, y), Rotation().fit(x, y)
+    np.testing.assert_allclose(centred.matrix, turn, atol=1e-10)
+    # Kulshreshtha 2020, Eq. 5, literally
+    np.testing.assert_allclose(centred.transform(x), (x - x.mean(0)) @ centred.matrix + y.mean(0), atol=1e-9)
+    np.testing.assert_allclose(centred.transform(x), y, atol=1e-9)
+    assert np.abs(plain.transform(x) - y).max() > 0.1
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_linear_map_recovers_a_linear_map(planted, centred):
+    rng, x, _ = planted
+    matrix = rng.normal(size=(DIM, DIM))
+    y = (x - x.mean(0)) @ matrix + 3 if centred else x @ matrix
+    np.testing.assert_allclose(LinearMap(centred=centred).fit(x, y).transform(x), y, atol=1e-8)
+
+
+def test_half_precision_stays_half_precision(planted):
+    _, x, turn = planted
+    mapped = Rotation().fit(x, x @ turn).transform(x.astype(np.float16))
+    assert mapped.dtype == np.float16
+    np.testing.assert_allclose(mapped, x @ turn, atol=0.05)
+
+
+def test_what_cannot_be_fitted_says_so(planted):
+    _, x, _ = planted
+    with pytest.raises(SettingError, match="400 source vectors are paired with 399"):
+        Rotation().fit(x, x[:-1])
+    with pytest.raises(SettingError, match="not finite"):
+        Rotation().fit(x, np.where(x > 2, np.nan, x))
+    with pytest.raises(SettingError, match="equal dimensions"):
+        Rotation().fit(x, x[:, :3])
+    with pytest.raises(SettingError, match="no pairs"):
+        Rotation().fit(x[:0], x[:0])
+    with pytest.raises(SettingError, match="not been fitted"):
+        Rotation().transform(x)
+    with pytest.raises(SettingError, match="3 dimensions for a map of 12"):
+        Rotation().fit(x, x).transform(x[:, :3])
+
+
+# -- with an encoder -------------------------------------------------------------------------------------------------
+WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
+
+
+@pytest.fixture
+def text():
+    rng = np.random.default_rng(1)
+    source = [[WORDS[i] for i in rng.integers(0, 10, rng.integers(3, 9))] for _ in range(40)]
+    target = [[word.upper() for word in reversed(words)] for words in source]
+    corpus = ParallelCorpus.of(source, target, ("en", "xx"))
+    links = [(n, i, len(words) - 1 - i) for n, words in enumerate(source) for i in range(len(words))]
+    n, i, j = np.array(links).T
+    return corpus, WordPairs(n, i, j, n_sentences=40)
+
+
+def test_mapped_encoder_equals_the_formula(tiny_encoder, text):
+    corpus, pairs = text
+    layers = (1, 2)
+    for combine in ("sum", "mean", "concat", "last"):
+        mapped = MappedEncoder.fit(
+            tiny_encoder, corpus, pairs, make=NormalizedRotation, towards="en", layers=layers, combine=combine, block=7
+        )
+        source = tiny_encoder.encode_layers(corpus.target, layers)  # xx moves towards en
+        target = tiny_encoder.encode_layers(corpus.source, layers)
+        expected = []
+        for layer in layers:
+            x = source[layer].data[source[layer].rows(pairs.sentence, pairs.target)].astype(np.float64)
+            y = target[layer].data[target[layer].rows(pairs.sentence, pairs.source)].astype(np.float64)
+            turn = orthogonal_procrustes(x - x.mean(0), y - y.mean(0))[0]
+            expected.append((source[layer].data - x.mean(0)) @ turn + y.mean(0))
+        joined = {"sum": sum(expected), "mean": sum(expected) / 2, "concat": np.hstack(expected), "last": expected[-1]}
+        found = mapped.encode(corpus.target)
+        np.testing.assert_allclose(found.data, joined[combine], atol=2e-4)
+        assert mapped.dim == found.dim
+        raw = [target[layer].data for layer in layers]
+        stays = {"sum": sum(raw), "mean": sum(raw) / 2, "concat": np.hstack(raw), "last": raw[-1]}
+        np.testing.assert_allclose(mapped.encode(corpus.source).data, stays[combine], atol=1e-5)
+
+
+def test_mapped_encoder_takes_mixed_languages(tiny_encoder, text):
+    corpus, pairs = text
+    mapped = MappedEncoder.fit(tiny_encoder, corpus, pairs, make=Rotation, towards="en")
+    mixed = [corpus.source[0], corpus.target[0], Sentence(corpus.target[1].words, "other")]
+    found = mapped.encode(mixed)
+    np.testing.assert_allclose(found[0], mapped.encode(corpus.source[:1]).data, atol=1e-5)
+    np.testing.assert_allclose(found[1], mapped.encode(corpus.target[:1]).data, atol=1e-5)
+    np.testing.assert_allclose(found[2], tiny_encoder.encode(corpus.target[1:2]).data, atol=1e-5)
+
+
+def test_sentence_rotation_uses_sentence_means(tiny_encoder, text):
+    corpus, pairs = text
+    nothing = WordPairs(*np.zeros((3, 0), dtype=int), n_sentences=len(corpus))
+    mapped = MappedEncoder.fit(tiny_encoder, corpus, nothing, make=Rotation, towards="en", unit="sentences", block=11)
+    x = np.stack([tiny_encoder.encode(corpus.target)[i].mean(0) for i in range(len(corpus))])
+    y = np.stack([tiny_encoder.encode(corpus.source)[i].mean(0) for i in range(len(corpus))])
+    (layer,) = mapped.layers
+    np.testing.assert_allclose(
+        mapped.maps["xx"][layer].transform(x), x @ orthogonal_procrustes(x.astype(float), y.astype(float))[0], atol=1e-4
+    )
+
+
+def test_saved_maps_come_back_and_the_folder_is_a_transformers_model(tiny_encoder, text, tmp_path):
+    from transformers import AutoModel, AutoTokenizer
+
+    from calque.encoders import load_encoder
+
+    corpus, pairs = text
+    mapped = MappedEncoder.fit(
+        tiny_encoder, corpus, pairs, make=NormalizedRotation, towards="en", layers=(0, -1), combine="sum"
+    )
+    mapped.save(tmp_path / "out")
+    again = load_encoder(tmp_path / "out")
+    assert isinstance(again, MappedEncoder)
+    assert (again.towards, again.combine, again.layers) == ("en", "sum", mapped.layers)
+    np.testing.assert_array_equal(again.encode(corpus.target).data, mapped.encode(corpus.target).data)
+    assert again.fingerprint == mapped.fingerprint != tiny_encoder.fingerprint
+    AutoModel.from_pretrained(tmp_path / "out")
+    AutoTokenizer.from_pretrained(tmp_path / "out")
+    (tmp_path / "out" / "maps.safetensors").write_bytes(b"not tensors")
+    with pytest.raises(InputError, match="no complete set of maps"):
+        load_encoder(tmp_path / "out")
+
+
+def test_a_word_without_a_vector_stays_zero(tiny_encoder, text):
+    corpus, pairs = text
+    mapped = MappedEncoder.fit(tiny_encoder, corpus, pairs, make=NormalizedRotation, towards="en")
+    found = mapped.encode([Sentence(("cat", "\x00", "house"), "xx")])
+    assert found.covered is not None
+    assert found.covered.tolist() == [True, False, True]
+    assert not found.data[1].any()

@@ -1,0 +1,285 @@
+"""Fine-tuning against slow literal transcriptions of the papers' formulas."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+from calque.training import Contrastive, FineTune
+from calque.training.aligned import AlignedText
+from calque.training.contrastive import info_nce
+from calque.training.plan import BatchPlan
+from calque.training.update import Alignment, Reference
+from calque.distributed import Processes
+
+WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
+
+
+def make_text(lang: str, n: int, seed: int) -> tuple[ParallelCorpus, WordPairs]:
+    """Sentences whose partner is their mirror image in capitals, with some words left unlinked."""
+    rng = np.random.default_rng(seed)
+    source = [[WORDS[i] for i in rng.integers(0, 10, rng.integers(3, 9))] for _ in range(n)]
+    target = [[word.upper() for word in reversed(words)] for words in source]
+    links = [(k, i, len(w) - 1 - i) for k, w in enumerate(source) for i in range(len(w)) if rng.random() < 0.7]
+    k, i, j = np.array(links).T
+    return ParallelCorpus.of(source, target, ("en", lang)), WordPairs(k, i, j, n_sentences=n)
+
+
+@pytest.fixture
+def text():
+    return make_text("xx", 12, 0)
+
+
+def gradients(model) -> dict[str, torch.Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def fast(tuner, encoder, corpora, pairs, chosen):
+    """Loss terms and gradients of one update, by the library."""
+    text = AlignedText(corpora, pairs, encoder.subwords, towards=tuner.towards, special=tuner.special)
+    layers, processes = tuner._layers(encoder), Processes()
+    tuned = copy.copy(encoder)
+    tuned.model = copy.deepcopy(encoder.model)
+    with torch.no_grad():  # moved away from the frozen encoder, so that the second term is not zero
+        for p in tuned.model.parameters():
+            p.add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
+    reference = Reference.of(tuner, encoder, text, layers, processes) if tuner.needs_reference else None
+    terms = Alignment(tuner, tuned, text, layers, processes, reference).backward(chosen)
+    return terms, gradients(tuned.model), tuned
+
+
+def vectors(model, tokenizer, sentence, layer, special):
+    """Last subword of each word, one sentence at a time, straight from transformers; the ends too if asked."""
+    encoded = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
+    states = model(**encoded, output_hidden_states=True).hidden_states[layer][0]
+    ids = encoded.word_ids()
+    last = {w: k for k, w in enumerate(ids) if w is not None}
+    words = [states[last[i]] for i in range(len(sentence))]
+    return words, ([states[0], states[-1]] if special else [])
+
+
+def literal_cao(model, frozen, tokenizer, corpora, pairs, chosen, layers, *, towards, weight, reduction, target, special):
+    """Cao 2020, §3.3 and Kulshreshtha 2020, Eqs. 7-10, with Python loops."""
+    align_total = stay_total = 0.0
+    for corpus, links, numbers in zip(corpora, pairs, chosen, strict=True):
+        for layer in layers:
+            align, stay, n_pairs, n_words = 0.0, 0.0, 0, 0
+            for number in numbers:
+                s, t = corpus[int(number)]
+                if s.lang == towards:
+                    s, t = t, s
+                fs, fs_ends = vectors(model, tokenizer, s, layer, special)
+                ft, ft_ends = vectors(model, tokenizer, t, layer, special)
+                with torch.no_grad():
+                    f0, f0_ends = vectors(frozen, tokenizer, t, layer, special)
+                for k, i, j in zip(links.sentence, links.source, links.target, strict=True):
+                    if k == number:
+                        i, j = (j, i) if corpus.langs[0] == towards else (i, j)
+                        align = align + ((fs[i] - (ft[j] if target == "live" else f0[j])) ** 2).sum()
+                        n_pairs += 1
+                for a, b, c in zip(fs_ends, ft_ends, f0_ends, strict=True):
+                    align = align + ((a - (b if target == "live" else c)) ** 2).sum()
+                    n_pairs += 1
+                for now, before in zip(ft + ft_ends, f0 + f0_ends, strict=True):
+                    stay = stay + ((now - before) ** 2).sum()
+                    n_words += 1
+            dim = f0[0].numel()
+            if reduction == "mean":
+                align, stay = align / (n_pairs * dim), stay / (n_words * dim)
+            align_total, stay_total = align_total + align, stay_total + weight * stay
+    return align_total, stay_total
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("target", ["live", "frozen"])
+@pytest.mark.parametrize("towards", ["en", "xx"])
+def test_finetune_loss_and_gradients_are_caos(tiny_encoder, text, reduction, target, towards):
+    corpus, pairs = text
+    special = target == "live"  # both ways of treating [CLS] and [SEP], without doubling the cases
+    tuner = FineTune(
+        towards=towards, reduction=reduction, target=target, weight=0.7, layers=(1, -1), special=special, budget=60
+    )
+    chosen = [np.array([3, 0, 7, 8])]
+    terms, fast_gradients, tuned = fast(tuner, tiny_encoder, [corpus], [pairs], chosen)
+    slow = copy.deepcopy(tuned.model)
+    slow.zero_grad()
+    align, stay = literal_cao(
+        slow, tiny_encoder.model, tiny_encoder.tokenizer, [corpus], [pairs], chosen, (1, tiny_encoder.n_layers),
+        towards=towards, weight=0.7, reduction=reduction, target=target, special=special,
+    )  # fmt: skip
+    (align + stay).backward()
+    assert terms["align"] == pytest.approx(float(align), rel=1e-4)
+    assert terms["stay"] == pytest.approx(float(stay), rel=1e-4)
+    assert_same(fast_gradients, gradients(slow))
+
+
+def assert_same(found, expected, tolerance=1e-4):
+    assert found.keys() == expected.keys()
+    scale = max(float(g.abs().max()) for g in expected.values())
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, atol=tolerance * scale, rtol=1e-3, msg=lambda m: f"{name}: {m}")
+
+
+def test_several_languages_are_summed(tiny_encoder, text):
+    other = make_text("yy", 9, 5)
+    tuner = FineTune(towards="en", reduction="mean")
+    chosen = [np.array([1, 2]), np.array([4, 0])]
+    both, both_gradients, _ = fast(tuner, tiny_encoder, [text[0], other[0]], [text[1], other[1]], chosen)
+    one, one_gradients, _ = fast(tuner, tiny_encoder, [text[0]], [text[1]], chosen[:1])
+    two, two_gradients, _ = fast(tuner, tiny_encoder, [other[0]], [other[1]], chosen[1:])
+    assert both["loss"] == pytest.approx(one["loss"] + two["loss"], rel=1e-5)
+    assert_same(both_gradients, {name: one_gradients[name] + two_gradients[name] for name in one_gradients})
+
+
+@pytest.mark.parametrize("make", [FineTune, Contrastive])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropout):
+    corpus, pairs = text
+    options = {"weight": 0.5} if make is Contrastive else {"reduction": "mean"}
+    chosen = [np.arange(9)]
+    found = []
+    for accumulate in (1, 3):
+        tuner = make(towards="en", accumulate=accumulate, **options)
+        found.append(fast(tuner, tiny_encoder, [corpus], [pairs], chosen))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
+    assert_same(found[1][1], found[0][1])
+    if dropout:  # the two passes over a part must draw the same dropout, or the gradient is of another function
+        noisy = copy.copy(tiny_encoder)
+        noisy.model = copy.deepcopy(tiny_encoder.model)
+        for module in noisy.model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = dropout
+        text = AlignedText([corpus], [pairs], noisy.subwords, towards="en", special=False)
+        noisy.model.train()
+        alignment = Alignment(make(towards="en", accumulate=3, **options), noisy, text, (2,), Processes(), None)
+        part = text.update(chosen, budget=100, accumulate=3)[1]
+        first, again = alignment._forward(part, 5)[2], alignment._forward(part, 5)[2]
+        torch.testing.assert_close(first, again)
+        assert not torch.equal(first, alignment._forward(part, 6)[2])
+
+
+def test_vectors_of_the_frozen_encoder_kept_or_recomputed(tiny_encoder, text):
+    corpus, pairs = text
+    chosen = [np.array([2, 5, 11])]
+    kept = fast(FineTune(towards="en", reference="cached"), tiny_encoder, [corpus], [pairs], chosen)
+    anew = fast(FineTune(towards="en", reference="recomputed"), tiny_encoder, [corpus], [pairs], chosen)
+    assert kept[0] == pytest.approx(anew[0], rel=1e-5)
+    assert_same(kept[1], anew[1])
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_info_nce_is_the_formula(strong):
+    rng = torch.Generator().manual_seed(0)
+    x, y = (torch.nn.functional.normalize(torch.randn(7, 5, generator=rng), dim=1) for _ in range(2))
+    tau, total = 0.2, 0.0
+    for a, b in ((x, y), (y, x)):
+        for k in range(7):
+            over = sum(math.exp(float(a[k] @ b[j]) / tau) for j in range(7))
+            if strong:
+                over += sum(math.exp(float(a[k] @ a[j]) / tau) for j in range(7) if j != k)
+            total -= math.log(math.exp(float(a[k] @ b[k]) / tau) / over)
+    assert float(info_nce(x, y, temperature=tau, strong=strong)) == pytest.approx(total / 14, rel=1e-5)
+
+
+def test_training_brings_translations_together_and_leaves_the_encoder_alone(tiny_encoder, text):
+    corpus, pairs = text
+    before = tiny_encoder.encode(corpus.source).data.copy()
+    fingerprint = tiny_encoder.fingerprint
+
+    def distance(encoder):
+        source, target = encoder.encode(corpus.source), encoder.encode(corpus.target)
+        x = source.data[source.rows(pairs.sentence, pairs.source)]
+        y = target.data[target.rows(pairs.sentence, pairs.target)]
+        return float(((x - y) ** 2).sum(1).mean() / x.var(0).sum())
+
+    for tuner in (
+        FineTune(towards="en", learning_rate=1e-3, batch=4, epochs=8),
+        Contrastive(towards="en", learning_rate=1e-3, batch=4, epochs=8),
+    ):
+        tuned = tuner.tune(tiny_encoder, corpus, pairs)
+        assert distance(tuned) < 0.8 * distance(tiny_encoder)
+        assert tuner.history[-1]["loss"] < tuner.history[0]["loss"]
+        assert len(tuner.history) == 8 * 3
+        assert tuned.fingerprint != fingerprint
+    np.testing.assert_array_equal(tiny_encoder.encode(corpus.source).data, before)
+
+
+def test_freezing_leaves_the_lower_layers_as_they_were(tiny_encoder, text):
+    corpus, pairs = text
+    tuned = Contrastive(towards="en", batch=6, freeze=1).tune(tiny_encoder, corpus, pairs)
+    changed = {
+        name for (name, p), q in zip(tuned.model.named_parameters(), tiny_encoder.model.parameters(), strict=True)
+        if not torch.equal(p, q)
+    }  # fmt: skip
+    assert changed
+    assert not any("embeddings" in name or ".layer.0." in name for name in changed)
+    assert any(".layer.1." in name for name in changed)
+    with pytest.raises(SettingError, match="at least one must be trained"):
+        Contrastive(towards="en", freeze=tiny_encoder.n_layers).tune(tiny_encoder, corpus, pairs)
+
+
+# -- which sentence pairs an update sees -----------------------------------------------------------------------------
+def test_every_pair_of_the_longest_corpus_once_and_equal_batches():
+    rng = np.random.default_rng(0)
+    plan = BatchPlan([rng.integers(5, 50, 103), rng.integers(5, 50, 31)], batch=8, seed=3, window=4)
+    epoch = plan.epoch(0)
+    assert len(epoch) == plan.steps_per_epoch == 13
+    assert sorted(np.concatenate([step[0] for step in epoch])) == list(range(103))
+    for step in epoch[:-1]:
+        assert {len(batch) for batch in step} <= {8, 7}
+    for step in epoch:
+        for batch in step:
+            assert len(set(batch.tolist())) == len(batch)
+    assert all((a == b).all() for x, y in zip(epoch, plan.epoch(0), strict=True) for a, b in zip(x, y, strict=True))
+    assert any((a != b).any() for x, y in zip(epoch[:-1], plan.epoch(1), strict=False) for a, b in zip(x, y, strict=True))
+
+
+def test_grouping_by_length_saves_padding():
+    lengths = np.random.default_rng(0).integers(5, 100, 1000)
+
+    def padding(window):
+        steps = BatchPlan([lengths], batch=10, seed=0, window=window).epoch(0)
+        return sum(lengths[s[0]].max() * len(s[0]) - lengths[s[0]].sum() for s in steps)
+
+    assert padding(50) < 0.2 * padding(1)
+
+
+def test_a_corpus_below_one_batch_gives_all_it_has():
+    plan = BatchPlan([np.ones(20), np.ones(3)], batch=8, seed=0)
+    assert [len(step[1]) for step in plan.epoch(0)] == [3, 3, 3]
+
+
+# -- what is left out is counted -------------------------------------------------------------------------------------
+def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
+    source = [["the", "cat"], ["water"] * 70, ["a", "\x00"], ["house"]]
+    target = [["THE", "CAT"], ["WATER"], ["A", "IN"], ["HOUSE"]]
+    corpus = ParallelCorpus.of(source, target, ("en", "xx"))
+    pairs = WordPairs([0, 0, 1, 2, 2], [0, 1, 0, 0, 1], [0, 1, 0, 0, 1], n_sentences=4)
+    text = AlignedText([corpus], [pairs], tiny_encoder.subwords, towards="en", special=True)
+    counts = text.counts
+    assert (counts.sentence_pairs, counts.links) == (2, 3)
+    assert (counts.too_long, counts.without_links, counts.links_without_vector) == (1, 1, 1)
+
+
+def test_settings_that_cannot_work_say_so(tiny_encoder, text):
+    corpus, pairs = text
+    with pytest.raises(SettingError, match="language 'de' is not in this corpus"):
+        FineTune(towards="de").tune(tiny_encoder, corpus, pairs)
+    with pytest.raises(SettingError, match="this encoder has 0 .embeddings. to"):
+        FineTune(towards="en", layers=(9,)).tune(tiny_encoder, corpus, pairs)
+    with pytest.raises(SettingError, match="reduction is sum or mean"):
+        FineTune(towards="en", reduction="max")
+    with pytest.raises(SettingError, match="temperature must be above 0"):
+        Contrastive(towards="en", temperature=0)
+    with pytest.raises(SettingError, match="learning rate must be above 0"):
+        Contrastive(towards="en", learning_rate=0)
+    empty = WordPairs(*np.zeros((3, 0), dtype=int), n_sentences=len(corpus))
+    with pytest.raises(SettingError, match="nothing to train on"):
+        Contrastive(towards="en").tune(tiny_encoder, corpus, empty)
