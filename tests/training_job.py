@@ -1,0 +1,36 @@
+"""A small training run as a program of its own, for tests that kill it or start it twice. Not a test itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from test_training import make_text
+
+from calque.encoders import load_encoder
+from calque.training import Contrastive, FineTune
+
+METHODS = {
+    "finetune": lambda: FineTune(towards="en", learning_rate=1e-3, batch=4, epochs=5, reduction="mean", layers=(1, -1)),
+    "contrastive": lambda: Contrastive(towards="en", learning_rate=1e-3, batch=4, epochs=5, weight=0.3),
+}
+
+
+def main(folder: str, out: str, method: str, dropout: float = 0.0, checkpoint_every: int = 2) -> None:
+    torch.set_num_threads(1)
+    encoder = load_encoder(folder)
+    for module in encoder.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = dropout
+    first, second = make_text("xx", 24, 0), make_text("yy", 10, 1)
+    tuned = METHODS[method]().tune(
+        encoder, [first[0], second[0]], [first[1], second[1]], folder=Path(out) / "training",
+        checkpoint_every=checkpoint_every,
+    )  # fmt: skip
+    torch.save(tuned.model.state_dict(), Path(out) / "weights.pt")
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]))
