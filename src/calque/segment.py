@@ -83,11 +83,11 @@ _ABBREVIATIONS = {
 _NUMBERED = {"en": "No Nos Art p pp Ch Sec", "es": "n p", "fr": "n p", "it": "n p", "pt": "n p", "nl": "p"}
 
 
-@cache
-def _language(lang: str) -> tuple[str, bool]:
-    """The base language of a tag (`en-US`, `zho_Hant`), and whether it is Traditional Chinese."""
-    base, *rest = lang.replace("_", "-").lower().split("-")
-    return _THREE_LETTERS.get(base, base), bool({"hant", "tw", "hk", "mo"} & set(rest)) or base == "yue"
+def language_parts(lang: str) -> list[str]:
+    """A language tag in small letters, part by part, the language by its two letters: `zho_Hant` is zh,
+    hant."""
+    base, *rest = lang.strip().replace("_", "-").lower().split("-")
+    return [_THREE_LETTERS.get(base, base), *rest]
 
 
 # -- scripts without spaces ----------------------------------------------------------------------------------
@@ -179,19 +179,27 @@ class _Chunks(dict):
         self._cut = cut
 
     def __missing__(self, chunk: str) -> tuple[str, ...]:
-        pattern = self._short if len(chunk) <= _LONG else self._long
-        words = [match[0] for match in pattern.finditer(chunk)]
-        if self._run is not None:
-            words = list(
-                chain.from_iterable(
-                    self._cut(word) if self._run.fullmatch(word) else (word,) for word in words
-                )
-            )
+        words = self._words(chunk)
         if len(self) >= _KEPT:
             self.clear()
         if len(chunk) <= 32:
-            self[chunk] = tuple(words)
-        return tuple(words)
+            self[chunk] = words
+        return words
+
+    def _words(self, chunk: str) -> tuple[str, ...]:
+        if (
+            self._run is None
+        ):  # a word, with or without a mark after it, needs no pattern: most chunks are that
+            if chunk.isalpha():
+                return (chunk,)
+            if chunk[-1] in ".,;:!?" and chunk[:-1].isalpha():
+                return chunk[:-1], chunk[-1]
+        pattern = self._short if len(chunk) <= _LONG else self._long
+        words = (match[0] for match in pattern.finditer(chunk))
+        if self._run is None or self._cut is None:
+            return tuple(words)
+        parts = (self._cut(word) if self._run.fullmatch(word) else (word,) for word in words)
+        return tuple(chain.from_iterable(parts))
 
 
 class Segmenter:
@@ -209,8 +217,9 @@ class Segmenter:
     """
 
     def __init__(self, lang: str, library: str | None = None):
-        language, traditional = _language(lang)
-        key = "zh-hant" if language == "zh" and traditional else language
+        language, *rest = language_parts(lang)
+        traditional = language == "zh" and ({"hant", "tw", "hk", "mo"} & set(rest) or lang.startswith("yue"))
+        key = "zh-hant" if traditional else language
         known = _LIBRARIES.get(key, ())
         if library is not None and library not in known:
             choice = f"choose {', '.join(known)}" if known else "that language is written with spaces"
@@ -259,7 +268,10 @@ class Segmenter:
         return word in self._abbreviations or (len(word) == 1 and word.isupper() and first.isupper())
 
 
-_segmenter = cache(Segmenter)
+@cache
+def get_segmenter(lang: str, library: str | None = None) -> Segmenter:
+    """The `Segmenter` of a language, made once: it remembers what it has seen."""
+    return Segmenter(lang, library)
 
 
 def split_words(text: str, lang: str, *, library: str | None = None) -> list[str]:
@@ -272,9 +284,9 @@ def split_words(text: str, lang: str, *, library: str | None = None) -> list[str
     Raises:
         SettingError, MissingExtraError: see `Segmenter`.
     """
-    return _segmenter(lang, library).split(text)
+    return get_segmenter(lang, library).split(text)
 
 
 def segmenter(lang: str, library: str | None = None) -> str:
     """What divides text in a language, with versions, for the record: the same name means the same words."""
-    return _segmenter(lang, library).name
+    return get_segmenter(lang, library).name

@@ -76,7 +76,7 @@ class Sentences(Sequence[Sentence]):
         """Number of words of each sentence, int64 `[n_sentences]`."""
         if not len(self):
             return np.zeros(0, dtype=np.int64)
-        return pc.list_value_length(self._column).to_numpy().astype(np.int64)
+        return pc.call_function("list_value_length", [self._column]).to_numpy().astype(np.int64)
 
     def flat(self) -> tuple[pa.ChunkedArray, np.ndarray]:
         """All words in a row, and the offsets of the sentences in them.
@@ -88,7 +88,7 @@ class Sentences(Sequence[Sentence]):
         lengths = self.lengths()
         offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        words = pc.list_flatten(self._column)
+        words = pc.call_function("list_flatten", [self._column])
         if isinstance(words, pa.Array):
             words = pa.chunked_array([words], type=pa.string())
         return words, offsets
@@ -253,16 +253,13 @@ class ParallelCorpus:
 
         The file appears when it is complete, so a corpus may be saved over the file that it is mapped from.
         """
-        schema = self.table.schema.with_metadata(self._record())
+        names = ("langs", "skipped", "first_skipped", "segmenters", "path")
+        record = corpus_record(**{name: getattr(self, name) for name in names})
+        schema = self.table.schema.with_metadata(record)
         part = f"{fspath(path)}.part"
         with pa.OSFile(part, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_table(self.table.replace_schema_metadata(schema.metadata), max_chunksize=65536)
+            writer.write_table(self.table.replace_schema_metadata(record), max_chunksize=65536)
         os.replace(part, path)
-
-    def _record(self) -> dict[str, str]:
-        """What the file says of the corpus besides its pairs, as Arrow metadata."""
-        names = ("langs", "skipped", "first_skipped", "segmenters", "path")
-        return {"calque": json.dumps({name: getattr(self, name) for name in names})}
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> ParallelCorpus:
@@ -272,12 +269,17 @@ class ParallelCorpus:
             InputError: the file is not a corpus that `save` wrote.
         """
         try:
-            table = pa.ipc.open_file(pa.memory_map(fspath(path))).read_all()
+            file = pa.ipc.open_file(pa.memory_map(fspath(path)))
+            table = file.read_all()
             table.validate()
+            metadata = dict(table.schema.metadata or {})
+            if file.num_record_batches:  # a writer that streams knows what it skipped only at the end
+                last = file.get_batch_with_custom_metadata(file.num_record_batches - 1).custom_metadata
+                metadata.update(last or {})
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"not a saved parallel corpus ({_one_line(error)})", path=path) from error
         try:
-            record = json.loads((table.schema.metadata or {})[b"calque"])
+            record = json.loads(metadata[b"calque"])
             if [table.schema.field(side).type for side in ("source", "target")] != [WORDS, WORDS]:
                 raise ValueError
             return cls(table, **record)
@@ -285,6 +287,19 @@ class ParallelCorpus:
             raise InputError(
                 "an Arrow file, but not a parallel corpus that calque saved", path=path
             ) from error
+
+
+def corpus_record(
+    langs: Sequence[str],
+    *,
+    skipped: Mapping[str, int],
+    first_skipped: Mapping[str, str],
+    segmenters: Sequence[str],
+    path: str | None,
+) -> dict[str, str]:
+    """What a saved corpus says of itself besides its pairs, as Arrow metadata."""
+    record = {"langs": langs, "skipped": skipped, "first_skipped": first_skipped, "segmenters": segmenters}
+    return {"calque": json.dumps({**record, "path": path})}
 
 
 def _words(sentences: Iterable[Sequence[str]]) -> pa.Array:

@@ -7,6 +7,7 @@ import math
 import os
 import struct
 from os import PathLike, fspath
+from typing import Literal
 
 import numpy as np
 
@@ -141,7 +142,9 @@ def create_arrays(
     return map_arrays(path, mode="r+")[0]
 
 
-def map_arrays(path: str | PathLike[str], mode: str = "r") -> tuple[dict[str, np.memmap], dict[str, str]]:
+def map_arrays(
+    path: str | PathLike[str], mode: Literal["r", "r+"] = "r"
+) -> tuple[dict[str, np.memmap], dict[str, str]]:
     """Map every tensor of a safetensors file into memory.
 
     Returns:

@@ -1,0 +1,68 @@
+"""Text with one sentence pair a line: columns of one file, or the lines of two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from os import PathLike, fspath
+
+from calque.corpora.lines import BLANK, Flaw, Omission, Record, Source, read_lines
+from calque.errors import InputError
+
+
+def read_tsv(path: str | PathLike[str]) -> Source:
+    """`source⇥target`, further columns kept. Quotes have no meaning, as in every corpus of this form."""
+    return Source(_columns(path, "\t", "a tab"))
+
+
+def read_fast_align(path: str | PathLike[str]) -> Source:
+    """`source ||| target`, the input of fast_align."""
+    return Source(_columns(path, "|||", "|||"))
+
+
+def _columns(path: str | PathLike[str], separator: str, name: str) -> Iterator[Record | Flaw | Omission]:
+    for number, line in enumerate(read_lines(path), 1):
+        if isinstance(line, Flaw):
+            yield line
+            continue
+        source, found, rest = line.partition(separator)
+        if not found:
+            if not line or line.isspace():
+                yield Flaw(number, BLANK, "blank, expected a sentence pair", path)
+            else:
+                fact = f"one column, expected source and target separated by {name}"
+                yield Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)", path)
+        elif separator in rest:
+            target, *extra = rest.split(separator)
+            yield Record(number, source, target, extra)
+        else:
+            yield Record(number, source, rest)
+
+
+def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Source:
+    """Two files of which line n of the one translates line n of the other."""
+    return Source(_paired_lines(source, target))
+
+
+def _paired_lines(
+    source: str | PathLike[str], target: str | PathLike[str]
+) -> Iterator[Record | Flaw | Omission]:
+    pairs = enumerate(zip_longest(read_lines(source), read_lines(target)), 1)
+    for number, (left, right) in pairs:
+        if left is None or right is None:  # one has ended; blank lines at the end of the other are no matter
+            rest = [(number, left or right), *((n, one or other) for n, (one, other) in pairs)]
+            if all(not line or (isinstance(line, str) and line.isspace()) for _, line in rest):
+                return
+            shorter, longer = (source, target) if left is None else (target, source)
+            fact = f"{number - 1} lines, but {fspath(longer)} has {rest[-1][0]}, expected as many"
+            raise InputError(f"{fact}; was one of them filtered alone?", path=shorter)
+        if isinstance(left, Flaw):
+            yield left
+        elif isinstance(right, Flaw):
+            yield right
+        elif not left.strip() and not right.strip():
+            yield Flaw(number, BLANK, "blank in both files, expected a sentence pair", source)
+        elif not right.strip():
+            yield Flaw(number, "empty target", "the target side is empty, expected text", target)
+        else:
+            yield Record(number, left, right)

@@ -1,0 +1,90 @@
+"""Which format a path is in, and the reader of each."""
+
+from __future__ import annotations
+
+import os
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Literal, get_args
+
+from calque.corpora import columns, hub
+from calque.corpora.compression import SUFFIXES, read_blocks, unpacked_name
+from calque.corpora.lines import Source
+from calque.corpora.po import read_po
+from calque.corpora.tmx import read_tmx
+from calque.errors import InputError, SettingError
+from calque.segment import language_parts
+
+AnyPath = str | PathLike[str]
+Format = Literal["tsv", "moses", "fast-align", "tmx", "po", "arrow", "hub"]
+FORMATS = get_args(Format)
+
+_BY_NAME: dict[str, Format] = {".tmx": "tmx", ".po": "po", ".pot": "po", ".tsv": "tsv", ".tab": "tsv"}
+_BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "hub", ".json": "hub"}
+
+
+def find_format(
+    path: AnyPath | tuple[AnyPath, AnyPath], langs: tuple[str, str], format: Format | None = None
+) -> tuple[list[str], Format]:
+    """The file or files that a path means, and their format.
+
+    Raises:
+        InputError: there is no such file.
+        SettingError: two files, and a format of one.
+    """
+    if isinstance(path, tuple | list):
+        if len(path) != 2 or format not in (None, "moses"):
+            raise SettingError(
+                f"{len(path)} paths with format {format}, expected two with format 'moses' or one"
+            )
+        return [fspath(path[0]), fspath(path[1])], "moses"
+    name = fspath(path)
+    if name.startswith(hub.PREFIX):
+        return [name], "hub"
+    try:
+        if format == "moses" or (format is None and not os.path.exists(name)):
+            pair = [_moses_file(name, lang) for lang in langs]
+            if pair[0] is not None and pair[1] is not None:
+                return [pair[0], pair[1]], "moses"
+        if format == "moses" or not os.path.exists(name):
+            fact = f"no such file, nor {name}.{langs[0]} with {name}.{langs[1]}; is the path right?"
+            raise InputError(f"{fact} (a data set of the Hugging Face hub is written hub:{name})", path=path)
+    except ValueError as error:  # a NUL in the path
+        raise InputError(f"no path of a file ({error})") from error
+    if os.path.isdir(name) and format in (None, "hub"):
+        return [name], "hub"
+    return [name], format or _detect(name)
+
+
+def _moses_file(prefix: str, lang: str) -> str | None:
+    tags = dict.fromkeys((lang, language_parts(lang)[0]))
+    names = (f"{prefix}.{tag}{suffix}" for tag in tags for suffix in ("", *SUFFIXES))
+    return next((name for name in names if os.path.isfile(name)), None)
+
+
+def _detect(path: str) -> Format:
+    suffix = Path(unpacked_name(path)).suffix.lower()
+    if suffix in _BY_NAME:
+        return _BY_NAME[suffix]
+    head = next(read_blocks(path), b"").removeprefix(b"\xef\xbb\xbf")
+    if head.startswith(b"ARROW1"):
+        return "arrow"
+    if head.lstrip().startswith((b"<?xml", b"<tmx", b"<!DOCTYPE tmx")):
+        return "tmx"
+    for line in head.split(b"\n"):
+        if b"\t" in line:
+            return "tsv"
+        if b"|||" in line:
+            return "fast-align"
+    return "hub" if suffix == ".csv" else "tsv"
+
+
+def open_source(paths: list[str], langs: tuple[str, str], format: Format) -> Source:
+    """The sentence pairs of a text format or data set, as text."""
+    if format == "moses":
+        return columns.read_moses(paths[0], paths[1])
+    if format == "tsv":
+        return columns.read_tsv(paths[0])
+    if format == "fast-align":
+        return columns.read_fast_align(paths[0])
+    return {"tmx": read_tmx, "po": read_po, "hub": hub.read_dataset}[format](paths[0], langs)

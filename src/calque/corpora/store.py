@@ -1,0 +1,160 @@
+"""Rows into an Arrow table: in memory while it is small, in a file that is mapped once it is not."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+
+import pyarrow as pa
+
+from calque.text import LINE, WORDS
+
+_ROWS, _CHARACTERS = 1 << 14, 1 << 25  # of a record batch
+MEMORY = 1 << 28  # bytes of Arrow data; a table that is larger goes to disk
+
+
+class TableWriter:
+    """Collects sentence pairs.
+
+    Args:
+        path: the file to write, or None for memory, and for a temporary file that vanishes with the process
+            from `MEMORY` bytes on.
+        columns: names of the further columns; None: `column_3`, `column_4` …, as many as the widest of the
+            first rows has.
+        lines: keep the line numbers.
+        record: what the file says of itself (Arrow metadata).
+    """
+
+    def __init__(
+        self, path: Path | None, *, columns: Sequence[str] | None, lines: bool, record: dict[str, str]
+    ) -> None:
+        self._final = path
+        self._columns = None if columns is None else list(columns)
+        self._keep_lines = lines
+        self._record = record
+        self._schema: pa.Schema | None = None
+        self._batches: list[pa.RecordBatch] = []
+        self._size = 0
+        self._file: _File | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._source: list[Sequence[str]] = []
+        self._target: list[Sequence[str]] = []
+        self._extra: list[Sequence[str | None]] = []
+        self._lines: list[int] = []
+        self._characters = 0
+
+    @property
+    def width(self) -> int | None:
+        """How many further columns a row may have; None while that is open."""
+        return None if self._columns is None else len(self._columns)
+
+    def add(
+        self, source: Sequence[str], target: Sequence[str], extra: Sequence[str | None], line: int, size: int
+    ) -> None:
+        """Take a row; `size` is its number of characters, roughly."""
+        self._source.append(source)
+        self._target.append(target)
+        self._extra.append(extra)
+        self._lines.append(line)
+        self._characters += size
+        if len(self._source) >= _ROWS or self._characters >= _CHARACTERS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._columns is None:
+            self._columns = [f"column_{k + 3}" for k in range(max(map(len, self._extra), default=0))]
+        if self._schema is None:
+            fields = [("source", WORDS), ("target", WORDS), *((name, pa.string()) for name in self._columns)]
+            if self._keep_lines:
+                fields.append((LINE, pa.int64()))
+            self._schema = pa.schema(fields, metadata=self._record)
+        width = len(self._columns)
+        rows = [(*extra, *[None] * (width - len(extra))) for extra in self._extra] if width else []
+        arrays = [pa.array(self._source, WORDS), pa.array(self._target, WORDS)]
+        arrays += [pa.array([row[k] for row in rows], pa.string()) for k in range(width)]
+        if self._keep_lines:
+            arrays.append(pa.array(self._lines, pa.int64()))
+        batch = pa.record_batch(arrays, schema=self._schema)
+        self._clear()
+        if self._file is None:
+            self._batches.append(batch)
+            self._size += batch.nbytes
+            if self._final is None and self._size <= MEMORY:
+                return
+            self._file = _File(self._final, self._schema)
+            waiting, self._batches = self._batches, []
+        else:
+            waiting = [batch]
+        for batch in waiting:
+            self._file.writer.write_batch(batch)
+
+    def finish(self, record: dict[str, str]) -> pa.Table:
+        """The table; `record` is what its file says of itself, now that everything is known."""
+        if self._source or self._schema is None:
+            self._flush()
+        if self._file is None:
+            return pa.Table.from_batches(self._batches, self._schema)
+        empty = pa.RecordBatch.from_pylist([], schema=self._schema)
+        self._file.writer.write_batch(empty, custom_metadata=record)
+        return self._file.finish()
+
+    def discard(self) -> None:
+        """Remove what an error left unfinished; without effect after `finish`."""
+        if self._file is not None:
+            self._file.discard()
+
+
+class _File:
+    """An Arrow file that gets its name when it is complete, or never has one."""
+
+    def __init__(self, final: Path | None, schema: pa.Schema):
+        self._final = final
+        if final is not None:
+            final.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix="calque-", suffix=".part", dir=final and final.parent)
+        os.close(handle)
+        self._path, self._open = Path(name), True
+        self.writer = pa.ipc.new_file(name, schema)
+
+    def finish(self) -> pa.Table:
+        self.writer.close()
+        self._open = False
+        if self._final is not None:
+            os.replace(self._path, self._final)
+            return pa.ipc.open_file(pa.memory_map(fspath(self._final))).read_all()
+        table = pa.ipc.open_file(pa.memory_map(fspath(self._path))).read_all()
+        _forget(self._path)
+        return table
+
+    def discard(self) -> None:
+        if self._open:
+            self._open = False
+            self.writer.close()
+            _forget(self._path)
+
+
+def _forget(path: Path) -> None:
+    """Remove a file; where the system keeps it while it is mapped (Windows), at exit."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        atexit.register(lambda: path.unlink(missing_ok=True))
+
+
+def cache_file(cache: str | PathLike[str], paths: Sequence[str | PathLike[str]], settings: object) -> Path:
+    """Where a reading is kept: the name changes with the files (place, size, time of change) and the
+    settings."""
+    stamps = []
+    for path in paths:
+        status = os.stat(path)
+        stamps.append((os.path.abspath(path), status.st_size, status.st_mtime_ns))
+    key = hashlib.sha256(json.dumps([stamps, settings]).encode()).hexdigest()[:16]
+    return Path(cache) / f"{Path(paths[0]).name}-{key}.arrow"
