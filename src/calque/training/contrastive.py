@@ -62,7 +62,7 @@ class Contrastive(Tuner):
         freeze: int | None = None,
         accumulate: int = 1,
         budget: int = 1024,
-        window: int = 50,
+        window: int = 1,
         precision: Precision = "float32",
         reference: Literal["auto", "cached", "recomputed"] = "auto",
     ):

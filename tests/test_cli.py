@@ -1,0 +1,208 @@
+"""The command line from outside: what it prints, what it writes, how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from calque.cli import _spread, main
+from calque.errors import SettingError
+
+WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Three small parallel texts: xx is en word by word in capitals, yy too but backwards."""
+    folder = tmp_path_factory.mktemp("texts")
+    rng = np.random.default_rng(0)
+    for name, turn, n in (("en-xx", 1, 60), ("en-yy", -1, 40), ("test", 1, 30)):
+        with open(folder / f"{name}.tsv", "w", encoding="utf-8") as file:
+            for _ in range(n):
+                words = [WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False)]
+                file.write(f"{' '.join(words)}\t{' '.join(w.upper() for w in words[::turn])}\torigin\n")
+    return folder
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return end.value.code, captured.out, captured.err
+
+
+def fails(capsys, *arguments) -> str:
+    """The one line of an error."""
+    code, out, err = run(capsys, *arguments)
+    assert code == 2, err
+    assert out == ""
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("calque: error: ")
+    assert "Traceback" not in err
+    return last
+
+
+def test_the_whole_job(capsys, texts, tiny_folder, tmp_path):
+    links = tmp_path / "train.align"
+    code, out, err = run(capsys, "words", texts / "en-xx.tsv", "--langs", "en", "xx", "--out", links)
+    assert (code, out) == (0, ""), err
+    assert len(links.read_text().splitlines()) == 60
+    aligned = tmp_path / "aligned"
+    code, out, err = run(
+        capsys, "align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method",
+        "contrastive", "--towards", "en", "--out", aligned, "--links", links, "--epochs", 20, "--batch", 10,
+    )  # fmt: skip
+    assert code == 0, err
+    found = {}
+    for name, encoder in (("base", tiny_folder), ("aligned", aligned)):
+        code, out, err = run(
+            capsys, "evaluate", encoder, "retrieval", "--test", texts / "test.tsv", "--langs", "en", "xx", "--train",
+            texts / "en-xx.tsv", "--train-links", links, "--json",
+        )  # fmt: skip
+        assert code == 0, err
+        found[name] = json.loads(out.splitlines()[-1])
+        assert {"metric", "value", "low", "high", "queries", "settings"} <= found[name].keys()
+        assert len(found[name]["scores"]) >= 2
+    whole = {name: next(s for s in f["scores"] if "unseen" not in s["metric"]) for name, f in found.items()}
+    assert 0 <= whole["base"]["value"] < whole["aligned"]["value"] <= 1
+
+
+def test_the_folder_is_a_transformers_model(capsys, texts, tiny_folder, tmp_path):
+    """In a process that cannot import calque."""
+    out = tmp_path / "rotated"
+    code, _, err = run(
+        capsys, "align", texts / "en-xx.tsv", texts / "en-yy.tsv", "--langs", "en", "xx", "--langs", "en", "yy",
+        "--encoder", tiny_folder, "--method", "finetune", "--towards", "en", "--out", out, "--learning-rate", "1e-3",
+        "--model", "fast-align", "-q",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    code = (
+        "import sys; sys.modules['calque'] = None\n"
+        "from transformers import AutoModel, AutoTokenizer\n"
+        f"model, tokenizer = AutoModel.from_pretrained({str(out)!r}), AutoTokenizer.from_pretrained({str(out)!r})\n"
+        "print(model(**tokenizer('the cat', return_tensors='pt')).last_hidden_state.shape[-1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+    assert done.returncode == 0, done.stderr[-2000:]
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "en-xx.tsv" in card
+    assert "finetune" in card
+    record = json.loads((out / "calque-run.json").read_text(encoding="utf-8"))
+    assert record["settings"]["towards"] == "en"
+    assert [text["langs"] for text in record["texts"]] == [["en", "xx"], ["en", "yy"]]
+
+
+@pytest.mark.parametrize("method", ["rotation", "normalized-rotation", "sentence-rotation", "linear"])
+def test_maps(capsys, texts, tiny_folder, tmp_path, method):
+    code, _, err = run(
+        capsys, "align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method", method,
+        "--towards", "en", "--out", tmp_path / "m", "--layers", "-2,-1", "--combine", "sum",
+    )  # fmt: skip
+    assert code == 0, err
+    code, out, err = run(
+        capsys, "evaluate", tmp_path / "m", "retrieval", "--test", texts / "test.tsv", "--langs", "en", "xx", "--record"
+    )
+    assert code == 0, err
+    assert "95% interval" in out
+    assert "| retrieval |" in (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
+
+
+def test_word_alignment_with_gold_links_in_the_third_column(capsys, texts, tiny_folder, tmp_path):
+    gold = tmp_path / "gold.tsv"
+    rows = [line.split("\t") for line in (texts / "test.tsv").read_text(encoding="utf-8").splitlines()]
+    gold.write_text(
+        "".join(f"{s}\t{t}\t{' '.join(f'{i}-{i}' for i in range(len(s.split())))}\n" for s, t, _ in rows),
+        encoding="utf-8",
+    )
+    code, out, err = run(
+        capsys, "evaluate", tiny_folder, "word-alignment", "--test", gold, "--langs", "en", "xx", "--json"
+    )
+    assert code == 0, err
+    found = json.loads(out.splitlines()[-1])
+    assert found["metric"] == "AER"
+    assert 0 <= found["value"] <= 1
+
+
+def test_encode_writes_vectors(capsys, tiny_folder, tmp_path):
+    from calque.vectors import Embeddings
+
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sees\n\nwater and time\n", encoding="utf-8")
+    code, _, err = run(capsys, "encode", tiny_folder, text, "--lang", "en", "--out", tmp_path / "v.safetensors")
+    assert code == 0, err
+    assert Embeddings.open(tmp_path / "v.safetensors").offsets.tolist() == [0, 3, 3, 6]
+
+
+def test_mistakes_are_one_line_and_exit_code_2(capsys, texts, tiny_folder, tmp_path):
+    train, en_xx = texts / "en-xx.tsv", ("--langs", "en", "xx")
+    target = ("--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "o")
+    assert "--langs takes two languages" in fails(capsys, "words", train, "--langs", "en")
+    assert "--out" in fails(capsys, "words", train, *en_xx)
+    assert "no-such.tsv" in fails(capsys, "words", tmp_path / "no-such.tsv", *en_xx, "--out", tmp_path / "f")
+    assert "expected one of" in fails(capsys, "align", train, *en_xx, *target, "--method", "magic")
+    assert "--towards de" in fails(capsys, "align", train, *en_xx, *target[:2], "--towards", "de", "--out", tmp_path / "o")
+    assert "for training" in fails(capsys, "align", train, *en_xx, *target, "--method", "rotation", "--epochs", 2)
+    assert "not an option" in fails(capsys, "align", train, *en_xx, *target, "--reduction", "sum")
+    assert "whole numbers" in fails(capsys, "align", train, *en_xx, *target, "--layers", "last")
+    assert "no-encoder" in fails(
+        capsys, "evaluate", tmp_path / "no-encoder", "retrieval", "--test", texts / "test.tsv", *en_xx
+    )
+    assert "expected one of" in fails(capsys, "evaluate", tiny_folder, "ner", "--test", texts / "test.tsv", *en_xx)
+    assert "--train-links needs --train" in fails(
+        capsys, "evaluate", tiny_folder, "retrieval", "--test", texts / "test.tsv", *en_xx, "--train-links", "x"
+    )
+    short = tmp_path / "short.align"
+    short.write_text("0-0\n" * 59)
+    line = fails(capsys, "align", train, *en_xx, *target, "--links", short)
+    assert "59 lines of links" in line
+    assert "60 sentence pairs" in line
+    wrong = tmp_path / "wrong.align"
+    wrong.write_text("0-0\n" * 40 + "0-99\n" + "0-0\n" * 19)
+    assert "line 41: target word 99" in fails(capsys, "align", train, *en_xx, *target, "--links", wrong)
+    assert "--nonsense" in fails(capsys, "words", train, "--nonsense")
+
+
+def test_a_finished_folder_is_not_overwritten_by_accident(capsys, texts, tiny_folder, tmp_path):
+    job = ("align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--towards", "en", "--out",
+           tmp_path / "o", "--limit", 20)  # fmt: skip
+    assert run(capsys, *job)[0] == 0
+    assert "--overwrite" in fails(capsys, *job)
+    assert run(capsys, *job, "--overwrite")[0] == 0
+
+
+def test_unusable_lines_are_told_and_keep_their_place(capsys, tmp_path):
+    text = tmp_path / "t.tsv"
+    text.write_text("the cat\tTHE CAT\nno second column\na house\tA HOUSE\n", encoding="utf-8")
+    code, _, err = run(capsys, "words", text, "--langs", "en", "xx", "--out", tmp_path / "f.align")
+    assert code == 0
+    assert "1 unusable line" in err
+    assert (tmp_path / "f.align").read_text().splitlines()[1] == ""
+
+
+def test_help_is_quick_and_the_package_is_light():
+    for command in ([], ["words"], ["align"], ["evaluate"]):
+        done = subprocess.run([sys.executable, "-m", "calque", *command, "--help"], capture_output=True, text=True)
+        assert done.returncode == 0
+        assert "Usage" in done.stdout
+    heavy = "import sys, calque, calque.cli; print([m for m in ('torch', 'transformers', 'numba') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+    started = time.process_time()
+    before = os.times()
+    subprocess.run([sys.executable, "-c", "import calque"], check=True)
+    after = os.times()
+    assert after.children_user - before.children_user + after.children_system - before.children_system < 0.5
+    assert time.process_time() >= started
+
+
+def test_spreading_of_langs():
+    assert _spread(["words", "--langs", "en", "de", "x"]) == ["words", "--langs", "en", "--langs", "de", "x"]
+    assert _spread(["--", "--langs"]) == ["--", "--langs"]
+    with pytest.raises(SettingError):
+        _spread(["--langs", "en", "--out"])
