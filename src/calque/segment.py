@@ -225,11 +225,11 @@ class Segmenter:
             choice = f"choose {', '.join(known)}" if known else "that language is written with spaces"
             raise SettingError(f"segmenter {library!r} does not cut text in {lang!r}: {choice}")
         library = library or (known[0] if known else None)
+        self._chunks = _Chunks(language, None if library is None else _cutter(library, key))
         self.name = RULES
         if library is not None:
             packages = {"characters": (), "fugashi": ("fugashi", "unidic-lite")}.get(library, (library,))
             self.name += "".join(f"+{package}-{version(package)}" for package in packages) or f"+{library}"
-        self._chunks = _Chunks(language, None if library is None else _cutter(library, key))
         self._abbreviations = frozenset(_ABBREVIATIONS.get(language, "").split())
         self._numbered = frozenset(_NUMBERED.get(language, "").split())
         self._ordinals = language in _ORDINAL_POINT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from os import fspath
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -85,7 +86,7 @@ def read_parallel(
     if cache is not None and Path(paths[0]).is_file():
         settings = [_READING, langs, format, pretokenized, on_error, limit, names]
         kept = cache_file(cache, paths, settings)
-        if kept.exists():
+        with suppress(InputError):  # not there yet, or damaged
             return ParallelCorpus.open(kept)
     source = open_source(paths, langs, format)
     reading = _Reading(paths[0], langs, names, on_error)

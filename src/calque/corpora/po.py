@@ -143,7 +143,7 @@ def _encoding(header: _Entry, path: str | PathLike[str]) -> str:
     if name.upper() == "CHARSET":  # a template that nobody has filled in
         return "utf-8"
     try:
-        b"".decode(name)  # unlike lookup, refuses codecs that are not of text
+        b"msgid ".decode(name)  # unlike lookup, refuses codecs that are not of text
         if codecs.lookup(name).name in _NOT_OF_FILES:
             raise LookupError
         return codecs.lookup(name).name

@@ -1,0 +1,417 @@
+"""Readers of lines: every kind of damage, against a literal reader; clear errors for any bytes."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.corpora import gold_links, read_parallel
+from calque.corpora.lines import LONGEST_LINE
+from calque.errors import CalqueError, InputError, SettingError
+from calque.pairs import WordPairs
+
+LANGS = ("en", "de")
+PACK = {
+    "": lambda raw: raw,
+    ".gz": gzip.compress,
+    ".zst": lambda raw: zstandard.ZstdCompressor().compress(raw),
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+}
+# Lines of a TSV file, and what a reader should make of each: None for a good one, else the reason to skip it.
+GOOD = [
+    b"one two\teins zwei",
+    b"a\tb",
+    "x\u2028y\u0085z\tü".encode(),
+    b"\xef\xbb\xbfq\tr",
+    b"l" * 70_000 + b"\tk",
+]
+BAD = {
+    b"alone": "missing column",
+    b"\tb": "empty source",
+    b"a\t": "empty target",
+    b"a\t \xe2\x80\x8b\x07": "empty target",
+    b"\t": "empty source",
+    b"a\tb\xff": "not UTF-8",
+    b"a\xed\xa0\x80\tb": "not UTF-8",
+    b"a\0\tb": "NUL character",
+    b"": "blank line",
+    b"  ": "blank line",
+}
+LINES = st.lists(st.sampled_from(GOOD + list(BAD)), max_size=12)
+
+
+def read(path, **settings):
+    return read_parallel(path, langs=LANGS, **settings)
+
+
+def words(corpus):
+    return [
+        (list(source.words), list(target.words))
+        for source, target in map(corpus.__getitem__, range(len(corpus)))
+    ]
+
+
+@given(LINES, st.sampled_from(list(PACK)), st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.booleans())
+@settings(max_examples=120, deadline=None)
+def test_every_flaw_is_counted_and_placed(tmp_path_factory, lines, suffix, newline, bom, last_newline):
+    path = tmp_path_factory.mktemp("columns") / f"f.tsv{suffix}"
+    raw = newline.join(lines) + (newline if lines and (last_newline or not lines[-1]) else b"")
+    path.write_bytes(PACK[suffix]((b"\xef\xbb\xbf" if bom else b"") + raw))
+    while lines and BAD.get(lines[-1]) == "blank line":
+        lines = lines[:-1]
+    reasons = [BAD.get(line) for line in lines]
+    good = [number for number, reason in enumerate(reasons, 1) if reason is None]
+    expected = {reason: reasons.count(reason) for reason in reasons if reason}
+    first = {reason: f"{path} line {reasons.index(reason) + 1}" for reason in expected}
+    if not good:
+        with pytest.raises(InputError, match="no sentence pair could be read") as caught:
+            read(path, on_error="skip")
+        for reason, count in expected.items():
+            assert f"{count} × {reason}" in str(caught.value)
+    else:
+        corpus = read(path, on_error="skip")
+        assert corpus.lines.tolist() == good
+        assert (corpus.skipped, corpus.first_skipped) == (expected, first)
+        assert len(corpus) == len(good)
+    if lines:
+        blank = read(path, on_error="blank")
+        assert [number for number, pair in enumerate(words(blank), 1) if pair != ([], [])] == good
+        assert len(blank) == raw.count(b"\n") + (not raw.endswith(b"\n"))
+        assert {r: n for r, n in blank.skipped.items() if r != "blank line"} == {
+            r: n for r, n in expected.items() if r != "blank line"
+        }
+    if expected:
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert caught.value.line == next(number for number, reason in enumerate(reasons, 1) if reason)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+    elif good:
+        assert read(path).table.equals(corpus.table.drop_columns(["line"]))
+
+
+@given(
+    raw=st.one_of(
+        st.binary(max_size=200),
+        st.lists(st.sampled_from([b"a\tb", b"\n", b"\r", b"\xff", b"\0", b" ||| ", b"x"]), max_size=30).map(
+            b"".join
+        ),
+    ),
+    name=st.sampled_from(["f.tsv", "f.txt", "f", "f.csv", "f.gz", "f.zst", "f.xz", "f.bz2"]),
+    format=st.sampled_from([None, "tsv", "fast-align"]),
+    on_error=st.sampled_from(["raise", "skip", "blank"]),
+)
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_give_a_corpus_or_a_clear_error(tmp_path_factory, raw, name, format, on_error):
+    path = tmp_path_factory.mktemp("fuzz") / name
+    path.write_bytes(raw)
+    if name == "f.csv":
+        format = format or "tsv"
+    with suppress(CalqueError):
+        corpus = read(path, format=format, on_error=on_error)
+        assert len(corpus) > 0
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
+@pytest.mark.parametrize("on_error", ["raise", "skip", "blank"])
+def test_damaged_archives(tmp_path, suffix, on_error):
+    """Whatever the mode: what cannot be unpacked is an error with the file and the line reached."""
+    path = tmp_path / f"f.tsv{suffix}"
+    text = b"".join(b"word%d\tWort%d\n" % (k, k * 7919 % 100_003) for k in range(20_000))
+    whole = PACK[suffix](text)
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2 :] = b"\x55" * (len(whole) - len(whole) // 2)
+    for data in (whole[:-10], whole[: len(whole) // 2], bytes(damaged), whole + b"rubbish"):
+        path.write_bytes(data)
+        if data == whole + b"rubbish" and suffix in (
+            ".xz",
+            ".bz2",
+        ):  # by their rules what follows is no matter
+            with suppress(InputError):
+                assert len(read(path, on_error=on_error)) == 20_000
+            continue
+        with pytest.raises(InputError, match="damaged or cut off") as caught:
+            read(path, on_error=on_error)
+        assert caught.value.path == str(path)
+        assert caught.value.line is None or caught.value.line <= 20_001
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError) as caught:
+        read(path, on_error=on_error)
+    if suffix in (".gz", ".zst"):
+        assert caught.value.line > 1000
+    path.write_bytes(b"not packed\tat all\n")
+    with pytest.raises(InputError, match=f"named {suffix} but is not"):
+        read(path)
+    path.write_bytes(b"")
+    with pytest.raises(InputError):
+        read(path)
+
+
+def test_archives_of_several_members_and_without_a_telling_name(tmp_path):
+    for pack in (PACK[".gz"], PACK[".zst"], PACK[".bz2"], PACK[".xz"]):
+        path = tmp_path / "f.tsv"
+        path.write_bytes(pack(b"a\tb\nc") + pack(b"\td\n"))
+        assert words(read(path)) == [(["a"], ["b"]), (["c"], ["d"])]
+
+
+def test_metadata_columns(tmp_path):
+    path = tmp_path / "f.tsv"
+    path.write_text("a\tb\tx\nc\td\ne\tf\ty\t0-0\n")
+    corpus = read(path)
+    assert corpus.metadata_names == ["column_3", "column_4"]
+    assert corpus.metadata("column_3") == ["x", None, "y"]
+    assert corpus.metadata("column_4") == [None, None, "0-0"]
+
+
+def test_a_line_with_more_columns_than_any_before(tmp_path, monkeypatch):
+    monkeypatch.setattr("calque.corpora.store._ROWS", 4)
+    path = tmp_path / "f.tsv"
+    path.write_text("a\tb\tx\n" * 5 + "a\tb\tx\ty\n" + "a\tb\n")
+    with pytest.raises(InputError, match=r"line 6: 4 columns, expected at most 3"):
+        read(path)
+    corpus = read(path, on_error="skip")
+    assert corpus.skipped == {"too many columns": 1}
+    assert corpus.lines.tolist() == [1, 2, 3, 4, 5, 7]
+
+
+def test_fast_align(tmp_path):
+    path = tmp_path / "f.txt"
+    path.write_text("one two ||| eins zwei\nthree ||| drei ||| note\n||| vier\n")
+    corpus = read(path, on_error="skip")
+    assert words(corpus) == [(["one", "two"], ["eins", "zwei"]), (["three"], ["drei"])]
+    assert corpus.metadata("column_3") == [None, " note"]
+    assert corpus.skipped == {"empty source": 1}
+
+
+def test_pretokenized_words_are_what_stands_between_spaces(tmp_path):
+    path = tmp_path / "f.tsv"
+    path.write_text("don't  stop . \t10\u00a0000 \u3000 x\n")
+    assert words(read(path, pretokenized=True)) == [(["don't", "stop", "."], ["10\u00a0000", "\u3000", "x"])]
+    assert words(read(path)) == [(["don", "'t", "stop", "."], ["10", "000", "x"])]
+    assert read(path, pretokenized=True).segmenters == ("spaces", "spaces")
+
+
+def test_segmenters_are_named_and_chosen(tmp_path):
+    path = tmp_path / "f.tsv"
+    path.write_text("a\t北京\n")
+    corpus = read_parallel(path, langs=("en", "zh"))
+    assert corpus.segmenters[0] == "calque-1"
+    assert corpus.segmenters[1].startswith("calque-1+rjieba-")
+    corpus = read_parallel(path, langs=("en", "zh"), segmenters={"zh": "characters"})
+    assert words(corpus) == [(["a"], ["北", "京"])]
+    assert corpus.segmenters == ("calque-1", "calque-1+characters")
+    with pytest.raises(SettingError, match="names the language 'ja'"):
+        read_parallel(path, langs=("en", "zh"), segmenters={"ja": "fugashi"})
+
+
+# -- two files -----------------------------------------------------------------------------------------------
+def moses(folder, source, target, prefix="c.en-de"):
+    (folder / f"{prefix}.en").write_bytes(source)
+    (folder / f"{prefix}.de").write_bytes(target)
+    return folder / prefix
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_moses_pair_and_prefix(tmp_path, limit):
+    prefix = moses(tmp_path, b"a b\nc\nd\n", b"x\ny z\r\nw")
+    expected = [(["a", "b"], ["x"]), (["c"], ["y", "z"]), (["d"], ["w"])][:limit]
+    assert words(read(prefix, limit=limit)) == expected
+    assert words(read((f"{prefix}.en", f"{prefix}.de"), limit=limit)) == expected
+    assert words(read(prefix, format="moses", limit=limit)) == expected
+    assert words(read_parallel(prefix, langs=("de", "en-GB"), limit=limit)) == [(t, s) for s, t in expected]
+
+
+def test_moses_files_may_be_packed_apart(tmp_path):
+    (tmp_path / "c.en.gz").write_bytes(gzip.compress(b"a\n"))
+    (tmp_path / "c.de.zst").write_bytes(PACK[".zst"](b"b\n"))
+    assert words(read(tmp_path / "c")) == [(["a"], ["b"])]
+
+
+def test_moses_flaws(tmp_path):
+    prefix = moses(tmp_path, b"a\n\nb\xff\nc\nd\n\ne\n", b"x\n\ny\n\nz\0\nw\nv\n\n\n")
+    with pytest.raises(InputError, match=r"c\.en-de\.en line 2: blank in both files"):
+        read(prefix)
+    corpus = read(prefix, on_error="skip")
+    assert words(corpus) == [(["a"], ["x"]), (["e"], ["v"])]
+    assert corpus.lines.tolist() == [1, 7]
+    assert corpus.skipped == {
+        "blank line": 1, "not UTF-8": 1, "empty target": 1, "NUL character": 1, "empty source": 1
+    }  # fmt: skip
+    assert corpus.first_skipped["not UTF-8"] == f"{prefix}.en line 3"
+    assert corpus.first_skipped["NUL character"] == f"{prefix}.de line 5"
+    assert len(read(prefix, on_error="blank")) == 7
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "blank"])
+def test_moses_files_of_unequal_length(tmp_path, on_error):
+    prefix = moses(tmp_path, b"a\nb\nc\nd\n", b"x\ny\n")
+    with pytest.raises(InputError, match=r"c\.en-de\.de: 2 lines, but .*c\.en-de\.en has 4") as caught:
+        read(prefix, on_error=on_error)
+    assert caught.value.path == f"{prefix}.de"
+    assert len(read(prefix, on_error=on_error, limit=2)) == 2
+    prefix = moses(tmp_path, b"a\nb\n\n\n", b"x\ny\n")
+    assert len(read(prefix, on_error=on_error)) == 2
+
+
+@given(st.lists(st.sampled_from([b"a b", b"", b" ", b"\xff", b"\0"]), max_size=6),
+       st.lists(st.sampled_from([b"x", b"", b"\xed\xa0\x80"]), max_size=6),
+       st.sampled_from(["raise", "skip", "blank"]))  # fmt: skip
+@settings(max_examples=80, deadline=None)
+def test_moses_any_lines(tmp_path_factory, source, target, on_error):
+    prefix = moses(
+        tmp_path_factory.mktemp("moses"), *(b"".join(s + b"\n" for s in side) for side in (source, target))
+    )
+    usable = [k for k, pair in enumerate(zip(source, target, strict=False), 1) if pair == (b"a b", b"x")]
+    with suppress(InputError):
+        corpus = read(prefix, on_error=on_error)
+        if on_error == "skip":
+            assert corpus.lines.tolist() == usable
+            assert sum(corpus.skipped.values()) <= max(len(source), len(target)) - len(usable)
+        else:
+            found = [k for k, pair in enumerate(words(corpus), 1) if pair[0]]
+            assert found == usable
+            assert on_error == "raise" or len(corpus) == min(len(source), len(target))
+
+
+# -- links beside the text -----------------------------------------------------------------------------------
+def test_links_follow_skipped_lines(tmp_path):
+    path, links = tmp_path / "f.tsv", tmp_path / "f.links"
+    path.write_text("a b\tx y\n\tz\nc\tw\n")
+    links.write_text("0-1 1-0\n\n0-0\n")
+    blank = read(path, on_error="blank")
+    assert len(WordPairs.open(links).check(blank)) == 3
+    skipped = read(path, on_error="skip")
+    pairs = WordPairs.open(links).take(skipped.lines - 1).check(skipped)
+    assert list(pairs.pharaoh_lines()) == ["0-1 1-0", "0-0"]
+
+
+def test_gold_links(tmp_path):
+    path = tmp_path / "gold.tsv"
+    path.write_text("a b\tx y\t0-1 1?0\n\tz\t\nc\tw\t0-0\nd\tv\n")
+    corpus = read(path, pretokenized=True, on_error="skip")
+    assert list(gold_links(corpus).pharaoh_lines()) == ["0-1 1?0", "0-0", ""]
+    assert gold_links(read(path, pretokenized=True, on_error="blank")).n_sentences == 4
+    with pytest.raises(InputError, match="out of range"):
+        gold_links(corpus, one_based=True)
+    with pytest.raises(SettingError, match="no metadata column"):
+        gold_links(corpus, column="links")
+    for wrong, fact in (("0-7", "target word 7"), ("x", "is not a link")):
+        path.write_text(f"a b\tx y\t0-1\n\tz\t\nc\tw\t{wrong}\n")
+        with pytest.raises(InputError, match=rf"gold\.tsv line 3: .*{fact}"):
+            gold_links(read(path, on_error="skip"))
+
+
+# -- paths and arguments -------------------------------------------------------------------------------------
+def test_format_by_content_and_by_argument(tmp_path):
+    path = tmp_path / "plain"
+    path.write_text("a ||| b\tc\n")
+    assert words(read(path)) == [(["a", "|", "|", "|", "b"], ["c"])]
+    assert words(read(path, format="fast-align")) == [(["a"], ["b", "c"])]
+    path.write_text("\n\na|||b\n")
+    assert words(read(path, on_error="skip")) == [(["a"], ["b"])]
+    path = tmp_path / "x.tmx.gz"
+    path.write_bytes(gzip.compress(b"a\tb\n"))
+    with pytest.raises(InputError, match="expected a TMX document"):
+        read(path)
+    assert len(read(path, format="tsv")) == 1
+
+
+def test_one_column_tells_what_to_do(tmp_path):
+    path = tmp_path / "train.en"
+    path.write_text("just a sentence\n")
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"{path} line 1: one column, expected source and target separated by a tab (two files are given as a "
+        'pair of paths); or read with on_error="skip"'
+    )
+
+
+def test_wrong_paths(tmp_path):
+    with pytest.raises(InputError, match=r"no such file, nor .*nothing\.en with .*nothing\.de.*hub:"):
+        read(tmp_path / "nothing")
+    with pytest.raises(InputError):
+        read("a\0b")
+    with pytest.raises(InputError):
+        read("x" * 5000)
+    with pytest.raises(InputError, match="cannot be read"):
+        read(tmp_path, format="tsv")
+    with pytest.raises(InputError, match="cannot be read"):
+        read((tmp_path / "a", tmp_path / "b"))
+    (tmp_path / "empty.tsv").write_text("")
+    for on_error in ("raise", "skip", "blank"):
+        with pytest.raises(InputError, match=r"no sentence pair could be read: the file is empty"):
+            read(tmp_path / "empty.tsv", on_error=on_error)
+
+
+def test_utf_16_is_named(tmp_path):
+    path = tmp_path / "f.tsv"
+    path.write_bytes("a\tb\n".encode("utf-16"))
+    with pytest.raises(InputError, match="UTF-16 text, expected UTF-8; convert it"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"on_error": "ignore"}, {"format": "xml"}, {"limit": -1}, {"langs": ("en",)}, {"langs": "ende"}],
+)
+def test_wrong_arguments(tmp_path, wrong):
+    (tmp_path / "f.tsv").write_text("a\tb\n")
+    with pytest.raises(SettingError):
+        read_parallel(tmp_path / "f.tsv", **{"langs": LANGS, **wrong})
+    with pytest.raises(SettingError, match="expected two"):
+        read((tmp_path / "f.tsv",))
+    with pytest.raises(SettingError, match="expected two"):
+        read((tmp_path / "f.tsv", tmp_path / "f.tsv"), format="tsv")
+
+
+def test_limit_reads_no_further(tmp_path):
+    path = tmp_path / "f.tsv"
+    path.write_bytes(b"a\tb\n\nc\td\nbroken\n")
+    assert len(read(path, limit=1)) == 1
+    assert len(read(path, limit=0)) == 0
+    assert read(path, limit=2, on_error="skip").skipped == {"blank line": 1}
+    assert len(read(path, limit=2, on_error="blank")) == 2
+
+
+def test_lines_of_a_megabyte(tmp_path):
+    path = tmp_path / "f.tsv"
+    path.write_bytes(b"w " * 500_000 + b"\t" + b"v" * 1_000_000 + b"\na\tb\n")
+    corpus = read(path)
+    assert corpus.source.lengths().tolist() == [500_000, 1]
+    assert len(corpus[0][1].words[0]) == 1_000_000
+
+
+def test_a_line_that_no_memory_holds(tmp_path):
+    path = tmp_path / "f.tsv.zst"
+    path.write_bytes(PACK[".zst"](b"a\tb\n" + b"0" * (LONGEST_LINE + 2**21)))
+    with pytest.raises(InputError, match="line 2: a line of more than 64 MiB"):
+        read(path)
+
+
+def test_progress_goes_to_stderr(tmp_path, capfd):
+    (tmp_path / "f.tsv").write_text("a\tb\n")
+    read(tmp_path / "f.tsv", progress=True)
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "1 lines" in captured.err
+    read(tmp_path / "f.tsv")
+    assert capfd.readouterr().err == ""
+
+
+def test_lines_keep_their_numbers_through_parts(tmp_path):
+    (tmp_path / "f.tsv").write_text("a\tb\n\nc\td\ne\tf\n")
+    corpus = read(tmp_path / "f.tsv", on_error="skip")
+    assert corpus.metadata_names == []
+    assert corpus[1:].lines.tolist() == [3, 4]
+    assert corpus.take(np.array([2, 0])).lines.tolist() == [4, 1]
+    assert read(tmp_path / "f.tsv", on_error="blank").lines is None

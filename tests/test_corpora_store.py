@@ -1,0 +1,111 @@
+"""Large corpora stream to disk, readings are kept, saved corpora are read."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import pyarrow as pa
+import pytest
+
+from calque.corpora import read_parallel
+from calque.errors import InputError
+from calque.text import ParallelCorpus
+
+LANGS = ("en", "de")
+
+
+@pytest.fixture
+def tsv(tmp_path):
+    path = tmp_path / "f.tsv"
+    lines = [f"word {k}\tWort {k}\tnote{k}\n" if k % 100 else "\tempty\n" for k in range(1, 2001)]
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Hardly anything fits into memory."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr("calque.corpora.store.MEMORY", 20_000)
+    monkeypatch.setattr("calque.corpora.store._ROWS", 64)
+    return temporary
+
+
+def test_a_large_reading_is_mapped_and_leaves_nothing_behind(tsv, small, monkeypatch):
+    before = pa.total_allocated_bytes()
+    mapped = read_parallel(tsv, langs=LANGS, on_error="skip")
+    assert pa.total_allocated_bytes() - before < 20_000
+    if os.name == "posix":
+        assert list(small.iterdir()) == []
+    monkeypatch.setattr("calque.corpora.store.MEMORY", 1 << 30)
+    memory = read_parallel(tsv, langs=LANGS, on_error="skip")
+    assert mapped.table.equals(memory.table)
+    assert mapped.skipped == memory.skipped == {"empty source": 20}
+    assert mapped.first_skipped == memory.first_skipped
+    assert mapped.metadata("column_3")[-1] == "note1999"
+
+
+def test_an_error_leaves_no_file(tsv, small, tmp_path):
+    with tsv.open("a") as file:
+        file.write("broken\n")
+    with pytest.raises(InputError):
+        read_parallel(tsv, langs=LANGS)
+    with pytest.raises(InputError):
+        read_parallel(tsv, langs=LANGS, cache=tmp_path / "cache")
+    assert list(small.iterdir()) == []
+    assert not (tmp_path / "cache").exists() or list((tmp_path / "cache").iterdir()) == []
+
+
+def test_readings_are_kept_by_file_and_settings(tsv, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    first = read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)
+    (kept,) = cache.iterdir()
+    stamp = kept.stat().st_mtime_ns
+    monkeypatch.setattr("calque.corpora.parallel.open_source", None)  # it must not be read again
+    again = read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)
+    assert kept.stat().st_mtime_ns == stamp
+    assert again.table.equals(first.table)
+    for name in ("skipped", "first_skipped", "langs", "segmenters", "path"):
+        assert getattr(again, name) == getattr(first, name)
+    assert ParallelCorpus.open(kept).skipped == {"empty source": 20}
+    monkeypatch.undo()
+    for change in ({"limit": 3}, {"pretokenized": True}, {"on_error": "blank"}, {"langs": ("en", "fr")}):
+        read_parallel(tsv, **{"langs": LANGS, "on_error": "skip", "cache": cache, **change})
+    assert len(list(cache.iterdir())) == 5
+    tsv.write_text("other\ttext\n")
+    assert len(read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)) == 1
+    assert len(list(cache.iterdir())) == 6
+
+
+def test_a_damaged_kept_reading_is_made_anew(tsv, tmp_path):
+    cache = tmp_path / "cache"
+    first = read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)
+    (kept,) = cache.iterdir()
+    table = first.table.combine_chunks()
+    kept.unlink()
+    kept.write_bytes(b"ARROW1 and nothing else")
+    assert read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache).table.equals(table)
+
+
+def test_saved_corpora(tsv, tmp_path):
+    corpus = read_parallel(tsv, langs=LANGS, on_error="skip")
+    path = tmp_path / "c.arrow"
+    corpus.save(path)
+    assert read_parallel(path, langs=LANGS).table.equals(corpus.table)
+    assert read_parallel(path, langs=LANGS).skipped == corpus.skipped
+    assert read_parallel(path, langs=("de", "en")).source[0].words == ("Wort", "1")
+    assert len(read_parallel(path, langs=LANGS, limit=7)) == 7
+    (tmp_path / "other").write_bytes(path.read_bytes())
+    assert len(read_parallel(tmp_path / "other", langs=LANGS)) == len(corpus)
+    with pytest.raises(InputError, match="a saved corpus in en-de, expected en-fr"):
+        read_parallel(path, langs=("en", "fr"))
+
+
+def test_batches_are_bounded_in_characters_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("calque.corpora.store._CHARACTERS", 1000)
+    path = tmp_path / "f.tsv"
+    path.write_text(f"{'a' * 600}\tb\n" * 6)
+    assert [len(chunk) for chunk in read_parallel(path, langs=LANGS).table["source"].chunks] == [2, 2, 2]

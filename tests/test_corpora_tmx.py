@@ -1,0 +1,175 @@
+"""Translation memories."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import suppress
+from xml.sax.saxutils import escape
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.corpora import read_parallel
+from calque.corpora.tmx import read_tmx
+from calque.errors import CalqueError, InputError
+
+HEAD = """<?xml version="1.0"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en"/><body>
+"""
+TAIL = "</body></tmx>\n"
+
+
+def unit(**sides):
+    return "<tu>" + "".join(f'<tuv xml:lang="{k}"><seg>{v}</seg></tuv>' for k, v in sides.items()) + "</tu>\n"
+
+
+def write(path, body, head=HEAD, tail=TAIL):
+    path.write_text(head + body + tail, encoding="utf-8")
+    return path
+
+
+def read(path, langs=("en", "de"), **settings):
+    return read_parallel(path, langs=langs, **settings)
+
+
+def words(corpus):
+    return [(" ".join(corpus[k][0].words), " ".join(corpus[k][1].words)) for k in range(len(corpus))]
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), min_size=1, max_size=20)
+
+
+@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=6), st.sampled_from(["f.tmx", "f.tmx.gz"]))
+@settings(max_examples=60, deadline=None)
+def test_there_and_back(tmp_path_factory, pairs, name):
+    path = tmp_path_factory.mktemp("tmx") / name
+    text = HEAD + "".join(unit(en=escape(s), de=escape(t)) for s, t in pairs) + TAIL
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    assert [(item.source, item.target) for item in read_tmx(path, ("en", "de")).items] == pairs
+
+
+def test_languages_and_what_lacks_one(tmp_path):
+    body = (
+        '<tu><tuv xml:lang="DE-at"><seg>x</seg></tuv><tuv xml:lang="en_US"><seg>a</seg></tuv></tu>\n'
+        + unit(en="b", fr="y")
+        + '<tu><tuv lang="en"><seg>c</seg></tuv><tuv lang="de"><seg>z</seg></tuv></tu>\n'
+        + "<tu><note>empty</note></tu>"
+        + unit(de="w", **{"en-GB": "d", "en": "e"})
+    )
+    path = write(tmp_path / "f.tmx", body)
+    for on_error in ("raise", "skip", "blank"):
+        corpus = read(path, on_error=on_error)
+        assert words(corpus) == [("a", "x"), ("c", "z"), ("e", "w")]
+        assert corpus.skipped == {"language missing": 2}
+        assert corpus.first_skipped == {"language missing": f"{path} line 5"}
+    assert read(path, on_error="skip").lines.tolist() == [4, 6, 7]
+    assert words(read(path, langs=("en-GB", "de"))) == [("c", "z"), ("d", "w")]
+    assert words(read(path, langs=("de", "en")))[0] == ("x", "a")
+    with pytest.raises(
+        InputError, match=r"no sentence pair could be read: 5 × language missing \(first: .* line 4\)"
+    ):
+        read(path, langs=("en", "bg"))
+
+
+def test_inline_tags(tmp_path):
+    segment = 'Press <bpt i="1">&lt;b&gt;</bpt>the <hi>red</hi>'
+    segment += '<ept i="1"><sub>x</sub>&lt;/b&gt;</ept> key<ph x="1"/> now'
+    path = write(tmp_path / "f.tmx", unit(en=segment, de="<![CDATA[a < b]]>&amp;&#228;"))
+    assert words(read(path)) == [("Press the red key now", "a < b & ä")]
+
+
+def test_flaws_of_units(tmp_path):
+    path = write(
+        tmp_path / "f.tmx", unit(en="a", de="x") + unit(en=" ", de="y") + unit(en="c &nbsp;", de="z")
+    )
+    with pytest.raises(InputError, match="line 5: the source side has no words"):
+        read(path)
+    corpus = read(path, on_error="skip")
+    assert words(corpus) == [("a", "x")]
+    assert corpus.skipped == {"empty source": 1, "unknown entity": 1}
+    assert len(read(path, on_error="blank")) == 3
+
+
+def test_billion_laughs(tmp_path):
+    entities = "".join(f'<!ENTITY a{k} "{f"&a{k - 1};" * 10}">' for k in range(1, 10))
+    head = f'<?xml version="1.0"?><!DOCTYPE tmx [<!ENTITY a0 "ha">{entities}]><tmx><body>'
+    path = write(tmp_path / "f.tmx", unit(en="&a9;", de="x"), head=head)
+    with pytest.raises(InputError, match=r"f\.tmx line 1: declares the entity 'a0', which is refused"):
+        read(path, on_error="skip")
+    path = write(
+        tmp_path / "g.tmx",
+        unit(en="&f;", de="x"),
+        head='<!DOCTYPE tmx [<!ENTITY f SYSTEM "/etc/passwd">]><tmx>',
+    )
+    with pytest.raises(InputError, match="declares the entity 'f'"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "fact"),
+    [
+        (HEAD + unit(en="a", de="b") + "<tu><seg>\n", 6, "no element found"),
+        (HEAD + unit(en="a", de="b") + "</tu>", 5, "mismatched tag"),
+        (HEAD + "\0", 4, "not well-formed"),
+        (HEAD + "&#xD800;", 4, "invalid character number"),
+        ("<html></html>", 1, "the document is <html>, expected <tmx>"),
+        ("", 1, "no element found"),
+        ('<?xml version="1.0" encoding="martian"?><tmx/>', 1, "unknown encoding"),
+        ("not xml\tat all", 1, "not well-formed|syntax error"),
+    ],
+)
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_broken_xml(tmp_path, text, line, fact, on_error):
+    path = tmp_path / "f.tmx"
+    path.write_text(text)
+    with pytest.raises(InputError, match=fact) as caught:
+        read(path, on_error=on_error)
+    assert caught.value.line == line
+
+
+def test_bytes_that_are_not_in_the_encoding(tmp_path):
+    path = tmp_path / "f.tmx"
+    path.write_bytes((HEAD + unit(en="caf\xe9", de="x") + TAIL).encode("latin-1"))
+    with pytest.raises(InputError, match=r"line 4: not well-formed XML"):
+        read(path)
+    path.write_bytes((HEAD + unit(en="café", de="x") + TAIL).encode("utf-16"))
+    assert words(read(path)) == [("café", "x")]
+
+
+PIECES = [
+    HEAD,
+    TAIL,
+    "\n",
+    "\x01",
+    "<tu>",
+    "</tu>",
+    '<tuv xml:lang="en">',
+    '<tuv lang="de">',
+    "</tuv>",
+    "<seg>",
+]
+PIECES += ["</seg>", "a", "<ph>", "</ph>", "&x;", "<", "<!DOCTYPE tmx [", "]>", "<!ENTITY a 'b'>"]
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=120), st.lists(st.sampled_from(PIECES), max_size=14).map("".join).map(str.encode)
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_anything_gives_a_corpus_or_a_clear_error(tmp_path_factory, raw):
+    path = tmp_path_factory.mktemp("fuzz") / "f.tmx"
+    path.write_bytes(raw)
+    for on_error in ("raise", "skip", "blank"):
+        with suppress(CalqueError):
+            read(path, on_error=on_error)
+
+
+def test_it_streams(tmp_path):
+    """The first pairs come out before the rest of the file has been looked at."""
+    path = write(tmp_path / "f.tmx", unit(en="a", de="x") * 30_000, tail="<broken")
+    assert len(read(path, limit=100)) == 100
+    with pytest.raises(InputError):
+        read(path)

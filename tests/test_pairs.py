@@ -1,0 +1,190 @@
+"""Word pairs against literal loops, and Pharaoh files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.errors import InputError, SettingError
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+
+LINKS = st.dictionaries(
+    st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(0, 4)), st.booleans(), max_size=30
+)
+
+
+def pairs_of(links, n=6, seed=None, posterior=False):
+    """WordPairs from {(sentence, source, target): possible}, in a shuffled order if there is a seed."""
+    items = sorted(links)
+    if seed is not None:
+        np.random.default_rng(seed).shuffle(items)
+    columns = np.array(items, dtype=np.int64).reshape(-1, 3).T
+    probability = [(s * 25 + i * 5 + j) / 200 for s, i, j in items] if posterior else None
+    return WordPairs(
+        *columns, n_sentences=n, possible=[links[tuple(k)] for k in items], posterior=probability
+    )
+
+
+def items(pairs):
+    columns = zip(pairs.sentence, pairs.source, pairs.target, pairs.possible, strict=True)
+    return {(int(s), int(i), int(j)): bool(p) for s, i, j, p in columns}
+
+
+@given(LINKS, st.integers(0, 99))
+@settings(max_examples=100, deadline=None)
+def test_one_to_one_is_the_literal_rule(links, seed):
+    """Cao 2020's code: count source and target indices of a sentence, keep links whose both counts are
+    one."""
+    kept = {}
+    for sentence in range(6):
+        here = [(i, j) for s, i, j in links if s == sentence]
+        sources, targets = Counter(i for i, _ in here), Counter(j for _, j in here)
+        for i, j in here:
+            if sources[i] == 1 and targets[j] == 1:
+                kept[sentence, i, j] = links[sentence, i, j]
+    assert items(pairs_of(links, seed=seed).one_to_one()) == kept
+
+
+@given(LINKS, st.integers(0, 99), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_pharaoh_there_and_back(links, seed, one_based):
+    pairs = pairs_of(links, seed=seed)
+    lines = list(pairs.pharaoh_lines(one_based=one_based))
+    assert len(lines) == 6
+    assert WordPairs.parse(lines, one_based=one_based) == pairs
+    if one_based and links:
+        assert "0" not in {
+            i for line in lines for link in line.split() for i in link.replace("?", "-").split("-")
+        }
+
+
+def test_files(tmp_path):
+    path = tmp_path / "links"
+    pairs = pairs_of({(0, 1, 2): False, (2, 0, 3): True, (0, 0, 0): False}, n=4, posterior=True)
+    pairs.save(path, posteriors=True)
+    assert path.read_bytes() == b"0-0:0 1-2:0.035\n\n0?3:0.265\n\n"
+    again = WordPairs.open(path)
+    assert again == pairs
+    np.testing.assert_allclose(again.posterior, pairs.posterior, atol=1e-4)
+    pairs.save(path, one_based=True)
+    assert path.read_text() == "1-1 2-3\n\n1?4\n\n"
+    assert WordPairs.open(path, one_based=True) == pairs
+    path.write_bytes(
+        b"\xef\xbb\xbf0-1 2p0\r\n\r\n0-0"
+    )  # BOM, CRLF, the other sign for possible, no last newline
+    assert items(WordPairs.open(path)) == {(0, 0, 1): False, (0, 2, 0): True, (2, 0, 0): False}
+
+
+def test_a_link_named_twice_is_one_link():
+    pairs = WordPairs.parse(["0-0 1?1 0-0 1-1 2?2 2?2"])
+    assert items(pairs) == {(0, 0, 0): False, (0, 1, 1): False, (0, 2, 2): True}
+    assert len(pairs.one_to_one()) == 3
+
+
+@given(LINKS, st.integers(0, 7), st.integers(0, 7))
+@settings(max_examples=60, deadline=None)
+def test_slices_and_sides(links, start, stop):
+    pairs = pairs_of(links, seed=1, posterior=True)
+    part = {(s - start, i, j): p for (s, i, j), p in links.items() if start <= s < stop}
+    assert items(pairs.slice(start, stop)) == part
+    assert pairs.slice(start, stop).n_sentences == max(0, min(stop, 6) - start)
+    assert items(pairs.swapped()) == {(s, j, i): p for (s, i, j), p in links.items()}
+    assert pairs.swapped().swapped() == pairs
+    assert items(pairs.sure) == {k: p for k, p in links.items() if not p}
+    offsets = pairs.offsets()
+    for s in range(6):
+        assert offsets[s + 1] - offsets[s] == sum(k[0] == s for k in links)
+
+
+@given(LINKS, st.lists(st.integers(0, 5), max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_take_follows_the_corpus(links, chosen):
+    taken = pairs_of(links, seed=2, posterior=True).take(np.array(chosen, dtype=np.int64))
+    expected = {(k, i, j): p for k, old in enumerate(chosen) for (s, i, j), p in links.items() if s == old}
+    assert items(taken) == expected
+    assert taken.n_sentences == len(chosen)
+    with pytest.raises(SettingError, match="sentences 0 to 6"):
+        pairs_of(links).take([0, 6])
+
+
+def test_sample_is_ordered_and_repeatable():
+    pairs = pairs_of({(s, i, 0): False for s in range(6) for i in range(5)})
+    drawn = pairs.sample(10, seed=3)
+    assert len(drawn) == 10
+    assert drawn == pairs.sample(10, seed=3)
+    assert drawn != pairs.sample(10, seed=4)
+    assert (np.diff(drawn.sentence * 5 + drawn.source) > 0).all()
+    assert pairs.sample(99, seed=0) is pairs
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        ("0-0 x", "'x' is not a link"),
+        ("0", "not a link"),
+        ("0--1", "not a link"),
+        ("-1-0", "not a link"),
+        ("9999999999-0", "out of range"),
+        ("0-0:2", "no probability"),
+        ("0-0:-", "no probability"),
+        ("0-0:e", "no probability"),
+    ],
+)
+def test_lines_that_are_no_links(line, fact, tmp_path):
+    path = tmp_path / "a.links"
+    path.write_text(f"0-0\n\n{line}\n")
+    with pytest.raises(InputError, match=fact) as caught:
+        WordPairs.open(path)
+    assert (caught.value.path, caught.value.line) == (path, 3)
+    assert "a.links line 3: " in str(caught.value)
+
+
+def test_zero_is_before_the_first_word_where_words_count_from_one():
+    with pytest.raises(InputError, match=r"line 1: link '0-1' is out of range"):
+        WordPairs.parse(["0-1"], one_based=True)
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_any_bytes_give_links_or_an_error(tmp_path_factory, raw):
+    path = tmp_path_factory.mktemp("fuzz") / "l"
+    path.write_bytes(raw)
+    with suppress(InputError):
+        pairs = WordPairs.open(path)
+        assert pairs.n_sentences == raw.count(b"\n") + (
+            not raw.endswith(b"\n") and raw not in (b"", b"\xef\xbb\xbf")
+        )
+
+
+def test_check_names_the_line():
+    corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["x"], ["y"]], ("en", "de"))
+    assert len(WordPairs.parse(["1-0", "0-0"]).check(corpus)) == 2
+    with pytest.raises(InputError, match=r"f line 2: target word 1, but sentence 2 has 1 words") as caught:
+        WordPairs.parse(["1-0", "0-1"]).check(corpus, path="f")
+    assert caught.value.line == 2
+    with pytest.raises(InputError, match="3 lines of links, but the corpus has 2"):
+        WordPairs.parse(["", "", ""]).check(corpus)
+
+
+def test_wrong_arrays():
+    one = np.zeros(1, dtype=int)
+    with pytest.raises(SettingError, match="different shapes"):
+        WordPairs(one, one, np.zeros(2, dtype=int), n_sentences=1)
+    with pytest.raises(SettingError, match="there are 1"):
+        WordPairs(one + 1, one, one, n_sentences=1)
+    with pytest.raises(SettingError, match="before the first"):
+        WordPairs(one, one - 1, one, n_sentences=1)
+    with pytest.raises(SettingError, match="another shape"):
+        WordPairs(one, one, one, n_sentences=1, posterior=np.zeros(2))
+
+
+def test_empty():
+    pairs = WordPairs.parse([])
+    assert len(pairs) == len(pairs.one_to_one()) == len(pairs.swapped()) == pairs.n_sentences == 0
+    assert list(WordPairs.parse(["", ""]).pharaoh_lines()) == ["", ""]

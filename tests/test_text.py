@@ -1,0 +1,145 @@
+"""Sentences and parallel corpora."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.errors import InputError, SettingError
+from calque.text import WORDS, ParallelCorpus, Sentence, Sentences
+
+WORD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+PAIRS = st.lists(st.tuples(st.lists(WORD, max_size=5), st.lists(WORD, max_size=5)), max_size=8)
+
+
+def corpus_of(pairs, langs=("en", "de"), **metadata):
+    return ParallelCorpus.of([s for s, _ in pairs], [t for _, t in pairs], langs, metadata or None)
+
+
+@pytest.fixture
+def corpus():
+    return ParallelCorpus.of(
+        [["a", "b"], [], ["c"]], [["x"], ["y", "z"], ["w"]], ("en", "de"), {"origin": ["one", None, "three"]}
+    )
+
+
+@given(PAIRS)
+@settings(max_examples=60, deadline=None)
+def test_sentences_are_a_list_of_words(pairs):
+    sentences = corpus_of(pairs).source
+    expected = [Sentence(tuple(words), "en") for words, _ in pairs]
+    assert list(sentences) == expected
+    assert [sentences[k] for k in range(len(sentences))] == expected
+    assert list(sentences[1:]) == expected[1:]
+    assert list(sentences[::-2]) == expected[::-2]
+    assert sentences.lengths().tolist() == [len(words) for words, _ in pairs]
+    words, offsets = sentences[1:].flat()
+    assert words.to_pylist() == [word for sentence in expected[1:] for word in sentence.words]
+    assert np.diff(offsets).tolist() == [len(sentence) for sentence in expected[1:]]
+
+
+def test_iteration_over_many_chunks():
+    chunks = pa.chunked_array([pa.array([[str(k)]] * 10_000, WORDS) for k in range(3)])
+    assert [sentence.words[0] for sentence in Sentences(chunks)] == ["0"] * 10_000 + ["1"] * 10_000 + [
+        "2"
+    ] * 10_000
+
+
+@given(pairs=PAIRS)
+@settings(max_examples=40, deadline=None)
+def test_save_and_open_are_exact(pairs, tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "c.arrow"
+    corpus = corpus_of(pairs, ("en", "zh-Hans"), note=[str(k) for k in range(len(pairs))])
+    corpus.skipped, corpus.first_skipped = {"empty source": 2}, {"empty source": "f line 3"}
+    corpus.segmenters, corpus.path = ("calque-1", "other"), "f"
+    corpus.save(path)
+    again = ParallelCorpus.open(path)
+    assert again.table.equals(corpus.table)
+    for name in ("langs", "skipped", "first_skipped", "segmenters", "path", "metadata_names"):
+        assert getattr(again, name) == getattr(corpus, name)
+    again[1:].save(path)  # over the file that it is mapped from
+    assert list(ParallelCorpus.open(path).target) == list(corpus.target)[1:]
+
+
+def test_parts(corpus):
+    assert corpus[1] == (Sentence((), "en"), Sentence(("y", "z"), "de"))
+    assert corpus[-1][0].words == ("c",)
+    assert len(corpus[5:]) == 0
+    assert corpus[::2].metadata("origin") == ["one", "three"]
+    assert [pair.words for pair in corpus.take([2, 0, 2]).source] == [("c",), ("a", "b"), ("c",)]
+    with pytest.raises(IndexError):
+        corpus[3]
+
+
+def test_swapped(corpus):
+    swapped = corpus.swapped()
+    assert swapped.langs == ("de", "en")
+    assert list(swapped.source)[1].words == ("y", "z")
+    assert swapped.swapped().table.equals(corpus.table)
+    assert corpus.side("de") == "target"
+    assert swapped.side("de") == "source"
+    with pytest.raises(SettingError, match="language 'fr' is not"):
+        corpus.side("fr")
+
+
+def test_joined(corpus):
+    corpus.skipped = {"blank line": 1}
+    other = ParallelCorpus.of([["q"]], [["r"]], ("en", "de"))
+    other.skipped = {"blank line": 2, "not UTF-8": 1}
+    both = corpus + other
+    assert len(both) == 4
+    assert both.metadata_names == []
+    assert both.skipped == {"blank line": 3, "not UTF-8": 1}
+    with pytest.raises(SettingError, match="languages differ"):
+        corpus + other.swapped()
+
+
+def test_wrong_tables_and_arguments(corpus):
+    with pytest.raises(SettingError, match="two languages"):
+        ParallelCorpus(corpus.table, ("en",))
+    with pytest.raises(SettingError, match="column 'target' is missing"):
+        ParallelCorpus(corpus.table.drop_columns(["target"]), ("en", "de"))
+    with pytest.raises(SettingError, match="no metadata column 'x'"):
+        corpus.metadata("x")
+    with pytest.raises(InputError, match="1 source sentences but 2"):
+        ParallelCorpus.of([["a"]], [["b"], ["c"]], ("en", "de"))
+    with pytest.raises(InputError, match="words that are no text"):
+        ParallelCorpus.of([["a\ud800"]], [["b"]], ("en", "de"))
+    with pytest.raises(InputError, match="words that are no text"):
+        Sentences.of([["a", 3]])
+
+
+def test_open_refuses_what_is_no_corpus(tmp_path, corpus):
+    path = tmp_path / "c.arrow"
+    corpus.save(path)
+    whole = path.read_bytes()
+    for data in (b"", b"ARROW1", b"text\tText\n", whole[:-20], whole[: len(whole) // 2], whole[20:]):
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=r"c\.arrow: not a saved parallel corpus"):
+            ParallelCorpus.open(path)
+    with pytest.raises(InputError):
+        ParallelCorpus.open(tmp_path / "missing")
+    for table in (pa.table({"source": ["a"], "target": ["b"]}), corpus.table, pa.table({"x": [1]})):
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+        with pytest.raises(InputError, match="not a parallel corpus that calque saved"):
+            ParallelCorpus.open(path)
+
+
+def test_two_million_pairs_open_at_once_without_being_read(tmp_path):
+    path = tmp_path / "large.arrow"
+    side = pa.array([["ein", "Wort"]] * 65536, WORDS)
+    table = pa.table({"source": pa.chunked_array([side] * 31), "target": pa.chunked_array([side] * 31)})
+    ParallelCorpus(table, ("en", "de")).save(path)
+    before, start = pa.total_allocated_bytes(), time.perf_counter()
+    corpus = ParallelCorpus.open(path)
+    assert time.perf_counter() - start < 1
+    assert len(corpus) == 31 * 65536
+    assert corpus[2_000_000][1].words == ("ein", "Wort")
+    assert len(corpus[1_000_000:].source) == len(corpus) - 1_000_000
+    assert pa.total_allocated_bytes() - before < 1 << 20  # the file is mapped, not loaded
