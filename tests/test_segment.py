@@ -21,6 +21,7 @@ EXAMPLES = [
     ("en", "No. 5, approx. half. The end. It was", "No. 5 , approx. half . The end . It was"),
     ("en", "He said no. Then left, e.g. for London.", "He said no . Then left , e.g. for London ."),
     ("en", "See https://example.org/a_(b)?q=1, yes.", "See https://example.org/a_(b)?q=1 , yes ."),
+    ("en", "``quoted'' **bold**", "`` quoted '' ** bold **"),
     ("en", "write to a.b@c.org.", "write to a.b@c.org ."),
     (
         "en",

@@ -72,8 +72,23 @@ def test_parts(corpus):
     assert len(corpus[5:]) == 0
     assert corpus[::2].metadata("origin") == ["one", "three"]
     assert [pair.words for pair in corpus.take([2, 0, 2]).source] == [("c",), ("a", "b"), ("c",)]
+    assert len(corpus.take([])) == 0
+    with pytest.raises(IndexError, match="pairs 0 to 3 of 3"):
+        corpus.take([0, 3])
     with pytest.raises(IndexError):
         corpus[3]
+
+
+@given(st.lists(st.lists(WORD, max_size=3), max_size=9), st.data())
+@settings(max_examples=60, deadline=None)
+def test_take_over_many_chunks(sentences, data):
+    chunks = [pa.array(sentences[k : k + 2], WORDS) for k in range(0, len(sentences), 2)]
+    column = pa.chunked_array(chunks, WORDS)
+    corpus = ParallelCorpus(pa.table({"source": column, "target": column}), ("en", "de"))
+    indices = data.draw(
+        st.lists(st.integers(-len(sentences), len(sentences) - 1), max_size=9) if sentences else st.just([])
+    )
+    assert [list(pair.words) for pair in corpus.take(indices).target] == [sentences[k] for k in indices]
 
 
 def test_swapped(corpus):
@@ -142,4 +157,6 @@ def test_two_million_pairs_open_at_once_without_being_read(tmp_path):
     assert len(corpus) == 31 * 65536
     assert corpus[2_000_000][1].words == ("ein", "Wort")
     assert len(corpus[1_000_000:].source) == len(corpus) - 1_000_000
+    assert len(corpus.take(np.arange(0, len(corpus), 1000))) == 2032
+    assert len(corpus[::-50_000].target) == 41
     assert pa.total_allocated_bytes() - before < 1 << 20  # the file is mapped, not loaded

@@ -7,7 +7,8 @@ as apostrophes; and scripts that are written without spaces are cut into words. 
 normalised or escaped: the words joined give back the text, less white space, control characters and invisible
 format characters.
 
-- Punctuation and symbols are words of their own; a run of one of `. - = * ~ #` and an emoji sequence are one
+- Punctuation and symbols are words of their own; a run of one of ``. - = * ~ # ` `` and an emoji sequence are
+one
   word.
 - Hyphens stay inside words (`well-known`, `Vor- und Nachteile`), points and commas inside numbers and names.
 - Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (where it is a
@@ -162,7 +163,7 @@ def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
         (?<![\w)\]}}%])[-+−±](?=\d){word} |                                         # −5
         {clitic}
         {word} |
-        ([-.=*~\#])\1+ |
+        ([-.=*~\#`])\1+ | '' |
         (?![{_UNSEEN}])\X
         """,
         regex.VERBOSE | regex.VERSION1,

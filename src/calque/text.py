@@ -63,7 +63,7 @@ class Sentences(Sequence[Sentence]):
     def __getitem__(self, index: slice) -> Sentences: ...
     def __getitem__(self, index: int | slice) -> Sentence | Sentences:
         if isinstance(index, slice):
-            return Sentences(_slice(self._column, index), self.lang)
+            return Sentences(_slice(pa.table({"words": self._column}), index)["words"], self.lang)
         return Sentence(tuple(self._column[index].as_py()), self.lang)
 
     def __iter__(self) -> Iterator[Sentence]:
@@ -215,7 +215,7 @@ class ParallelCorpus:
 
     def take(self, indices: Sequence[int] | np.ndarray) -> ParallelCorpus:
         """The pairs at `indices`, in that order."""
-        return self._part(self.table.take(pa.array(indices, type=pa.int64())))
+        return self._part(_take(self.table, indices))
 
     def swapped(self) -> ParallelCorpus:
         """Source and target exchanged."""
@@ -315,9 +315,31 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _slice(data, index: slice):
-    """Arrow tables and columns slice by offset and length only; steps need a gather."""
-    start, stop, step = index.indices(len(data) if not isinstance(data, pa.Table) else data.num_rows)
+def _slice(table: pa.Table, index: slice) -> pa.Table:
+    """Arrow tables slice by offset and length only; steps need a gather."""
+    start, stop, step = index.indices(table.num_rows)
     if step == 1:
-        return data.slice(start, max(0, stop - start))
-    return data.take(pa.array(range(start, stop, step), type=pa.int64()))
+        return table.slice(start, max(0, stop - start))
+    return _take(table, np.arange(start, stop, step))
+
+
+def _take(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
+    """Rows at `indices`. `Table.take` would first copy all batches into one: a mapped corpus would be
+    loaded."""
+    rows = np.asarray(indices, dtype=np.int64)
+    rows = np.where(rows < 0, rows + table.num_rows, rows)
+    if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:
+        raise IndexError(f"pairs {rows.min()} to {rows.max()} of {table.num_rows}")
+    order = np.argsort(rows, kind="stable")
+    batches = table.to_batches()
+    starts = np.cumsum([0, *(len(batch) for batch in batches)])
+    cuts = np.searchsorted(rows[order], starts)
+    parts = [
+        batch.take(pa.array(rows[order[first:last]] - start))
+        for batch, start, first, last in zip(batches, starts[:-1], cuts[:-1], cuts[1:], strict=True)
+        if last > first
+    ]
+    taken = pa.Table.from_batches(parts, table.schema)
+    if (np.diff(rows) >= 0).all():
+        return taken
+    return taken.take(pa.array(np.argsort(order)))
