@@ -125,7 +125,7 @@ def test_word_alignment_with_gold_links_in_the_third_column(capsys, texts, tiny_
     )
     assert code == 0, err
     found = json.loads(out.splitlines()[-1])
-    assert found["metric"] == "AER"
+    assert found["metric"] == "aer"
     assert 0 <= found["value"] <= 1
 
 

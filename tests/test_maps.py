@@ -177,7 +177,7 @@ def test_saved_maps_come_back_and_the_folder_is_a_transformers_model(tiny_encode
     AutoModel.from_pretrained(tmp_path / "out")
     AutoTokenizer.from_pretrained(tmp_path / "out")
     (tmp_path / "out" / "maps.safetensors").write_bytes(b"not tensors")
-    with pytest.raises(InputError, match="no complete set of maps"):
+    with pytest.raises(InputError, match="not a safetensors file"):
         load_encoder(tmp_path / "out")
 
 

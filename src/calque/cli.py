@@ -43,7 +43,6 @@ Symmetrize = Annotated[
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first so many sentence pairs of each text.")]
-Layer = Annotated[int, typer.Option(help="Hidden layer of the word vectors: 0 is the embeddings, -1 the last.")]
 Pooling = Annotated[str | None, typer.Option(help="A word's vector from its subwords: last, first or mean.")]
 MaxLength = Annotated[int | None, typer.Option(min=3, help="Most subwords of a sentence; default: the model's limit.")]
 Precision = Annotated[str, typer.Option(help="float32, or bfloat16 where the processor is quick at it.")]
@@ -108,7 +107,9 @@ def align(
     links: Annotated[
         list[str] | None, typer.Option(help="Pharaoh file with the word links; default: the aligner of calque words.")
     ] = None,
-    layer: Layer = -1,
+    layer: Annotated[
+        int | None, typer.Option(help="Hidden layer of the word vectors: 0 is the embeddings, -1 the last.")
+    ] = None,
     layers: Annotated[
         str | None, typer.Option(help="Layers that the method works on, e.g. -4,-3,-2,-1; default: --layer.")
     ] = None,

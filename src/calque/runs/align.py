@@ -122,7 +122,7 @@ def _run(method, base, corpora, found, towards, folder, options, progress) -> tu
         tuner = BY_NAME[method](towards=towards, **options)
         tuned = tuner.tune(base, corpora, found, folder=folder / "training", progress=progress)
         steps = tuner.history
-        record = {"settings": tuner.settings(), "schedule": vars(tuner.schedule), "counts": vars(tuner.counts),
+        record = {"settings": tuner.settings(), "schedule": vars(tuner.used), "counts": vars(tuner.counts),
                   "updates": len(steps), "first_loss": steps[0]["loss"], "last_loss": steps[-1]["loss"]}  # fmt: skip
         return tuned, record
     from calque.encoders.mapped import MappedEncoder

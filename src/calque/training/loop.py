@@ -25,7 +25,7 @@ class Schedule:
 
     Args:
         epochs: passes over the longest corpus; a fraction stops early.
-        learning_rate: its highest value.
+        learning_rate: its highest value; None leaves the choice to the method.
         warmup: fraction of the updates over which the rate rises linearly from 0.
         decay: what it does afterwards.
         betas, epsilon: of Adam.
@@ -34,7 +34,7 @@ class Schedule:
     """
 
     epochs: float = 1.0
-    learning_rate: float = 5e-5
+    learning_rate: float | None = None
     warmup: float = 0.1
     decay: Literal["constant", "linear", "cosine"] = "constant"
     betas: tuple[float, float] = (0.9, 0.98)
@@ -43,7 +43,7 @@ class Schedule:
     seed: int = 0
 
     def __post_init__(self):
-        if self.epochs <= 0 or self.learning_rate <= 0 or not 0 <= self.warmup <= 1:
+        if self.epochs <= 0 or (self.learning_rate is not None and self.learning_rate <= 0) or not 0 <= self.warmup <= 1:
             raise SettingError(
                 f"epochs and learning rate must be above 0 and warm-up a fraction, got {self.epochs}, "
                 f"{self.learning_rate} and {self.warmup}"
@@ -51,6 +51,8 @@ class Schedule:
 
     def rate(self, step: int, total: int) -> float:
         """Learning rate of update `step` (from 0) of `total`."""
+        if self.learning_rate is None:
+            raise SettingError("no learning rate was chosen")
         rising = math.ceil(self.warmup * total)
         if step < rising:
             return self.learning_rate * (step + 1) / rising
@@ -91,7 +93,7 @@ class Loop:
             raise SettingError("every parameter is frozen: there is nothing to train")
         fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in self.parameters)
         self.optimiser = torch.optim.Adam(
-            self.parameters, lr=schedule.learning_rate, betas=schedule.betas, eps=schedule.epsilon, fused=fused
+            self.parameters, lr=schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused
         )
         self.step = 0
         self.history: list[dict[str, float]] = []

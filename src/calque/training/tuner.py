@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,6 +71,10 @@ class Tuner(ABC):
     #: names of the loss terms that every process computes over the vectors of all
     terms_over_all: tuple[str, ...] = ()
 
+    @abstractmethod
+    def default_rate(self, dim: int) -> float:
+        """Learning rate for an encoder of `dim` dimensions, where the user names none."""
+
     @property
     @abstractmethod
     def needs_reference(self) -> bool:
@@ -120,7 +125,10 @@ class Tuner(ABC):
         text = AlignedText(
             corpora, links, encoder.subwords, towards=self.towards, special=self.special, max_words=self.max_words
         )
-        plan = BatchPlan(text.lengths, batch=self.batch, seed=self.schedule.seed, window=self.window)
+        schedule = self.schedule
+        if schedule.learning_rate is None:
+            schedule = replace(schedule, learning_rate=self.default_rate(encoder.dim))
+        plan = BatchPlan(text.lengths, batch=self.batch, seed=schedule.seed, window=self.window)
         layers = self._layers(encoder)
         frozen = Reference.of(self, encoder, text, layers, processes) if self.needs_reference else None
         tuned = copy.copy(encoder)
@@ -130,7 +138,7 @@ class Tuner(ABC):
         alignment = Alignment(self, tuned, text, layers, processes, frozen)
         loop = Loop(
             tuned.model,
-            schedule=self.schedule,
+            schedule=schedule,
             processes=processes,
             identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
             folder=None if folder is None else Path(folder),
@@ -138,7 +146,7 @@ class Tuner(ABC):
             progress=progress,
         )
         self.history = loop.run(plan.epoch, plan.steps_per_epoch, alignment.backward)
-        self.counts = text.counts
+        self.counts, self.used = text.counts, schedule
         loop.finish()
         tuned.model.eval().requires_grad_(True)
         return tuned
