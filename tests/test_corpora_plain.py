@@ -1,0 +1,27 @@
+"""Text in one language."""
+
+import gzip
+
+import pytest
+
+from calque.corpora import read_sentences
+from calque.errors import InputError
+
+
+def test_a_sentence_a_line(tmp_path):
+    with gzip.open(tmp_path / "t.gz", "wt", encoding="utf-8") as file:
+        file.write("The cat, it sees.\r\n\nA house\n")
+    words = [sentence.words for sentence in read_sentences(tmp_path / "t.gz", lang="en")]
+    assert words == [("The", "cat", ",", "it", "sees", "."), (), ("A", "house")]
+    assert len(read_sentences(tmp_path / "t.gz", lang="en", limit=2)) == 2
+    assert read_sentences(tmp_path / "t.gz", lang="en", pretokenized=True)[0].words[1] == "cat,"
+
+
+def test_what_is_not_text_is_an_error_with_its_line(tmp_path):
+    (tmp_path / "t").write_bytes(b"fine\n\xff\xfe\xfd\n")
+    with pytest.raises(InputError, match="t line 2: .*not UTF-8"):
+        read_sentences(tmp_path / "t", lang="en")
+    with pytest.raises(InputError, match="no-such"):
+        read_sentences(tmp_path / "no-such", lang="en")
+    (tmp_path / "empty").write_bytes(b"")
+    assert len(read_sentences(tmp_path / "empty", lang="en")) == 0
