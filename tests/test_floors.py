@@ -7,7 +7,8 @@ import calque
 
 ROOT = Path(calque.__file__).parent
 FLOOR = {
-    "text": 0, "errors": 0, "segment": 0,
+    "errors": -1,  # the ground
+    "text": 0, "segment": 0,
     "pairs": 1, "vectors": 1,
     "distributed": 2, "algebra": 2,
     "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,
