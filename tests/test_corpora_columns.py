@@ -172,6 +172,14 @@ def test_metadata_columns(tmp_path):
     assert corpus.metadata("column_4") == [None, None, "0-0"]
 
 
+def test_carriage_returns_end_lines_and_nothing_else(tmp_path):
+    path = tmp_path / "f.tsv"
+    path.write_bytes("a\tü\tx\r\nb\tä\ty\rz\r\n".encode())
+    corpus = read(path, pretokenized=True)
+    assert words(corpus) == [(["a"], ["ü"]), (["b"], ["ä"])]
+    assert corpus.metadata("column_3") == ["x", "y\rz"]
+
+
 def test_a_line_with_more_columns_than_any_before(tmp_path, monkeypatch):
     monkeypatch.setattr("calque.corpora.store._ROWS", 4)
     path = tmp_path / "f.tsv"

@@ -75,9 +75,13 @@ def test_readings_are_kept_by_file_and_settings(tsv, tmp_path, monkeypatch):
     for change in ({"limit": 3}, {"pretokenized": True}, {"on_error": "blank"}, {"langs": ("en", "fr")}):
         read_parallel(tsv, **{"langs": LANGS, "on_error": "skip", "cache": cache, **change})
     assert len(list(cache.iterdir())) == 5
-    tsv.write_text("other\ttext\n")
+    tsv.write_text("other\tlines\n")
     assert len(read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)) == 1
     assert len(list(cache.iterdir())) == 6
+    stamp = tsv.stat().st_mtime_ns
+    tsv.write_text("equal\tbytes\n")
+    os.utime(tsv, ns=(stamp, stamp + 1))
+    assert read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache).source[0].words == ("equal",)
 
 
 def test_a_damaged_kept_reading_is_made_anew(tsv, tmp_path):

@@ -73,6 +73,12 @@ def test_languages_and_what_lacks_one(tmp_path):
         read(path, langs=("en", "bg"))
 
 
+def test_the_first_of_several_variants_counts(tmp_path):
+    body = '<tu><tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="en"><seg>b</seg></tuv>'
+    path = write(tmp_path / "f.tmx", body + '<tuv xml:lang="de"><seg>x</seg></tuv></tu>')
+    assert words(read(path)) == [("a", "x")]
+
+
 def test_inline_tags(tmp_path):
     segment = 'Press <bpt i="1">&lt;b&gt;</bpt>the <hi>red</hi>'
     segment += '<ept i="1"><sub>x</sub>&lt;/b&gt;</ept> key<ph x="1"/> now'
