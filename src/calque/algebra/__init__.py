@@ -1,0 +1,1 @@
+"""Pure functions over vectors: normalisation, similarity and exact neighbours, orthogonal maps."""

@@ -1,0 +1,303 @@
+"""Exact nearest neighbours by cosine and by CSLS, in both directions from one pass over the similarity matrix."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.algebra.sweep import Engine, Lists, bfloat16_is_fast, dots, error_bound, full_precision, sweep
+from calque.errors import SettingError
+
+Precision = Literal["auto", "float32", "bfloat16"]
+
+_SPARE = 15  # candidates kept beyond those asked for: the more, the fewer rows lack the certificate
+_STRIDE = 32  # one vector in so many is the sample that predicts hubness
+_BFLOAT16_FROM = (
+    50_000  # vectors a side; below, a product is too short to be worth a second look at its results
+)
+_BLOCK = (2048, 4096)  # rows and columns of the search for challengers
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Nearest neighbours in both directions.
+
+    Attributes:
+        targets: int64 `[n_source_queries, n_best]`, rows of the target matrix, best first; at most as wide as there are
+            target vectors.
+        target_scores: float64, their similarity (cosine, or CSLS).
+        sources, source_scores: the same for the target queries.
+        source_hubness, target_hubness: float64 `[n]` and `[m]`, mean cosine of each vector with its k nearest on the
+            other side: r in CSLS. None for plain cosine.
+        searched: how many entries of the similarity matrix were looked at a second time, as a share of it.
+    """
+
+    targets: np.ndarray
+    target_scores: np.ndarray
+    sources: np.ndarray
+    source_scores: np.ndarray
+    source_hubness: np.ndarray | None
+    target_hubness: np.ndarray | None
+    searched: float
+
+
+def csls_neighbours(
+    source: np.ndarray | Tensor,
+    target: np.ndarray | Tensor,
+    *,
+    k: int = 10,
+    n_best: int = 1,
+    source_queries: np.ndarray | None = None,
+    target_queries: np.ndarray | None = None,
+    keep: int | None = None,
+    precision: Precision = "auto",
+    engine: Engine | None = None,
+) -> Neighbours:
+    """Nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
+
+    CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target vectors and r(y)
+    that of y with its k nearest source vectors. Equal scores go to the smaller index.
+
+    One sweep keeps the `keep` largest cosines of every row and column (see `calque.algebra.sweep`); they give both r, and
+    ranking them again by CSLS gives candidates. A vector y outside the list of x has cos(x, y) ≤ c, the smallest cosine
+    kept, so CSLS(x, y) ≥ best needs r(y) ≤ 2c − r(x) − best: where even the smallest r is above that, the candidate is
+    certainly the best. For the other rows the products with just those y are computed again. Cosines that decide are
+    recomputed in float64, and c is widened by the rounding error of the sweep: the result is that of a float64 search.
+
+    Args:
+        source, target: `[n, dim]` and `[m, dim]`, rows of length 1 (or 0), as `unit_rows` makes them. A tensor's device
+            is where the work is done.
+        k: neighbourhood size.
+        n_best: how many neighbours to return for each query.
+        source_queries, target_queries: row numbers to find neighbours for; all if None. r and the candidates are
+            always those of all rows.
+        keep: length of the lists; a matter of speed alone.
+        precision: of the sweep; "auto" takes bfloat16 for over 50,000 vectors a side where the machine is fast at it.
+        engine: see `sweep`.
+
+    Raises:
+        SettingError: shapes that do not fit, a component that is not finite, or k or n_best below 1.
+    """
+    if k < 1:
+        raise SettingError(f"CSLS needs a neighbourhood of at least 1, got k={k}")
+    return _neighbours(source, target, k, n_best, source_queries, target_queries, keep, precision, engine)
+
+
+def cosine_neighbours(
+    source: np.ndarray | Tensor,
+    target: np.ndarray | Tensor,
+    *,
+    n_best: int = 1,
+    source_queries: np.ndarray | None = None,
+    target_queries: np.ndarray | None = None,
+    keep: int | None = None,
+    precision: Precision = "auto",
+    engine: Engine | None = None,
+) -> Neighbours:
+    """Nearest neighbours by cosine; arguments as in `csls_neighbours`."""
+    return _neighbours(source, target, 0, n_best, source_queries, target_queries, keep, precision, engine)
+
+
+def _neighbours(
+    source, target, k, n_best, source_queries, target_queries, keep, precision, engine
+) -> Neighbours:
+    if n_best < 1:
+        raise SettingError(f"at least one neighbour must be asked for, got n_best={n_best}")
+    x, y = _matrix(source, "source"), _matrix(target, "target")
+    if x.shape[1] != y.shape[1] or x.device != y.device:
+        raise SettingError(
+            f"source vectors of {x.shape[1]} dimensions on {x.device}, target vectors of {y.shape[1]} on {y.device}"
+        )
+    if precision == "auto":
+        long = min(len(x), len(y)) > _BFLOAT16_FROM
+        precision = "bfloat16" if long and bfloat16_is_fast(str(x.device)) else "float32"
+    if not math.isfinite(error_bound(x, y)):
+        raise SettingError("a vector has a component that is not a finite number")
+    ranked = max(keep or n_best + _SPARE, n_best)
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    nearest = k + 2 if k else 0
+    if dtype == torch.bfloat16:  # rounded cosines settle less: longer lists
+        nearest, ranked = 4 * nearest, 2 * ranked
+    if k:
+        bias_x, bias_y = _foresee(x, y, k, dtype, engine)
+    else:
+        bias_x, bias_y = (np.zeros(len(side), dtype=np.float32) for side in (x, y))
+    found = sweep(x, y, nearest, ranked, bias_x=bias_x, bias_y=bias_y, dtype=dtype, engine=engine)
+    source_hubness = _hubness(x, y, found.rows, found.error, k, dtype, engine)
+    target_hubness = _hubness(y, x, found.columns, found.error, k, dtype, engine)
+    targets, target_scores, forward_searched = _rank(
+        x, y, found.ranked_rows, found.error, bias_y, target_hubness, n_best, source_queries, engine
+    )
+    sources, source_scores, backward_searched = _rank(
+        y, x, found.ranked_columns, found.error, bias_x, source_hubness, n_best, target_queries, engine
+    )
+    if k:
+        target_scores -= source_hubness[slice(None) if source_queries is None else source_queries][:, None]
+        source_scores -= target_hubness[slice(None) if target_queries is None else target_queries][:, None]
+    else:
+        target_scores, source_scores = target_scores / 2, source_scores / 2
+    return Neighbours(
+        targets,
+        target_scores,
+        sources,
+        source_scores,
+        source_hubness if k else None,
+        target_hubness if k else None,
+        (forward_searched + backward_searched) / max(1, len(x) * len(y)),
+    )
+
+
+def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
+    """As a contiguous float32 tensor; copied only where it is not one already."""
+    if isinstance(vectors, np.ndarray):
+        vectors = torch.from_numpy(np.require(vectors, dtype=np.float32, requirements=["C", "W"]))
+    if vectors.ndim != 2:
+        raise SettingError(f"{name} vectors must be a matrix, got shape {tuple(vectors.shape)}")
+    return vectors.detach().float().contiguous()
+
+
+def _foresee(
+    x: Tensor, y: Tensor, k: int, dtype: torch.dtype, engine: Engine | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Guess r/2 of every vector of both sides from a sample of the other side; float32 `[n]` and `[m]`.
+
+    Every 32nd vector of a side is compared with the whole other side. The largest cosines with the sample predict the
+    mean of the k largest with all; the weights are fitted on the vectors in the sample, whose r is now known.
+    """
+    samples = [np.arange(0, len(side), min(_STRIDE, max(1, len(side) // 128))) for side in (x, y)]
+    part_x, part_y = (
+        side[torch.from_numpy(rows).to(side.device)] for side, rows in zip((x, y), samples, strict=True)
+    )
+    down, across = (sweep(*sides, k, dtype=dtype, engine=engine) for sides in ((part_x, y), (x, part_y)))
+    return (
+        _predict(across.rows.values, samples[0], down.rows.values, k) / 2,
+        _predict(down.columns.values, samples[1], across.columns.values, k) / 2,
+    )
+
+
+def _predict(seen: np.ndarray, sample: np.ndarray, known: np.ndarray, k: int) -> np.ndarray:
+    """Least squares of the mean of the k largest on the largest, and the mean of the 4 and the k largest, seen."""
+    if not seen.shape[1] or not len(sample):
+        return np.zeros(len(seen), dtype=np.float32)
+    features = np.stack([seen[:, : min(size, seen.shape[1])].mean(axis=1) for size in (1, 4, k)], axis=1)
+    features = np.hstack([features, np.ones((len(seen), 1))]).astype(np.float64)
+    weights = np.linalg.lstsq(features[sample], known.mean(axis=1, dtype=np.float64), rcond=1e-6)[0]
+    return np.clip(features @ weights, -1.0, 1.0).astype(np.float32)
+
+
+def _hubness(
+    x: Tensor, y: Tensor, lists: Lists | None, error: float, k: int, dtype: torch.dtype, engine: Engine | None
+) -> np.ndarray:
+    """r: the mean of the k largest cosines, over all there are where fewer; zero for k = 0, which makes CSLS cosine."""
+    if lists is None or not len(y):
+        return np.zeros(len(x))
+    cosines = _cosines(x, y, lists, engine)
+    width = cosines.shape[1]
+    k = min(k, width)
+    if dtype != torch.float32 and width < len(y):
+        largest = -np.partition(-cosines, k - 1, axis=1)[:, k - 1]
+        again = np.flatnonzero(largest < lists.values[:, -1].astype(np.float64) + error)
+        if len(again):
+            part = x[torch.from_numpy(again).to(x.device)]
+            cosines[again] = _cosines(part, y, sweep(part, y, width, engine=engine).rows, engine)
+    return np.sort(cosines, axis=1)[:, -k:].mean(axis=1)
+
+
+def _cosines(x: Tensor, y: Tensor, lists: Lists, engine: Engine | None) -> np.ndarray:
+    n, width = lists.indices.shape
+    rows = np.repeat(np.arange(n, dtype=np.int32), width)
+    return dots(x, y, rows, lists.indices.reshape(-1), engine=engine).reshape(n, width)
+
+
+def _rank(
+    x: Tensor,
+    y: Tensor,
+    lists: Lists,
+    error: float,
+    bias: np.ndarray,
+    hubness: np.ndarray,
+    n_best: int,
+    queries: np.ndarray | None,
+    engine: Engine | None,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The `n_best` of each query by 2·cos − hubness, certified, or searched for where there is no certificate."""
+    rows = np.arange(len(x)) if queries is None else np.asarray(queries, dtype=np.int64)
+    if not len(y) or not len(rows):
+        return np.zeros((len(rows), 0), dtype=np.int64), np.zeros((len(rows), 0)), 0
+    names, seen = lists.indices[rows], lists.values[rows]
+    n_best = min(n_best, names.shape[1])
+    # What the sweep saw decides which candidates deserve an exact score: those within its error of the n-th best.
+    scores = 2 * (seen.astype(np.float64) + bias[names]) - hubness[names]
+    close = scores >= -np.partition(-scores, n_best - 1, axis=1)[:, [n_best - 1]] - 4 * error
+    owners, places = np.nonzero(close)
+    chosen = names[owners, places]
+    scores[...] = -np.inf
+    scores[owners, places] = 2 * dots(x, y, rows[owners], chosen, engine=engine) - hubness[chosen]
+    order = np.lexsort((names, -scores), axis=1)[:, :n_best]
+    best = np.take_along_axis(names, order, axis=1).astype(np.int64)
+    scores = np.take_along_axis(scores, order, axis=1)
+    if names.shape[1] == len(y):
+        return best, scores, 0
+    ceiling = 2 * (seen[:, -1].astype(np.float64) + error)  # of 2·cos − 2·bias outside the list
+    searched = _search_challengers(x, y, rows, ceiling, 2.0 * bias - hubness, hubness, best, scores, engine)
+    return best, scores, searched
+
+
+def _search_challengers(x, y, rows, ceiling, surplus, hubness, best, scores, engine) -> int:
+    """Look for vectors outside the lists that could still be among the best; change `best` and `scores` in place.
+
+    A vector y outside the list of x scores at most ceiling(x) + surplus(y). Those who can reach the n-th best score of x
+    are the first so many by surplus; rows that reach about equally far share a product.
+
+    Returns the number of products computed.
+    """
+    order = np.argsort(-surplus, kind="stable")
+    reach = len(order) - np.searchsorted(surplus[order[::-1]], scores[:, -1] - ceiling, side="left")
+    uncertain = np.argsort(-reach, kind="stable")
+    uncertain = uncertain[: np.count_nonzero(reach)]
+    falling = -reach[uncertain]
+    slack = 2 * error_bound(x, y) + 1e-6  # of the float32 product below
+    start = searched = 0
+    while start < len(uncertain):
+        far = -int(falling[start])
+        stop = max(np.searchsorted(falling, -0.8 * far, side="right"), start + _BLOCK[0] // 8)
+        block = uncertain[start : min(stop, start + _BLOCK[0])]
+        start += len(block)
+        stripe = x[torch.from_numpy(rows[block]).to(x.device)]
+        for left in range(0, far, _BLOCK[1]):
+            names = order[left : min(left + _BLOCK[1], far)]
+            searched += len(block) * len(names)
+            with full_precision():
+                product = stripe @ y[torch.from_numpy(names).to(y.device)].T
+                product *= 2
+                product -= torch.from_numpy(hubness[names]).to(product)
+                floor = torch.from_numpy(scores[block, -1] - slack).to(product)
+                hits = torch.nonzero(product >= floor[:, None]).cpu().numpy()
+            if len(hits):
+                pairs = rows[block[hits[:, 0]]], names[hits[:, 1]]
+                found = 2 * dots(x, y, *pairs, engine=engine) - hubness[names[hits[:, 1]]]
+                _admit(best, scores, block, hits[:, 0], pairs[1], found)
+    return searched
+
+
+def _admit(best, scores, block, owners, names, found) -> None:
+    """Merge newly found candidates into the lists of the rows `block`; `owners` are positions in it."""
+    width = best.shape[1]
+    owners = np.concatenate([np.repeat(np.arange(len(block)), width), owners])
+    names = np.concatenate([best[block].reshape(-1), names])
+    values = np.concatenate([scores[block].reshape(-1), found])
+    order = np.lexsort((names, -values, owners))
+    owners, names, values = owners[order], names[order], values[order]
+    # A candidate that was in the list already comes twice, with the same score: side by side.
+    fresh = np.ones(len(owners), dtype=bool)
+    fresh[1:] = (owners[1:] != owners[:-1]) | (names[1:] != names[:-1])
+    owners, names, values = owners[fresh], names[fresh], values[fresh]
+    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
+    chosen = place < width
+    best[block[owners[chosen]], place[chosen]] = names[chosen]
+    scores[block[owners[chosen]], place[chosen]] = values[chosen]

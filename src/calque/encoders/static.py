@@ -1,0 +1,421 @@
+"""Static word vectors as an encoder, with what a sentence adds to them: the baseline of Cao et al. (2020, §3.4)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.algebra.normalize import unit_rows
+from calque.encoders.base import Encoder
+from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
+from calque.errors import InputError, SettingError
+from calque.text import Sentence, Sentences
+from calque.vectors import Embeddings, create_arrays, map_arrays
+
+if TYPE_CHECKING:
+    from calque.maps import VectorMap
+    from calque.pairs import WordPairs
+    from calque.text import ParallelCorpus
+
+ABOUT_FILE, VECTORS_FILE, WORDS_FILE = "calque.json", "vectors.safetensors", "words.json"
+_CENTRE_ON = 200_000  # words whose mean is taken away: the frequent ones, as tables are usually cut
+_BLOCK = 65_536  # words of text at a time
+
+
+@dataclass(frozen=True)
+class SentencePart:
+    """What is put behind each word's vector: mean, maximum and minimum over its sentence (Rücklé et al. 2018).
+
+    Attributes:
+        word, mean, maximum, minimum: weight of each of the four parts.
+    """
+
+    word: float = 1.0
+    mean: float = 1.0
+    maximum: float = 1.0
+    minimum: float = 1.0
+
+    @property
+    def weights(self) -> tuple[float, float, float, float]:
+        return self.word, self.mean, self.maximum, self.minimum
+
+
+class StaticEncoder(Encoder):
+    """The same vector for a word wherever it stands, one table per language.
+
+    A vector goes through, in this order: unit length, minus the mean of the language's words, unit length again; the
+    language's map, if there is one; the sentence part, if wanted, taken over the mapped vectors. The order matters: a
+    maximum does not turn with a rotation.
+
+    Args:
+        tables: by language; the key "" serves every language that has no table of its own.
+        normalise: unit length, centre, unit length. The mean is that of the table's first 200,000 words.
+        lower: a word that is not in the table is looked up in lower case.
+        maps: by language, applied to normalised vectors.
+        sentence: weights of the sentence part; None for none. With it a vector has 4 × dim dimensions.
+        name: what reports call the encoder.
+
+    Raises:
+        SettingError: tables of different dimensions, or a map that does not fit.
+    """
+
+    layer = 0  # the only one; with `layer_number` and `encode_layers` it serves whatever works layer by layer
+
+    def __init__(
+        self,
+        tables: Mapping[str, WordTable],
+        *,
+        normalise: bool = True,
+        lower: bool = True,
+        maps: Mapping[str, VectorMap] | None = None,
+        sentence: SentencePart | None = None,
+        name: str = "static",
+    ):
+        dims = {lang: table.dim for lang, table in tables.items()}
+        if len(set(dims.values())) != 1:
+            raise SettingError(f"the tables must have the same number of dimensions, got {dims}")
+        self.tables, self.maps = dict(tables), dict(maps or {})
+        self.normalise, self.lower, self.sentence, self.name = normalise, lower, sentence, name
+        self.word_dim = next(iter(dims.values()))
+        for lang, fitted in self.maps.items():
+            if fitted.matrix is None or fitted.matrix.shape != (self.word_dim, self.word_dim):
+                raise SettingError(
+                    f"the map of {lang!r} is not fitted, or not on vectors of {self.word_dim} dimensions"
+                )
+        self.dim = self.word_dim * (4 if sentence else 1)
+        self._means: dict[str, np.ndarray] = {}
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{lang or 'any'}: {len(table):,}" for lang, table in self.tables.items())
+        return (
+            f"StaticEncoder({self.name}, {sizes} words, {self.dim}d, maps for {sorted(self.maps) or 'none'})"
+        )
+
+    # -- variants ------------------------------------------------------------------------------------------------------
+    def replace(self, **changes: Any) -> StaticEncoder:
+        """The same tables with other arguments: `encoder.replace(sentence=SentencePart())`."""
+        same = {key: getattr(self, key) for key in ("normalise", "lower", "maps", "sentence", "name")}
+        made = StaticEncoder(self.tables, **{**same, **changes})
+        if made.normalise == self.normalise:
+            made._means = self._means
+        return made
+
+    def align(
+        self,
+        corpus: ParallelCorpus | Sequence[ParallelCorpus],
+        pairs: WordPairs | Sequence[WordPairs],
+        *,
+        make: Callable[[], VectorMap],
+        towards: str,
+        progress: bool = False,
+    ) -> StaticEncoder:
+        """The same with a map per language, fitted on the linked words' own vectors, without the sentence part.
+
+        Args:
+            corpus, pairs, make, towards, progress: as in `MappedEncoder.fit`, which does it.
+        """
+        from calque.encoders.mapped import MappedEncoder
+
+        words: Any = self.replace(sentence=None, maps=None)
+        fitted = MappedEncoder.fit(words, corpus, pairs, make=make, towards=towards, progress=progress)
+        maps = {lang: by_layer[0] for lang, by_layer in fitted.maps.items()}
+        return self.replace(maps=maps, name=f"{self.name}+{next(iter(maps.values())).kind}")
+
+    # -- encoding ------------------------------------------------------------------------------------------------------
+    @property
+    def n_layers(self) -> int:
+        return 0
+
+    def layer_number(self, layer: int) -> int:
+        """0 for 0 and −1; there is no other layer."""
+        if layer not in (0, -1):
+            raise SettingError(f"layer {layer}: static vectors have one layer, 0")
+        return 0
+
+    def encode_layers(
+        self, sentences: Iterable[Sentence], layers: Sequence[int], *, progress: bool = False
+    ) -> dict[int, Embeddings]:
+        """`encode`, for callers that work layer by layer."""
+        numbers = [(layer, self.layer_number(layer)) for layer in layers]
+        found = self.encode(sentences, progress=progress)
+        return {layer: found for layer, _ in numbers}
+
+    def encode(
+        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
+    ) -> Embeddings:
+        """One vector per word; a word that its table does not have is not covered.
+
+        Raises:
+            SettingError: a sentence is in a language without a table.
+        """
+        texts = [sentences] if isinstance(sentences, Sentences) else _by_language(list(sentences))
+        n = sum(len(text) for text in texts)
+        if isinstance(sentences, Sentences):
+            order = np.arange(n)
+            lengths = sentences.lengths()
+        else:
+            order = np.concatenate([text.places for text in texts]) if texts else np.zeros(0, dtype=np.int64)
+            lengths = np.zeros(n, dtype=np.int64)
+            lengths[order] = np.concatenate([text.lengths() for text in texts]) if texts else []
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        shape = (int(offsets[-1]), self.dim)
+        if out is None:
+            data, covered = np.zeros(shape, dtype=np.float32), np.ones(shape[0], dtype=bool)
+        else:
+            arrays = create_arrays(
+                out,
+                {
+                    "data": (shape, np.float32),
+                    "offsets": (offsets.shape, np.int64),
+                    "covered": (shape[:1], np.bool_),
+                },
+            )
+            data, covered = arrays["data"], arrays["covered"]
+            arrays["offsets"][...] = offsets
+        bar = _bar(shape[0], progress)
+        first = 0
+        for text in texts:
+            self._fill(text, order[first : first + len(text)], offsets, data, covered, bar)
+            first += len(text)
+        if bar is not None:
+            bar.close()
+        return Embeddings(data, offsets, None if covered.all() else covered)
+
+    def _fill(self, text: Sentences, places: np.ndarray, offsets, data, covered, bar) -> None:
+        """Write the vectors of sentences of one language, which stand at `places`, into the result."""
+        forms, numbers, starts = _types(text)
+        vectors, known = self._type_vectors(text.lang, forms)
+        sentence = 0
+        while sentence < len(text):
+            stop = max(
+                int(np.searchsorted(starts, starts[sentence] + _BLOCK, side="right")) - 1, sentence + 1
+            )
+            part = numbers[starts[sentence] : starts[stop]]
+            bounds = starts[sentence : stop + 1] - starts[sentence]
+            rows = np.repeat(offsets[places[sentence:stop]] - bounds[:-1], np.diff(bounds)) + np.arange(
+                len(part)
+            )
+            words, has = vectors[part], known[part]
+            data[rows] = words if self.sentence is None else add_sentence(words, bounds, has, self.sentence)
+            covered[rows] = has
+            sentence = stop
+            if bar is not None:
+                bar.update(len(part))
+
+    def _type_vectors(self, lang: str, forms: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Vector of each form, mapped, and whether there is one."""
+        key = lang if lang in self.tables else ""
+        if key not in self.tables:
+            raise SettingError(
+                f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}"
+            )
+        vectors, known = self.tables[key].lookup(forms, lower=self.lower)
+        if self.normalise:
+            vectors = unit_rows(unit_rows(vectors) - self.mean(key).astype(np.float32))
+        if lang in self.maps:
+            vectors = self.maps[lang].transform(vectors)
+        vectors[~known] = 0.0
+        return vectors, known
+
+    def mean(self, lang: str) -> np.ndarray:
+        """Mean of the table's first 200,000 vectors of unit length, float64 `[word_dim]`."""
+        if lang not in self._means:
+            total, n = np.zeros(self.word_dim), 0
+            for block in self.tables[lang].blocks(_CENTRE_ON):
+                total += unit_rows(block).sum(axis=0, dtype=np.float64)
+                n += len(block)
+            self._means[lang] = total / max(1, n)
+        return self._means[lang]
+
+    # -- identity and disk ---------------------------------------------------------------------------------------------
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(
+            json.dumps([self.normalise, self.lower, self.sentence and self.sentence.weights]).encode()
+        )
+        for lang in sorted(self.tables):
+            digest.update(lang.encode() + b"\0" + self.tables[lang].digest())
+        for lang in sorted(self.maps):
+            for name, array in sorted(self.maps[lang].arrays().items()):
+                digest.update(f"{lang}.{name}".encode() + np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write tables, means, maps and settings to a folder that `load_static` and `load_encoder` read."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, np.ndarray] = {}
+        for lang, table in self.tables.items():
+            arrays[f"{lang}.matrix"] = table.matrix
+            if self.normalise:
+                arrays[f"{lang}.mean"] = self.mean(lang)
+        for lang, fitted in self.maps.items():
+            arrays.update({f"map.{lang}.{name}": array for name, array in fitted.arrays().items()})
+        written = create_arrays(path / VECTORS_FILE, {name: (a.shape, a.dtype) for name, a in arrays.items()})
+        for name, array in arrays.items():
+            written[name][...] = array
+        words = {lang: table.words for lang, table in self.tables.items()}
+        (path / WORDS_FILE).write_text(json.dumps(words), encoding="utf-8")
+        about = {
+            "kind": "static",
+            "name": self.name,
+            "normalise": self.normalise,
+            "lower": self.lower,
+            "sentence": self.sentence and list(self.sentence.weights),
+            "tables": {lang: {"kind": t.kind, **t.settings()} for lang, t in self.tables.items()},
+            "maps": {
+                lang: {"kind": fitted.kind, "pairs": fitted.n_pairs} for lang, fitted in self.maps.items()
+            },
+        }
+        (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str]) -> StaticEncoder:
+        """Read what `save` wrote; the vectors stay mapped.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
+        path = Path(folder)
+        try:
+            about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
+            words = json.loads((path / WORDS_FILE).read_text(encoding="utf-8"))
+            arrays, _ = map_arrays(path / VECTORS_FILE)
+            tables: dict[str, WordTable] = {}
+            for lang, kept in about["tables"].items():
+                kinds = {kind.kind: kind for kind in (PlainTable, SubwordTable)}
+                numbers = {name: value for name, value in kept.items() if name != "kind"}
+                tables[lang] = kinds[kept["kind"]](words[lang], arrays[f"{lang}.matrix"], **numbers)
+            maps: dict[str, VectorMap] = {}
+            for lang, kept in about["maps"].items():
+                from calque.maps import KINDS
+
+                parts = {
+                    name: arrays[f"map.{lang}.{name}"] for name in ("matrix", "source_mean", "target_mean")
+                }
+                maps[lang] = KINDS[kept["kind"]].from_arrays(parts, kept["pairs"])
+            made = cls(
+                tables,
+                normalise=about["normalise"],
+                lower=about["lower"],
+                maps=maps,
+                sentence=SentencePart(*about["sentence"]) if about["sentence"] else None,
+                name=about["name"],
+            )
+            if made.normalise:
+                made._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"no complete static vectors ({type(error).__name__}: {error})", path=path
+            ) from error
+        return made
+
+
+def load_static(
+    path: str | PathLike[str] | Mapping[str, str | PathLike[str]],
+    *,
+    normalise: bool = True,
+    lower: bool = True,
+    sentence: SentencePart | bool = False,
+    limit: int | None = None,
+) -> StaticEncoder:
+    """Static word vectors from files (see `read_table` for the formats), or from a folder that calque saved.
+
+    Args:
+        path: a file for all languages, or one for each: `{"en": "wiki.en.vec", "de": "wiki.de.bin"}`; or a folder, which
+            says everything else itself.
+        normalise, lower: see `StaticEncoder`.
+        sentence: put the sentence part behind each vector; True for weights of 1.
+        limit: read only so many words of each file.
+
+    Raises:
+        InputError: a file is not what it should be.
+    """
+    if not isinstance(path, Mapping):
+        if Path(path).is_dir():
+            return StaticEncoder.open(path)
+        path = {"": path}
+    if not path:
+        raise SettingError("no file of word vectors was given")
+    part = SentencePart() if sentence is True else sentence or None
+    name = "+".join(Path(fspath(file)).name for file in path.values())
+    tables = {lang: read_table(file, limit=limit) for lang, file in path.items()}
+    return StaticEncoder(tables, normalise=normalise, lower=lower, sentence=part, name=name)
+
+
+def add_sentence(
+    words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, part: SentencePart | None = None
+) -> np.ndarray:
+    """Each word's vector with mean, maximum and minimum of its sentence's word vectors behind it.
+
+    Args:
+        words: `[n_words, dim]`.
+        offsets: int64 `[n_sentences + 1]`.
+        covered: bool `[n_words]`; other words count in no sentence, and their rows are zero.
+        part: weights of the four parts.
+
+    Returns:
+        float32 `[n_words, 4 × dim]`: word, mean, maximum, minimum.
+    """
+    weights = (part or SentencePart()).weights
+    lengths = np.diff(offsets)
+    dim = words.shape[1]
+    result = np.zeros((len(words), 4 * dim), dtype=np.float32)
+    result[:, :dim] = weights[0] * words
+    filled = np.flatnonzero(lengths)  # reduceat would read the next sentence for an empty one
+    if len(filled):
+        starts, owner = offsets[:-1][filled], np.repeat(np.arange(len(filled)), lengths[filled])
+        outside = np.where(covered[:, None], np.float32(0), np.float32(-np.inf))
+        counts = np.maximum(np.add.reduceat(covered.astype(np.int64), starts), 1)
+        inside = np.where(covered[:, None], words, np.float32(0))
+        sums = np.add.reduceat(inside, starts, axis=0, dtype=np.float64)
+        result[:, dim : 2 * dim] = (weights[1] * sums / counts[:, None])[owner]
+        result[:, 2 * dim : 3 * dim] = (weights[2] * np.maximum.reduceat(inside + outside, starts, axis=0))[
+            owner
+        ]
+        result[:, 3 * dim :] = (weights[3] * np.minimum.reduceat(inside - outside, starts, axis=0))[owner]
+    result[~covered] = 0.0
+    return result
+
+
+class _Placed(Sentences):
+    """Sentences of one language, and where each of them stands in the list it was taken from."""
+
+    def __init__(self, sentences: list[Sentence], places: np.ndarray, lang: str):
+        chosen = Sentences.of([sentences[place].words for place in places], lang)
+        super().__init__(chosen._column, lang)
+        self.places = places
+
+
+def _by_language(sentences: list[Sentence]) -> list[_Placed]:
+    langs = np.array([sentence.lang for sentence in sentences], dtype=object)
+    return [_Placed(sentences, np.flatnonzero(langs == lang), lang) for lang in dict.fromkeys(langs.tolist())]
+
+
+def _types(text: Sentences) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The word forms of a text, the number of each word's form, and the offsets of its sentences."""
+    words, offsets = text.flat()
+    numbers: dict[str, int] = {}
+    of_words = [np.zeros(0, dtype=np.int64)]
+    for chunk in words.chunks:
+        encoded = chunk.dictionary_encode()
+        table = [numbers.setdefault(form, len(numbers)) for form in encoded.dictionary.to_pylist()]
+        of_words.append(np.array(table, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)])
+    return list(numbers), np.concatenate(of_words), offsets
+
+
+def _bar(total: int, progress: bool):
+    if not progress:
+        return None
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit="word", desc="look up", mininterval=0.5, dynamic_ncols=True)

@@ -1,0 +1,368 @@
+"""Files of static word vectors: word2vec text and binary, fastText `.vec` and models, each also compressed."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+
+import numpy as np
+
+from calque.corpora.compression import read_blocks
+from calque.errors import InputError
+
+_FASTTEXT = struct.pack("<i", 793712314)  # the first bytes of fastText's saved models
+_EOS = "</s>"  # the one word that fastText gives no character n-grams
+_MOST_DIMENSIONS = 65_536  # a file that promises more is damaged
+_BLOCK = 4096
+
+
+class WordTable(ABC):
+    """Words and their vectors.
+
+    Attributes:
+        words: in the order of the file, which is that of frequency in the usual ones.
+        dim: dimensions of a vector.
+        kind: name of the subclass in files.
+        matrix: float32 `[rows, dim]`; the first rows belong to the words.
+    """
+
+    kind: str
+
+    def __init__(self, words: list[str], matrix: np.ndarray):
+        self.words, self.matrix, self.dim = words, matrix, matrix.shape[1]
+        self.index: dict[str, int] = {}
+        for number, word in enumerate(words):
+            self.index.setdefault(word, number)  # of a word that comes twice, the first counts
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def lookup(self, forms: Sequence[str], *, lower: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of word forms.
+
+        Args:
+            forms: the forms.
+            lower: try the lower-cased form where the form itself is not in the table.
+
+        Returns:
+            float32 `[n, dim]`, zero where there is none, and bool `[n]`, whether there is one.
+        """
+        numbers = np.array([self._number(form, lower) for form in forms], dtype=np.int64)
+        vectors = np.zeros((len(forms), self.dim), dtype=np.float32)
+        known = numbers >= 0
+        vectors[known] = self._vectors(numbers[known])
+        return vectors, known | self._guess(forms, np.flatnonzero(~known), vectors)
+
+    def blocks(self, limit: int) -> Iterator[np.ndarray]:
+        """Vectors of the first `limit` words, some at a time."""
+        for start in range(0, min(limit, len(self)), _BLOCK):
+            yield self._vectors(np.arange(start, min(start + _BLOCK, limit, len(self))))
+
+    def _number(self, form: str, lower: bool) -> int:
+        number = self.index.get(form, -1)
+        return self.index.get(form.lower(), -1) if number < 0 and lower else number
+
+    @abstractmethod
+    def _vectors(self, numbers: np.ndarray) -> np.ndarray:
+        """Vectors of words of the table."""
+
+    def _guess(self, forms: Sequence[str], places: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Fill in vectors of forms outside the table, if there is a way; bool `[n]`, where there was."""
+        return np.zeros(len(forms), dtype=bool)
+
+    def settings(self) -> dict[str, int]:
+        """Numbers that a file has to keep besides words and matrix."""
+        return {}
+
+    def digest(self) -> bytes:
+        """Hash of everything that decides the vectors."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(repr((self.kind, self.matrix.shape, sorted(self.settings().items()))).encode())
+        digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
+        for start in range(0, len(self.matrix), 65536):
+            digest.update(np.ascontiguousarray(self.matrix[start : start + 65536]).tobytes())
+        return digest.digest()
+
+
+class PlainTable(WordTable):
+    """One vector per word, and none for other words."""
+
+    kind = "plain"
+
+    def _vectors(self, numbers: np.ndarray) -> np.ndarray:
+        return np.asarray(self.matrix[numbers], dtype=np.float32)
+
+
+class SubwordTable(WordTable):
+    """A fastText model: a word's vector is the mean of its own row and those of its character n-grams.
+
+    Any word has n-grams, so words outside the vocabulary get a vector too (Bojanowski et al. 2017, §3.2). N-grams have no
+    names: FNV-1a, as fastText computes it, says which of the `bucket` rows after the words is theirs.
+
+    Args:
+        words, matrix: see `WordTable`; the matrix has `bucket` rows after those of the words.
+        bucket: number of rows that n-grams share.
+        minn, maxn: shortest and longest n-gram in characters, the markers < and > of the word's ends included; `maxn` 0
+            for a model without n-grams.
+    """
+
+    kind = "subwords"
+
+    def __init__(self, words: list[str], matrix: np.ndarray, *, bucket: int, minn: int, maxn: int):
+        super().__init__(words, matrix)
+        self.bucket, self.minn, self.maxn = bucket, minn, maxn
+
+    def settings(self) -> dict[str, int]:
+        return {"bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
+
+    def _vectors(self, numbers: np.ndarray) -> np.ndarray:
+        return self._means([[number, *self.ngrams(self.words[number])] for number in numbers.tolist()])
+
+    def _guess(self, forms: Sequence[str], places: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        rows = [self.ngrams(forms[place]) for place in places.tolist()]
+        some = np.array([bool(found) for found in rows], dtype=bool)
+        guessed = np.zeros(len(forms), dtype=bool)
+        guessed[places[some]] = True
+        vectors[guessed] = self._means([found for found in rows if found])
+        return guessed
+
+    def _means(self, rows: list[list[int]]) -> np.ndarray:
+        """Mean of each list of matrix rows; no list is empty."""
+        means = np.empty((len(rows), self.dim), dtype=np.float32)
+        for start in range(0, len(rows), _BLOCK):
+            part = rows[start : start + _BLOCK]
+            lengths = np.array([len(found) for found in part])
+            gathered = self.matrix[np.concatenate([np.array(found, dtype=np.int64) for found in part])]
+            sums = np.add.reduceat(gathered, np.cumsum(lengths) - lengths, axis=0, dtype=np.float64)
+            means[start : start + len(part)] = sums / lengths[:, None]
+        return means
+
+    def ngrams(self, word: str) -> list[int]:
+        """Rows of the word's character n-grams, one for each occurrence (fastText, `Dictionary::computeSubwords`)."""
+        if word == _EOS or not self.bucket or not self.maxn:
+            return []
+        characters = [character.encode("utf-8", "surrogatepass") for character in f"<{word}>"]
+        rows, first = [], len(self.words)
+        for start in range(len(characters)):
+            value = 2166136261
+            for size in range(1, min(self.maxn, len(characters) - start) + 1):
+                for byte in characters[start + size - 1]:
+                    if byte > 127:
+                        byte |= 0xFFFFFF00  # fastText widens a *signed* char before the exclusive or
+                    value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
+                if size < self.minn or (size == 1 and start in (0, len(characters) - 1)):
+                    continue  # neither too short nor a bare < or >
+                rows.append(first + value % self.bucket)
+        return rows
+
+
+def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
+    """Read word vectors, whatever their format.
+
+    - word2vec text and fastText `.vec`: a line `words dimensions`, then a line per word (without the first line: GloVe);
+    - word2vec binary: the same first line, then word, space, little-endian float32;
+    - a fastText model (`.bin`): mapped into memory where it is not compressed, so that only rows in use are read.
+
+    Args:
+        path: the file; gzip, zstd, xz and bzip2 are known by their first bytes.
+        limit: read only so many words, the most frequent in the usual files. A fastText model is read whole.
+
+    Raises:
+        InputError: with the line, if the format has lines, that is not what it should be.
+    """
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(4) != _FASTTEXT
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
+    file = _Reader(read_blocks(path))
+    if file.peek(4) == _FASTTEXT:
+        return _read_fasttext(file, path, mapped=not packed)
+    return _read_word2vec(file, path, limit)
+
+
+class _Reader:
+    """Blocks of bytes as a file that can be looked into."""
+
+    def __init__(self, blocks: Iterator[bytes]):
+        self._blocks, self._buffer, self._start = blocks, b"", 0
+        self.position = 0
+
+    def _fill(self) -> bool:
+        block = next(self._blocks, None)
+        if block is None:
+            return False
+        self._buffer, self._start = self._buffer[self._start :] + block, 0
+        return True
+
+    def peek(self, size: int) -> bytes:
+        """The next `size` bytes, or what is left, without taking them."""
+        while len(self._buffer) - self._start < size and self._fill():
+            pass
+        return self._buffer[self._start : self._start + size]
+
+    def read(self, size: int) -> bytes:
+        """Take `size` bytes, or what is left."""
+        pieces, wanted = [], size
+        while wanted > 0:
+            piece = self._buffer[self._start : self._start + wanted]
+            self._start += len(piece)
+            wanted -= len(piece)
+            pieces.append(piece)
+            if wanted and not self._fill():
+                break
+        self.position += size - wanted
+        return b"".join(pieces)
+
+    def until(self, mark: bytes) -> bytes:
+        """Take the bytes up to and with the next `mark`, or what is left."""
+        place = self._buffer.find(mark, self._start)
+        while place < 0:
+            searched = len(self._buffer) - self._start
+            if not self._fill():
+                return self.read(searched)
+            place = self._buffer.find(mark, searched)
+        return self.read(place + 1 - self._start)
+
+
+# -- word2vec and its relatives ----------------------------------------------------------------------------------------
+def _read_word2vec(file: _Reader, path: str | PathLike[str], limit: int | None) -> PlainTable:
+    first = file.peek(1 << 16).split(b"\n")[0]
+    fields = first.split()
+    if len(fields) == 2 and all(field.isdigit() for field in fields):
+        n, dim = (int(field) for field in fields)
+        if not (n and 0 < dim <= _MOST_DIMENSIONS):
+            raise InputError(
+                f"{n} words of {dim} dimensions are promised, expected at least one of each",
+                path=path,
+                line=1,
+            )
+        file.until(b"\n")
+        if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)):
+            return _read_binary(file, path, n, dim, limit)
+        return _read_text(file, path, n, dim, limit, line=1)
+    if not 2 <= len(fields) <= _MOST_DIMENSIONS or b"\x00" in first:
+        raise InputError(
+            "no word vectors: the first line is neither `words dimensions` nor a word and its numbers",
+            path=path,
+            line=1,
+        )
+    return _read_text(file, path, None, len(fields) - 1, limit, line=0)
+
+
+def _read_text(file: _Reader, path, n: int | None, dim: int, limit: int | None, *, line: int) -> PlainTable:
+    words: list[str] = []
+    blocks: list[np.ndarray] = []
+    block = np.empty((0, dim), dtype=np.float32)
+    most = min(x for x in (n, limit, 1 << 40) if x is not None)
+    while len(words) < most:
+        text = file.until(b"\n")
+        if not text:
+            break
+        line += 1
+        # The numbers are the last `dim` fields: a few files have words with a space in them.
+        fields = text.decode("utf-8", "replace").rstrip(" \r\n").rsplit(" ", dim)
+        if len(fields) != dim + 1:
+            raise InputError(
+                f"a word and {dim} numbers are expected, got {len(fields)} fields", path=path, line=line
+            )
+        place = len(words) % _BLOCK
+        if place == 0:
+            block = np.empty((min(_BLOCK, most - len(words)), dim), dtype=np.float32)
+            blocks.append(block)
+        try:
+            block[place] = np.fromiter(map(float, fields[1:]), dtype=np.float64, count=dim)
+        except ValueError as error:
+            raise InputError(
+                f"not a number in the vector of {fields[0][:40]!r} ({error})", path=path, line=line
+            ) from None
+        if not np.isfinite(block[place]).all():
+            raise InputError(f"the vector of {fields[0][:40]!r} is not finite", path=path, line=line)
+        words.append(fields[0])
+    if n is not None and len(words) < most:
+        raise InputError(
+            f"the first line promises {n} words, but the file ends after {len(words)}", path=path, line=line
+        )
+    if n is not None and most == n and file.until(b"\n").strip():
+        raise InputError(f"the first line promises {n} words, but there are more", path=path, line=line + 1)
+    if not words:
+        raise InputError("no word in it", path=path)
+    return PlainTable(words, np.concatenate(blocks)[: len(words)])
+
+
+def _read_binary(file: _Reader, path, n: int, dim: int, limit: int | None) -> PlainTable:
+    words: list[str] = []
+    blocks: list[np.ndarray] = []
+    n = n if limit is None else min(n, limit)
+    for start in range(0, n, _BLOCK):
+        rows = []
+        for number in range(start, min(start + _BLOCK, n)):
+            word, data = file.until(b" ")[:-1], file.read(4 * dim)
+            if len(data) != 4 * dim or len(word) > 1 << 16:
+                raise InputError(f"{n} words are promised, but word {number + 1} is incomplete", path=path)
+            words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
+            rows.append(np.frombuffer(data, dtype="<f4"))
+        block = np.stack(rows).astype(np.float32, copy=False)
+        if not np.isfinite(block).all():
+            wrong = start + int(np.flatnonzero(~np.isfinite(block).all(axis=1))[0])
+            raise InputError(f"the vector of word {wrong + 1} is not finite; is the file damaged?", path=path)
+        blocks.append(block)
+    return PlainTable(words, np.concatenate(blocks))
+
+
+# -- fastText models ---------------------------------------------------------------------------------------------------
+def _read_fasttext(file: _Reader, path: str | PathLike[str], *, mapped: bool) -> SubwordTable:
+    """The input side of a model as `FastText::saveModel` writes it: arguments, dictionary, input matrix."""
+
+    def take(form: str) -> tuple:
+        size = struct.calcsize("<" + form)
+        data = file.read(size)
+        if len(data) != size:
+            raise InputError("the fastText model ends too early; was it copied whole?", path=path)
+        return struct.unpack("<" + form, data)
+
+    take("i")
+    (version,) = take("i")
+    if version not in (11, 12):
+        raise InputError(f"a fastText model of version {version}, expected 11 or 12", path=path)
+    arguments = take("12i")
+    dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
+    take("d")
+    if version == 11 and model == 3:
+        maxn = 0  # a classifier of that version had no n-grams, whatever the file says
+    entries, n_words, _, _, pruned = take("iiiqq")
+    if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
+        raise InputError("a fastText model whose dictionary makes no sense; is it damaged?", path=path)
+    words = []
+    for _ in range(entries):
+        word = file.until(b"\0")
+        _, label = take("qb")
+        if not label:
+            words.append(word[:-1].decode("utf-8", "replace"))
+    if len(words) != n_words:
+        raise InputError(f"{n_words} words are promised, {len(words)} are there; is it damaged?", path=path)
+    (quantised,) = take("b")
+    if quantised or pruned > 0:
+        raise InputError(
+            "a quantised fastText model (.ftz), which holds no whole vectors; use the .bin or .vec file it was made from",
+            path=path,
+        )
+    rows, columns = take("qq")
+    if columns != dim or rows < n_words + (bucket if maxn else 0):
+        raise InputError(
+            f"an input matrix of {rows} by {columns} does not fit {n_words} words; is it damaged?", path=path
+        )
+    if mapped:
+        if Path(path).stat().st_size < file.position + rows * dim * 4:
+            raise InputError("the fastText model ends within its vectors; was it copied whole?", path=path)
+        matrix = np.memmap(fspath(path), dtype="<f4", mode="r", offset=file.position, shape=(rows, dim))
+    else:
+        data = file.read(rows * dim * 4)
+        if len(data) != rows * dim * 4:
+            raise InputError("the fastText model ends within its vectors; was it copied whole?", path=path)
+        matrix = np.frombuffer(data, dtype="<f4").reshape(rows, dim)
+    return SubwordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)

@@ -1,0 +1,177 @@
+"""Word alignment against gold links: error rate, precision, recall, F1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.tasks.base import Score, Task
+from calque.tasks.bootstrap import interval, ratio
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+    from calque.text import ParallelCorpus
+
+
+def score_links(
+    links: WordPairs,
+    gold: WordPairs,
+    *,
+    data: str = "",
+    languages: tuple[str, ...] = (),
+    bootstrap: int = 1000,
+    seed: int = 0,
+    settings: dict[str, Any] | None = None,
+) -> list[Score]:
+    """Alignment error rate, precision, recall and F1 (Och and Ney 2003, §5.1).
+
+    With links A, sure gold links S and gold links P ⊇ S that are at least possible, each counted over all sentences:
+    precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 their harmonic mean, AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|). Fewer
+    errors are better; the other three are the higher the better. A link named twice counts once, and is sure if either
+    says so.
+
+    Args:
+        links: what is judged; sure and possible are not told apart in it.
+        gold: what annotators say.
+        data, languages, settings: for the record.
+        bootstrap: samples of the interval; sentences are drawn.
+        seed: of the bootstrap.
+
+    Returns:
+        AER, precision, recall, F1. `n` is the number of gold links for recall, of judged ones for precision, else both.
+
+    Raises:
+        SettingError: not the same number of sentences, or no sure gold link.
+    """
+    if links.n_sentences != gold.n_sentences:
+        raise SettingError(
+            f"links of {links.n_sentences} sentence pairs, but gold links of {gold.n_sentences}"
+        )
+    judged, sure, both = _sets(links, gold)
+    if not len(sure):
+        raise SettingError("there is no sure gold link: recall and error rate are not defined")
+    found_sure, found = np.isin(judged, sure), np.isin(judged, both)
+    width = _width(links, gold)
+    counts = np.stack(
+        [
+            np.bincount(keys // width**2, minlength=gold.n_sentences)
+            for keys in (judged, sure, judged[found_sure], judged[found])
+        ],
+        axis=1,
+    )
+    n_judged, n_sure = len(judged), len(sure)
+    metrics: tuple[tuple[str, Callable[[np.ndarray], np.ndarray], int], ...] = (
+        ("aer", _aer, n_judged + n_sure),
+        ("precision", _precision, n_judged),
+        ("recall", _recall, n_sure),
+        ("f1", _f1, n_judged + n_sure),
+    )
+    record = {
+        "sentences": gold.n_sentences,
+        "links": n_judged,
+        "sure": n_sure,
+        "possible": len(both) - n_sure,
+        "bootstrap": bootstrap,
+        **(settings or {}),
+    }
+    return [
+        Score(
+            "word-alignment", data, tuple(languages), name,
+            *interval(counts, formula, samples=bootstrap, seed=seed), n, seed, record,
+        )
+        for name, formula, n in metrics
+    ]  # fmt: skip
+
+
+class WordAlignment(Task):
+    """Links between the words of parallel sentences, made from any encoder's vectors, against gold links.
+
+    Args:
+        corpus: parallel sentences.
+        gold: their links.
+        method: how links are made from vectors: "mutual", "iterative", "softmax" or "transport" (see
+            `calque.wordalign.similarity`).
+        bootstrap: samples of the interval.
+        seed: of the bootstrap.
+        data: name of the text, for the record.
+        options: further arguments of the method.
+    """
+
+    def __init__(
+        self,
+        corpus: ParallelCorpus,
+        gold: WordPairs,
+        *,
+        method: str = "mutual",
+        bootstrap: int = 1000,
+        seed: int = 0,
+        data: str = "",
+        options: dict[str, Any] | None = None,
+    ):
+        self.corpus, self.gold = corpus, gold.check(corpus)
+        self.method, self.options = method, dict(options or {})
+        self.bootstrap, self.seed, self.data = bootstrap, seed, data
+
+    def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
+        """Error rate first, then precision, recall and F1 of the links made from the encoder's vectors."""
+        from calque.wordalign.similarity import links_from_embeddings
+
+        source, target = (
+            encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target)
+        )
+        links = links_from_embeddings(source, target, method=self.method, **self.options)  # type: ignore[arg-type]
+        without = [0 if side.covered is None else int((~side.covered).sum()) for side in (source, target)]
+        about = {
+            "links_from": self.method,
+            **self.options,
+            "source_words_without_vector": without[0],
+            "target_words_without_vector": without[1],
+            "encoder": encoder.name,
+            "encoder_fingerprint": encoder.fingerprint,
+        }
+        return self.score(links, about=about)
+
+    def score(self, links: WordPairs, *, about: dict[str, Any] | None = None) -> list[Score]:
+        """The same figures for links that exist already, such as those of a statistical aligner."""
+        return score_links(
+            links.check(self.corpus), self.gold,
+            data=self.data, languages=self.corpus.langs, bootstrap=self.bootstrap, seed=self.seed, settings=about,
+        )  # fmt: skip
+
+
+def _width(links: WordPairs, gold: WordPairs) -> int:
+    """One more than the largest word position."""
+    return 1 + max(
+        int(words.max(initial=0)) for pairs in (links, gold) for words in (pairs.source, pairs.target)
+    )
+
+
+def _sets(links: WordPairs, gold: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Judged, sure, and sure or possible links, each link a number and each once."""
+    width = _width(links, gold)
+    if width > 1_000_000:
+        raise SettingError(f"a link names word {width - 1} of a sentence: these are no links between words")
+    judged, both = ((pairs.sentence * width + pairs.source) * width + pairs.target for pairs in (links, gold))
+    return np.unique(judged), np.unique(both[~gold.possible]), np.unique(both)
+
+
+# Columns of the counts: judged, sure, judged and sure, judged and at least possible.
+def _precision(counts: np.ndarray) -> np.ndarray:
+    return ratio(counts[..., 3], counts[..., 0])
+
+
+def _recall(counts: np.ndarray) -> np.ndarray:
+    return ratio(counts[..., 2], counts[..., 1])
+
+
+def _f1(counts: np.ndarray) -> np.ndarray:
+    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)
+    return np.where(precision + recall > 0, 2 * ratio(precision * recall, precision + recall), 0.0)
+
+
+def _aer(counts: np.ndarray) -> np.ndarray:
+    return 1 - ratio(counts[..., 2] + counts[..., 3], counts[..., 0] + counts[..., 1])

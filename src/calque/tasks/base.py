@@ -1,0 +1,71 @@
+"""What every evaluation gives back, and what every evaluation is."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+
+
+@dataclass(frozen=True)
+class Score:
+    """One figure with what is needed to read it.
+
+    Attributes:
+        task: name of the task, such as `retrieval`.
+        data: what it was measured on.
+        languages: those involved, source first.
+        metric: name of the figure, such as `accuracy`.
+        value: the figure, as a fraction; NaN where there was nothing to measure it on.
+        low, high: 95% bootstrap interval.
+        n: how many questions or links the figure is over.
+        seed: of the bootstrap.
+        settings: everything else that decides the figure, and counts that qualify it.
+    """
+
+    task: str
+    data: str
+    languages: tuple[str, ...]
+    metric: str
+    value: float
+    low: float
+    high: float
+    n: int
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON: an undefined figure is None, and `queries` says `n` once more."""
+        plain = asdict(self)
+        for name in ("value", "low", "high"):
+            plain[name] = None if math.isnan(plain[name]) else plain[name]
+        return {
+            **plain,
+            "languages": list(self.languages),
+            "queries": self.n,
+            "settings": dict(self.settings),
+        }
+
+    def to_json(self) -> str:
+        """As one line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.task} {'-'.join(self.languages)} {self.metric} "
+            f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}] n={self.n:,}"
+        )
+
+
+class Task(ABC):
+    """Something that any encoder can be asked to do."""
+
+    @abstractmethod
+    def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
+        """Measure an encoder; the first score is the task's headline."""

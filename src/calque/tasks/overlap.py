@@ -1,0 +1,94 @@
+"""What a test text shares with a training text, and with itself: seen pairs, identical forms, repeated types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus, Sentences
+
+_BLOCK = 16_384  # sentence pairs of a training text looked at together
+
+
+def first_occurrences(sentences: Sentences) -> np.ndarray:
+    """bool `[n_words]`: whether the word is the first of its form (as written) in the text."""
+    vocabulary: dict[str, int] = {}
+    numbers = _numbers(sentences, vocabulary, lower=False, grow=True)
+    first = np.zeros(len(numbers), dtype=bool)
+    first[np.unique(numbers, return_index=True)[1]] = True
+    return first
+
+
+def identical_forms(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
+    """bool `[n_pairs]`: whether the two linked words are the same string, lower-cased."""
+    vocabulary: dict[str, int] = {}
+    source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
+    return source == target
+
+
+def seen_pairs(
+    corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs
+) -> np.ndarray:
+    """bool `[n_pairs]`: whether two words of the same forms, lower-cased, are linked anywhere in the training text."""
+    vocabulary: dict[str, int] = {}
+    source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
+    size = len(vocabulary)
+    asked = source * size + target
+    seen = np.zeros(len(asked), dtype=bool)
+    for start in range(0, len(train), _BLOCK):
+        text, links = train[start : start + _BLOCK], train_pairs.slice(start, start + _BLOCK)
+        source, target = (
+            _of_links(text, links, side, vocabulary, grow=False) for side in ("source", "target")
+        )
+        known = (source >= 0) & (target >= 0)
+        seen |= np.isin(asked, np.unique(source[known] * size + target[known]))
+    return seen
+
+
+def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarray:
+    """bool `[n_sentences]`: whether the source or the target sentence, lower-cased, is also one of the training text.
+
+    Empty sentences are shared with nothing.
+    """
+    shared = np.zeros(len(corpus), dtype=bool)
+    for own, others in ((corpus.source, train.source), (corpus.target, train.target)):
+        texts = [_key(sentence.words) for sentence in own]
+        wanted = set(texts) - {""}
+        found = wanted.intersection(_key(sentence.words) for sentence in others)
+        shared |= np.fromiter((text in found for text in texts), dtype=bool, count=len(texts))
+    return shared
+
+
+def _key(words: tuple[str, ...]) -> str:
+    return " ".join(words).lower()
+
+
+def _of_links(
+    corpus: ParallelCorpus, pairs: WordPairs, side: str, vocabulary: dict[str, int], *, grow: bool
+) -> np.ndarray:
+    """Number of the lower-cased form at one end of each link."""
+    sentences: Sentences = getattr(corpus, side)
+    words: np.ndarray = getattr(pairs, side)
+    offsets = np.concatenate([[0], np.cumsum(sentences.lengths())])
+    return _numbers(sentences, vocabulary, lower=True, grow=grow)[offsets[pairs.sentence] + words]
+
+
+def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, grow: bool) -> np.ndarray:
+    """A number for the form of each word, int64 `[n_words]`; −1 for a form that the vocabulary may not take in.
+
+    Python sees each form once per chunk of the Arrow column: its own `lower` is used, for which Arrow's is no substitute
+    in every script, yet the words themselves never become Python strings.
+    """
+    words, _ = sentences.flat()
+    numbers = []
+    for chunk in words.chunks:
+        encoded = chunk.dictionary_encode()
+        forms = encoded.dictionary.to_pylist()
+        if lower:
+            forms = [form.lower() for form in forms]
+        if grow:
+            table = [vocabulary.setdefault(form, len(vocabulary)) for form in forms]
+        else:
+            table = [vocabulary.get(form, -1) for form in forms]
+        numbers.append(np.array(table, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)])
+    return np.concatenate(numbers) if numbers else np.zeros(0, dtype=np.int64)

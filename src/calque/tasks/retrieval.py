@@ -1,0 +1,400 @@
+"""Contextual word retrieval: is the word nearest to a word, in all the text of the other language, its translation?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from calque.algebra.normalize import unit_rows
+from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.tasks.base import Score, Task
+from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
+from calque.vectors import Embeddings
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+    from calque.text import ParallelCorpus
+
+Candidates = Literal["all", "linked"]
+Similarity = Literal["csls", "cosine"]
+Uncovered = Literal["drop", "wrong"]
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """Answers to the queries of both directions.
+
+    Attributes:
+        queries: positions, in the links that were given, of those that were asked; int64 `[n]`.
+        source_hits, target_hits: bool `[n]`: the source word found its target word; the target word its source word.
+        nearest_targets, nearest_sources: int64 `[n]`, row of the word that was found; −1 where there was no vector.
+        source_candidates, target_candidates: how many words there were to choose from.
+        dropped: links that could not be asked because a word has no vector.
+    """
+
+    queries: np.ndarray
+    source_hits: np.ndarray
+    target_hits: np.ndarray
+    nearest_targets: np.ndarray
+    nearest_sources: np.ndarray
+    source_candidates: int
+    target_candidates: int
+    dropped: int
+
+
+def retrieve(
+    source: Embeddings,
+    target: Embeddings,
+    pairs: WordPairs,
+    *,
+    candidates: Candidates = "all",
+    similarity: Similarity = "csls",
+    k: int = 10,
+    source_words: np.ndarray | None = None,
+    target_words: np.ndarray | None = None,
+    uncovered: Uncovered = "drop",
+) -> Retrieved:
+    """Ask for the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
+
+    Args:
+        source, target: word vectors of parallel sentences.
+        pairs: one-to-one links between their words.
+        candidates: "all" words of the other side (the paper), or only those with a link (its code).
+        similarity: CSLS with neighbourhood `k`, whose hubness terms are taken over the same candidates; or cosine. Equal
+            similarities go to the word that comes first.
+        source_words, target_words: bool `[n_words]`, words that exist for this question (candidates and queries).
+        uncovered: what to do with a link to a word without a vector: "drop" and count it, or count it as "wrong", which
+            makes encoders of different coverage comparable.
+
+    Raises:
+        SettingError: a value that is not one of these, links that are not one-to-one, or that point outside.
+    """
+    for name, value, known in (
+        ("candidates", candidates, ("all", "linked")),
+        ("similarity", similarity, ("csls", "cosine")),
+        ("uncovered", uncovered, ("drop", "wrong")),
+    ):
+        if value not in known:
+            raise SettingError(f"{name}={value!r}, expected one of {', '.join(known)}")
+    if not len(source) == len(target) == pairs.n_sentences:
+        raise SettingError(
+            f"links of {pairs.n_sentences} sentence pairs, but vectors of {len(source)} and {len(target)} sentences"
+        )
+    rows, pools = [], []
+    for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
+        if len(pairs) and (words >= np.diff(side.offsets)[pairs.sentence]).any():
+            raise SettingError(
+                "a link points at a word that its sentence has not; was the text tokenised otherwise?"
+            )
+        row = side.rows(pairs.sentence, words)
+        if len(np.unique(row)) != len(row):
+            raise SettingError("links are not one-to-one: call one_to_one() on them first")
+        rows.append(row)
+        pools.append(np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool))
+    asked = pools[0][rows[0]] & pools[1][rows[1]]
+    has_vector = asked.copy()
+    for side, pool, row in zip((source, target), pools, rows, strict=True):
+        if side.covered is not None:
+            pool &= side.covered
+            has_vector &= side.covered[row]
+    if candidates == "linked":
+        for pool, row in zip(pools, rows, strict=True):
+            linked = np.zeros_like(pool)
+            linked[row[has_vector]] = True
+            pool &= linked
+    found = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k)
+    queries = np.flatnonzero(has_vector if uncovered == "drop" else asked)
+    places = np.flatnonzero(has_vector[queries])
+    nearest = [np.full(len(queries), -1, dtype=np.int64) for _ in rows]
+    for answer, pool, best in zip(nearest, reversed(pools), (found.targets, found.sources), strict=True):
+        if best.shape[1]:
+            answer[places] = np.flatnonzero(pool)[best[:, 0]]
+    return Retrieved(
+        queries=queries,
+        source_hits=nearest[0] == rows[1][queries],
+        target_hits=nearest[1] == rows[0][queries],
+        nearest_targets=nearest[0],
+        nearest_sources=nearest[1],
+        source_candidates=int(pools[0].sum()),
+        target_candidates=int(pools[1].sum()),
+        dropped=int((asked & ~has_vector).sum()),
+    )
+
+
+def _search(source, target, pools, rows, similarity: Similarity, k: int) -> Neighbours:
+    vectors, queries = [], []
+    for side, pool, row in zip((source, target), pools, rows, strict=True):
+        chosen = np.flatnonzero(pool)
+        vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
+        queries.append(np.searchsorted(chosen, row))
+    asked = {"source_queries": queries[0], "target_queries": queries[1]}
+    if similarity == "cosine":
+        return cosine_neighbours(*vectors, **asked)
+    return csls_neighbours(*vectors, k=k, **asked)
+
+
+class WordRetrieval(Task):
+    """Accuracy of contextual word retrieval (Cao et al. 2020, §3.2 and §5.1).
+
+    Each linked word of a test text asks for its nearest neighbour among the words of all sentences on the other side; the
+    figure is how often that is the very word it is linked to, the mean of both directions. Two figures are given: over
+    all links, and, with a training text, over links whose two forms (lower-cased) are nowhere linked there and differ
+    from each other. The second is the headline where it exists: it is not raised by memory or a shared vocabulary.
+
+    Args:
+        corpus: parallel test text.
+        pairs: its word links; made by the statistical aligner, from test and training text together, if None. Links
+            that share a word with another one are dropped either way.
+        train: what the encoder was aligned on.
+        train_pairs: its word links, as they were used; made by the aligner if None.
+        contextual: False keeps only the first occurrence of each word form on either side, candidates and queries.
+        candidates, similarity, k, uncovered: see `retrieve`.
+        special: count the special subwords at both ends of a sentence ([CLS], [SEP]) as linked words, as Cao et al.'s
+            code does, which raises the accuracy. They are never part of the unseen pairs.
+        model, symmetrize: of the statistical aligner.
+        bootstrap: samples of the interval; sentences are drawn, not words.
+        seed: of the bootstrap and the aligner.
+        data: name of the test text, for the record.
+
+    Raises:
+        SettingError: arguments that do not fit each other.
+        InputError: links that do not fit the text.
+    """
+
+    def __init__(
+        self,
+        corpus: ParallelCorpus,
+        pairs: WordPairs | None = None,
+        *,
+        train: ParallelCorpus | None = None,
+        train_pairs: WordPairs | None = None,
+        contextual: bool = True,
+        candidates: Candidates = "all",
+        similarity: Similarity = "csls",
+        k: int = 10,
+        special: bool = False,
+        uncovered: Uncovered = "drop",
+        model: str = "auto",
+        symmetrize: str = "intersection",
+        bootstrap: int = 1000,
+        seed: int = 0,
+        data: str = "",
+    ):
+        if train_pairs is not None and train is None:
+            raise SettingError("links of a training text were given without the text: give train as well")
+        if train is not None and train.langs != corpus.langs:
+            raise SettingError(f"the test text is in {corpus.langs}, the training text in {train.langs}")
+        if special and not contextual:
+            raise SettingError(
+                "special subwords have no first occurrence: special=True needs contextual=True"
+            )
+        for links, text in ((pairs, corpus), (train_pairs, train)):
+            if links is not None and text is not None:
+                links.check(text)
+        self.corpus, self.train, self._given = corpus, train, (pairs, train_pairs)
+        self.contextual, self.special, self.uncovered = contextual, special, uncovered
+        self.candidates, self.similarity, self.k = candidates, similarity, k
+        self.model, self.symmetrize = model, symmetrize
+        self.bootstrap, self.seed, self.data = bootstrap, seed, data
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+    @cached_property
+    def links(self) -> tuple[WordPairs, WordPairs | None]:
+        """Links of the test text, one-to-one, and of the training text; aligned now if they were not given."""
+        pairs, train_pairs = self._given
+        if pairs is None or (self.train is not None and train_pairs is None):
+            from calque.wordalign import align_words
+
+            text = self.corpus if self.train is None else self.corpus + self.train
+            found = align_words(text, model=self.model, symmetrize=self.symmetrize, seed=self.seed)  # type: ignore[arg-type]
+            if pairs is None:
+                pairs = found.slice(0, len(self.corpus))
+            if self.train is not None and train_pairs is None:
+                train_pairs = found.slice(len(self.corpus), len(text))
+        return pairs.one_to_one(), train_pairs
+
+    @cached_property
+    def unseen(self) -> np.ndarray | None:
+        """bool `[n_pairs]`: links to a pair of different forms that the training text does not link; None without one."""
+        pairs, train_pairs = self.links
+        if self.train is None or train_pairs is None:
+            return None
+        return ~seen_pairs(self.corpus, pairs, self.train, train_pairs) & ~identical_forms(self.corpus, pairs)
+
+    @cached_property
+    def _counts(self) -> dict[str, Any]:
+        """What qualifies the figures, and does not depend on the encoder."""
+        pairs, train_pairs = self.links
+        given = self._given[0]
+        counts: dict[str, Any] = {
+            "links": "given" if given is not None else self.model,
+            "symmetrize": "one-to-one of those given"
+            if given is not None
+            else f"{self.symmetrize}, one-to-one",
+            "links_not_one_to_one": 0 if given is None else len(given) - len(pairs),
+            "identical_forms": int(identical_forms(self.corpus, pairs).sum()),
+        }
+        if self.train is not None and train_pairs is not None:
+            counts["seen_in_training"] = int(seen_pairs(self.corpus, pairs, self.train, train_pairs).sum())
+            counts["training_sentence_pairs"] = len(self.train)
+            counts["test_sentences_in_training"] = int(shared_sentences(self.corpus, self.train).sum())
+        return counts
+
+    @cached_property
+    def _words(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        if self.contextual:
+            return None, None
+        return first_occurrences(self.corpus.source), first_occurrences(self.corpus.target)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+    def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
+        """Encode both sides and measure.
+
+        Returns:
+            the mean of both directions, then each direction; over unseen pairs first, if there is a training text, then
+            over all.
+        """
+        if self.special:
+            source, target = (with_ends(encoder, side) for side in (self.corpus.source, self.corpus.target))
+        else:
+            source, target = (
+                encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target)
+            )
+        about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
+        return self.evaluate_embeddings(source, target, about=about)
+
+    def evaluate_embeddings(
+        self, source: Embeddings, target: Embeddings, *, about: dict[str, Any] | None = None
+    ) -> list[Score]:
+        """Measure word vectors that exist already, such as several layers of one pass.
+
+        Args:
+            source, target: vectors of every word of both sides of the test text (with `special`, as `with_ends` gives
+                them).
+            about: what to record of the encoder.
+
+        Raises:
+            SettingError: they are not vectors of this text.
+        """
+        for name, side, words in (
+            ("source", source, self.corpus.source),
+            ("target", target, self.corpus.target),
+        ):
+            expected = words.lengths() + 2 * self.special
+            if not np.array_equal(np.diff(side.offsets), expected):
+                raise SettingError(
+                    f"{side.n_words} {name} vectors in {len(side)} sentences, but the test text has "
+                    f"{int(expected.sum())} words in {len(expected)} sentences"
+                )
+        pairs, unseen = self.links[0], self.unseen
+        if self.special:
+            pairs, unseen = _with_end_links(pairs, unseen, source, target)
+        found = retrieve(
+            source, target, pairs,
+            candidates=self.candidates, similarity=self.similarity, k=self.k, uncovered=self.uncovered,
+            source_words=self._words[0], target_words=self._words[1],
+        )  # fmt: skip
+        settings = {
+            "contextual": self.contextual,
+            "candidates": self.candidates,
+            "similarity": self.similarity,
+            "k": self.k if self.similarity == "csls" else None,
+            "special": self.special,
+            "uncovered": self.uncovered,
+            **self._counts,
+            "source_candidates": found.source_candidates,
+            "target_candidates": found.target_candidates,
+            "source_words_without_vector": 0 if source.covered is None else int((~source.covered).sum()),
+            "target_words_without_vector": 0 if target.covered is None else int((~target.covered).sum()),
+            "links_without_vector": found.dropped,
+            "bootstrap": self.bootstrap,
+            **(about or {}),
+        }
+        scores = []
+        if unseen is not None:
+            scores += self._scores("unseen", pairs, found, unseen[found.queries], settings)
+        return scores + self._scores("all", pairs, found, np.ones(len(found.queries), dtype=bool), settings)
+
+    def _scores(
+        self, name: str, pairs: WordPairs, found: Retrieved, chosen: np.ndarray, settings: dict[str, Any]
+    ) -> list[Score]:
+        sentence = pairs.sentence[found.queries[chosen]]
+        counts = [
+            np.bincount(sentence, weights=weights, minlength=pairs.n_sentences)
+            for weights in (found.source_hits[chosen], found.target_hits[chosen], np.ones(len(sentence)))
+        ]
+        forward, backward, questions = counts
+        source, target = self.corpus.langs
+        parts: Sequence[tuple[str, np.ndarray]] = (
+            (f"accuracy.{name}", np.stack([forward + backward, 2 * questions], axis=1)),
+            (f"accuracy.{name}.{source}-{target}", np.stack([forward, questions], axis=1)),
+            (f"accuracy.{name}.{target}-{source}", np.stack([backward, questions], axis=1)),
+        )
+        figures = [
+            (metric, interval(sums, _accuracy, samples=self.bootstrap, seed=self.seed))
+            for metric, sums in parts
+        ]
+        record = {
+            "queries": name,
+            "directions": {metric.rsplit(".")[-1]: v[0] for metric, v in figures[1:]},
+            **settings,
+        }
+        return [
+            Score("retrieval", self.data, (source, target), metric, *values, len(sentence), self.seed, record)
+            for metric, values in figures
+        ]
+
+
+def with_ends(encoder: Encoder, sentences) -> Embeddings:
+    """Word vectors with those of the first and last subword ([CLS], [SEP]) of a sentence as its first and last word.
+
+    Raises:
+        SettingError: the encoder has no subwords.
+    """
+    from calque.encoders.batches import collate, ranges, token_batches
+    from calque.encoders.huggingface import HuggingFaceEncoder
+    from calque.training.aligned import with_special
+
+    if not isinstance(encoder, HuggingFaceEncoder):
+        raise SettingError(f"special=True: {encoder.name} has no special subwords")
+    import torch
+
+    split = with_special(encoder.subwords.split(sentences))
+    data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
+    with torch.inference_mode():
+        for numbers in token_batches(np.diff(split.offsets), encoder.budget):
+            batch = collate(split, numbers).to(encoder.device)
+            first = split.word_offsets[numbers]
+            rows = ranges(first, split.word_offsets[numbers + 1] - first)
+            data[rows] = encoder.forward(batch, [encoder.layer])[encoder.layer].float().cpu().numpy()
+    return Embeddings(data, split.word_offsets, split.word_lengths > 0)
+
+
+def _with_end_links(
+    pairs: WordPairs, unseen: np.ndarray | None, source: Embeddings, target: Embeddings
+) -> tuple[WordPairs, np.ndarray | None]:
+    """The links, moved past the first special word, and a link between the first and between the last ones."""
+    n = pairs.n_sentences
+    sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
+    order = np.argsort(sentence, kind="stable")
+    ends = [
+        np.concatenate([np.zeros(n, dtype=np.int64), np.diff(side.offsets) - 1]) for side in (source, target)
+    ]
+    left, right = (
+        np.concatenate([words + 1, end])
+        for words, end in zip((pairs.source, pairs.target), ends, strict=True)
+    )
+    if unseen is not None:
+        unseen = np.concatenate([unseen, np.zeros(2 * n, dtype=bool)])[order]
+    return WordPairs(sentence[order], left[order], right[order], n_sentences=n), unseen
+
+
+def _accuracy(sums: np.ndarray) -> np.ndarray:
+    return ratio(sums[..., 0], sums[..., 1])
