@@ -48,6 +48,8 @@ def test_two_processes_equal_one(tiny_folder, tmp_path, method):
     start = _start(tiny_folder)
     moved = max(float((a[name] - start[name]).abs().max()) for name in start)
     for name in start:  # far closer than the way that training went
+        if "key.bias" in name:
+            continue  # softmax does not see it: its gradient is rounding noise, which Adam blows up
         torch.testing.assert_close(b[name], a[name], atol=1e-3 * moved, rtol=0, msg=lambda m, name=name: f"{name}: {m}")
 
 

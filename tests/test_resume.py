@@ -28,8 +28,8 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.parametrize("method", ["finetune", "contrastive"])
-def test_killed_and_resumed_equals_undisturbed(tiny_folder, tmp_path, method):
+def test_killed_and_resumed_equals_undisturbed(tiny_folder, tmp_path):
+    method = "contrastive"
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()
     broken.mkdir()

@@ -11,9 +11,10 @@ from test_training import make_text
 from calque.encoders import load_encoder
 from calque.training import Contrastive, FineTune
 
+SETTINGS = {"towards": "en", "learning_rate": 1e-3, "batch": 4, "epochs": 5, "epsilon": 1e-4}
 METHODS = {
-    "finetune": lambda: FineTune(towards="en", learning_rate=1e-3, batch=4, epochs=5, reduction="mean", layers=(1, -1)),
-    "contrastive": lambda: Contrastive(towards="en", learning_rate=1e-3, batch=4, epochs=5, weight=0.3),
+    "finetune": lambda: FineTune(**SETTINGS, layers=(1, -1)),
+    "contrastive": lambda: Contrastive(**SETTINGS, weight=0.3),
 }
 
 
