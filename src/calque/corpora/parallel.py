@@ -219,9 +219,11 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
     return corpus if limit is None or limit >= len(corpus) else corpus[:limit]
 
 
-def gold_links(corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool = False) -> WordPairs:
+def gold_links(
+    corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool = False, check: bool = True
+) -> WordPairs:
     """The word links that stand in a column of the corpus's own file, as `0-0 1?2`; checked against its
-    words.
+    words unless `check` is False.
 
     Raises:
         SettingError: there is no such column.
@@ -229,7 +231,8 @@ def gold_links(corpus: ParallelCorpus, *, column: str = "column_3", one_based: b
     """
     lines = [text or "" for text in corpus.metadata(column)]
     try:
-        return WordPairs.parse(lines, one_based=one_based, path=corpus.path).check(corpus, path=corpus.path)
+        links = WordPairs.parse(lines, one_based=one_based, path=corpus.path)
+        return links.check(corpus, path=corpus.path) if check else links
     except InputError as error:
         numbers = corpus.lines
         line = error.line if numbers is None or error.line is None else int(numbers[error.line - 1])

@@ -8,6 +8,7 @@ from os import PathLike
 import pyarrow as pa
 
 from calque.corpora.lines import Flaw, read_lines
+from calque.corpora.parallel import split_spaces
 from calque.errors import InputError
 from calque.segment import get_segmenter
 from calque.text import WORDS, Sentences
@@ -29,7 +30,7 @@ def read_sentences(
     Raises:
         InputError: the file cannot be read, or a line of it is not text.
     """
-    split = str.split if pretokenized else get_segmenter(lang).split
+    split = split_spaces if pretokenized else get_segmenter(lang).split
     lines, chunks = read_lines(path), []
     if limit is not None:
         lines = islice(lines, limit)

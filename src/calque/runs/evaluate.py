@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from calque.errors import SettingError
+from calque.pairs import WordPairs
 from calque.runs.texts import Say, Words
 
 if TYPE_CHECKING:
+    from calque.text import ParallelCorpus
     from calque.tasks import Score
 
 TASKS = ("retrieval", "word-alignment")
@@ -50,12 +54,12 @@ def evaluate(
     corpus = words.read(test, langs, say)
     if task == "word-alignment":
         from calque.corpora import gold_links
-        from calque.pairs import WordPairs
         from calque.tasks import WordAlignment
 
         if train is not None or train_links is not None:
             raise SettingError("--train and --train-links are for retrieval")
-        gold = WordPairs.open(links).check(corpus, path=links) if links else gold_links(corpus)
+        found = WordPairs.open(links) if links else gold_links(corpus, check=False)
+        corpus, gold = _fitting(corpus, found, path=links or test, say=say)
         job: Any = WordAlignment(corpus, gold, method=options.get("method", "mutual"), data=test, seed=words.seed)
     else:
         from calque.tasks import WordRetrieval
@@ -76,6 +80,24 @@ def evaluate(
             **{name: options[name] for name in names if name in options},
         )
     return job.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
+
+
+def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str, say: Say) -> tuple[ParallelCorpus, WordPairs]:
+    """The sentence pairs whose gold links fit their words. A few that do not are an annotator's slip: they are left out
+    and told. Many are text cut in another way: an error."""
+    if gold.n_sentences != len(corpus):
+        gold.check(corpus, path=path)
+    fits = np.ones(len(corpus), dtype=bool)
+    for words, side in ((gold.source, corpus.source), (gold.target, corpus.target)):
+        fits[gold.sentence[words >= side.lengths()[gold.sentence]]] = False
+    wrong = np.flatnonzero(~fits)
+    if not len(wrong):
+        return corpus, gold
+    if len(wrong) > 0.05 * len(corpus):
+        gold.check(corpus, path=path)
+    say(f"{path}: {len(wrong)} sentence pairs left out, whose gold links name words they have not (first: line {wrong[0] + 1})")
+    keep = np.flatnonzero(fits)
+    return corpus.take(keep), gold.take(keep)
 
 
 def table(scores: Sequence[Score]) -> str:
