@@ -12,8 +12,8 @@ _BLOCK = 8192  # rows converted to float64 at a time
 def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """Rows scaled to length 1, in float32; a zero row stays zero.
 
-    Each row is divided by its own norm. Dividing by the norm of the whole matrix, as copies of Cao et al.'s (2020)
-    code do, leaves cosines unscaled and silently disables CSLS.
+    Each row is divided by its own norm. Dividing by the norm of the whole matrix, as copies of Cao et al.'s
+    (2020) code do, leaves cosines unscaled and silently disables CSLS.
 
     Args:
         x: `[n, dim]`, float16, float32 or float64, in memory or mapped.
@@ -44,14 +44,16 @@ def unit_centre_unit(x: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.
 
     Args:
         x: `[n, dim]`.
-        mean: `[dim]`, subtract this one rather than the mean of `x`: words outside the table that the mean was taken
-            from must move by the same vector.
+        mean: `[dim]`, subtract this one rather than the mean of `x`: words outside the table that the mean
+            was taken from must move by the same vector.
 
     Returns:
         float32 `[n, dim]`, and the mean that was subtracted, float64 `[dim]`.
     """
     unit = unit_rows(x)
     if mean is None:
-        mean = unit.mean(axis=0, dtype=np.float64) if len(unit) else np.zeros(x.shape[1])
-    unit -= mean.astype(np.float32)
-    return unit_rows(unit), mean
+        centre = unit.mean(axis=0, dtype=np.float64) if len(unit) else np.zeros(x.shape[1])
+    else:
+        centre = np.asarray(mean, dtype=np.float64)
+    unit -= centre.astype(np.float32)
+    return unit_rows(unit), centre

@@ -1,7 +1,7 @@
 """Compiled inner loops of the neighbour sweep: running top-k lists, and exact inner products of chosen pairs.
 
-Imported only by `calque.algebra.sweep`, when it runs on the CPU. Every function holds no lock while it runs (nogil), so
-that each thread of the sweep scans its own tiles.
+Imported only by `calque.algebra.sweep`, when it runs on the CPU. Every function holds no lock while it runs
+(nogil), so that each thread of the sweep scans its own tiles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 @numba.njit(nogil=True, cache=True)
 def _insert(values, indices, value, index):
-    """Put `value` into a list sorted from large to small; among equals the one that came first stays in front."""
+    """Put `value` into a list sorted from large to small; of equals, the first to come stays in front."""
     place = len(values) - 1
     while place > 0 and values[place - 1] < value:
         values[place] = values[place - 1]
@@ -24,17 +24,18 @@ def _insert(values, indices, value, index):
 
 @numba.njit(nogil=True, cache=True)
 def scan_rows(tile, bias, values, indices, biased_values, biased_indices, first_row, first_column, group):
-    """Take the entries of a tile into two lists of their rows: by value, and by value less the bias of the column.
+    """Take a tile's entries into two lists of their rows: by value, and by value less the column's bias.
 
-    Nearly every group of neighbouring entries holds nothing for a list, so the time goes into comparing a group with the
-    last values of the lists. That loop becomes vector instructions only if its indices are unsigned (a signed one may be
-    negative and wrap) and its length is an argument (a constant one is unrolled into scalar code first).
+    Nearly every group of neighbouring entries holds nothing for a list, so the time goes into comparing a
+    group with the last values of the lists. That loop becomes vector instructions only if its indices are
+    unsigned (a signed one may be negative and wrap) and its length is an argument (a constant one is
+    unrolled into scalar code first).
 
     Args:
         tile: float32 `[rows, columns]`, the similarities of rows `first_row…` with columns `first_column…`.
         bias: float32 `[all columns]`.
-        values, indices: float32 and int32 `[all rows, keep]`, each row sorted from large to small; changed in place.
-            Lists full of +inf take nothing in.
+        values, indices: float32 and int32 `[all rows, keep]`, each row sorted from large to small; changed
+            in place. Lists full of +inf take nothing in.
         biased_values, biased_indices: the second list, whose width may differ.
         group: how many entries to compare before any is looked at singly.
     """
@@ -80,8 +81,8 @@ def scan_columns(
     """The same for the lists of the columns, without transposing the tile; `bias` is of all rows.
 
     Args:
-        lowest, biased_lowest: float32 `[all columns]`, the last value of each list, in a row of their own so that a
-            group of columns is compared at once; changed in place.
+        lowest, biased_lowest: float32 `[all columns]`, the last value of each list, in a row of their own so
+            that a group of columns is compared at once; changed in place.
     """
     n_rows, n_columns, group = np.uint64(tile.shape[0]), np.uint64(tile.shape[1]), np.uint64(group)
     first_row, first_column = np.uint64(first_row), np.uint64(first_column)
@@ -133,7 +134,8 @@ def merge(values, indices, more_values, more_indices):
 def dot_pairs(x, y, rows, columns, out):
     """Inner products in float64 of float32 vectors, pair by pair: `out[p] = x[rows[p]] · y[columns[p]]`.
 
-    Every product runs through the same instructions, so equal vectors give equal numbers and a tie stays a tie.
+    Every product runs through the same instructions, so equal vectors give equal numbers and a tie stays a
+    tie.
     """
     dim = x.shape[1]
     for pair in range(len(rows)):

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours by cosine and by CSLS, in both directions from one pass over the similarity matrix."""
+"""Exact nearest neighbours by cosine and by CSLS, both directions from one pass over the similarities."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Neighbours:
     """Nearest neighbours in both directions.
 
     Attributes:
-        targets: int64 `[n_source_queries, n_best]`, rows of the target matrix, best first; at most as wide as there are
-            target vectors.
+        targets: int64 `[n_source_queries, n_best]`, rows of the target matrix, best first; at most as wide
+            as there are target vectors.
         target_scores: float64, their similarity (cosine, or CSLS).
         sources, source_scores: the same for the target queries.
-        source_hubness, target_hubness: float64 `[n]` and `[m]`, mean cosine of each vector with its k nearest on the
-            other side: r in CSLS. None for plain cosine.
+        source_hubness, target_hubness: float64 `[n]` and `[m]`, mean cosine of each vector with its k
+            nearest on the other side: r in CSLS. None for plain cosine.
         searched: how many entries of the similarity matrix were looked at a second time, as a share of it.
     """
 
@@ -60,24 +60,31 @@ def csls_neighbours(
 ) -> Neighbours:
     """Nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
 
-    CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target vectors and r(y)
-    that of y with its k nearest source vectors. Equal scores go to the smaller index.
+    CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target
+    vectors and r(y) that of y with its k nearest source vectors. Equal scores go to the smaller index.
 
-    One sweep keeps the `keep` largest cosines of every row and column (see `calque.algebra.sweep`); they give both r, and
-    ranking them again by CSLS gives candidates. A vector y outside the list of x has cos(x, y) ≤ c, the smallest cosine
-    kept, so CSLS(x, y) ≥ best needs r(y) ≤ 2c − r(x) − best: where even the smallest r is above that, the candidate is
-    certainly the best. For the other rows the products with just those y are computed again. Cosines that decide are
-    recomputed in float64, and c is widened by the rounding error of the sweep: the result is that of a float64 search.
+    One sweep (see `calque.algebra.sweep`) keeps two lists for every row and column: the k largest cosines,
+    which give r, and the `keep` largest of cos − r̂/2, where r̂ is a guess of the other side's r from a
+    sample. Ranked again by CSLS, the second list gives candidates. If its last value is c, any vector y
+    outside the list has 2·cos(x, y) − r(y) ≤ 2c + r̂(y) − r(y): where that is below the best candidate for
+    every y, the candidate is certainly the best. For the other rows the products with just those y that
+    could be better are computed again. Without the guess (r̂ = 0) this is the certificate
+    best ≥ 2·cos − min r of the last cosine kept, which in an encoder's off-centre space fails so often that
+    another third to three quarters of the products are needed; with it, a few per cent.
+
+    Cosines that decide are recomputed in float64, and c is widened by a bound of the sweep's rounding error:
+    the result is that of a float64 search, whatever the precision of the sweep.
 
     Args:
-        source, target: `[n, dim]` and `[m, dim]`, rows of length 1 (or 0), as `unit_rows` makes them. A tensor's device
-            is where the work is done.
+        source, target: `[n, dim]` and `[m, dim]`, rows of length 1 (or 0), as `unit_rows` makes them. A
+            tensor's device is where the work is done.
         k: neighbourhood size.
         n_best: how many neighbours to return for each query.
-        source_queries, target_queries: row numbers to find neighbours for; all if None. r and the candidates are
-            always those of all rows.
+        source_queries, target_queries: row numbers to find neighbours for; all if None. r and the candidates
+            are always those of all rows.
         keep: length of the lists; a matter of speed alone.
-        precision: of the sweep; "auto" takes bfloat16 for over 50,000 vectors a side where the machine is fast at it.
+        precision: of the sweep; "auto" takes bfloat16 for over 50,000 vectors a side where the machine is
+            fast at it.
         engine: see `sweep`.
 
     Raises:
@@ -111,13 +118,16 @@ def _neighbours(
     x, y = _matrix(source, "source"), _matrix(target, "target")
     if x.shape[1] != y.shape[1] or x.device != y.device:
         raise SettingError(
-            f"source vectors of {x.shape[1]} dimensions on {x.device}, target vectors of {y.shape[1]} on {y.device}"
+            f"source vectors of {x.shape[1]} dimensions on {x.device}, "
+            f"target vectors of {y.shape[1]} on {y.device}"
         )
     if precision == "auto":
         long = min(len(x), len(y)) > _BFLOAT16_FROM
         precision = "bfloat16" if long and bfloat16_is_fast(str(x.device)) else "float32"
     if not math.isfinite(error_bound(x, y)):
         raise SettingError("a vector has a component that is not a finite number")
+    if not len(x) or not len(y):
+        return _nobody(x, y, k, source_queries, target_queries)
     ranked = max(keep or n_best + _SPARE, n_best)
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     nearest = k + 2 if k else 0
@@ -148,7 +158,7 @@ def _neighbours(
         source_scores,
         source_hubness if k else None,
         target_hubness if k else None,
-        (forward_searched + backward_searched) / max(1, len(x) * len(y)),
+        (forward_searched + backward_searched) / (len(x) * len(y)),
     )
 
 
@@ -161,13 +171,25 @@ def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
     return vectors.detach().float().contiguous()
 
 
+def _nobody(x: Tensor, y: Tensor, k: int, source_queries, target_queries) -> Neighbours:
+    """What there is to say where one side is empty."""
+    counts = [
+        len(side) if queries is None else len(queries)
+        for side, queries in ((x, source_queries), (y, target_queries))
+    ]
+    hubness = (np.zeros(len(x)), np.zeros(len(y))) if k else (None, None)
+    names, scores = ([np.zeros((n, 0), dtype=kind) for n in counts] for kind in (np.int64, np.float64))
+    return Neighbours(names[0], scores[0], names[1], scores[1], *hubness, 0.0)
+
+
 def _foresee(
     x: Tensor, y: Tensor, k: int, dtype: torch.dtype, engine: Engine | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Guess r/2 of every vector of both sides from a sample of the other side; float32 `[n]` and `[m]`.
 
-    Every 32nd vector of a side is compared with the whole other side. The largest cosines with the sample predict the
-    mean of the k largest with all; the weights are fitted on the vectors in the sample, whose r is now known.
+    Every 32nd vector of a side is compared with the whole other side. The largest cosines with the sample
+    predict the mean of the k largest with all; the weights are fitted on the vectors in the sample, whose r
+    is now known.
     """
     samples = [np.arange(0, len(side), min(_STRIDE, max(1, len(side) // 128))) for side in (x, y)]
     part_x, part_y = (
@@ -181,9 +203,7 @@ def _foresee(
 
 
 def _predict(seen: np.ndarray, sample: np.ndarray, known: np.ndarray, k: int) -> np.ndarray:
-    """Least squares of the mean of the k largest on the largest, and the mean of the 4 and the k largest, seen."""
-    if not seen.shape[1] or not len(sample):
-        return np.zeros(len(seen), dtype=np.float32)
+    """Least squares on three features: the largest seen, and the mean of the 4 and of the k largest."""
     features = np.stack([seen[:, : min(size, seen.shape[1])].mean(axis=1) for size in (1, 4, k)], axis=1)
     features = np.hstack([features, np.ones((len(seen), 1))]).astype(np.float64)
     weights = np.linalg.lstsq(features[sample], known.mean(axis=1, dtype=np.float64), rcond=1e-6)[0]
@@ -191,10 +211,10 @@ def _predict(seen: np.ndarray, sample: np.ndarray, known: np.ndarray, k: int) ->
 
 
 def _hubness(
-    x: Tensor, y: Tensor, lists: Lists | None, error: float, k: int, dtype: torch.dtype, engine: Engine | None
+    x: Tensor, y: Tensor, lists: Lists, error: float, k: int, dtype: torch.dtype, engine: Engine | None
 ) -> np.ndarray:
-    """r: the mean of the k largest cosines, over all there are where fewer; zero for k = 0, which makes CSLS cosine."""
-    if lists is None or not len(y):
+    """r: the mean of the k largest cosines, or of all there are; zero for k = 0, which makes CSLS cosine."""
+    if not k:
         return np.zeros(len(x))
     cosines = _cosines(x, y, lists, engine)
     width = cosines.shape[1]
@@ -225,13 +245,11 @@ def _rank(
     queries: np.ndarray | None,
     engine: Engine | None,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The `n_best` of each query by 2·cos − hubness, certified, or searched for where there is no certificate."""
+    """The `n_best` of each query by 2·cos − hubness: certified, or searched for."""
     rows = np.arange(len(x)) if queries is None else np.asarray(queries, dtype=np.int64)
-    if not len(y) or not len(rows):
-        return np.zeros((len(rows), 0), dtype=np.int64), np.zeros((len(rows), 0)), 0
     names, seen = lists.indices[rows], lists.values[rows]
     n_best = min(n_best, names.shape[1])
-    # What the sweep saw decides which candidates deserve an exact score: those within its error of the n-th best.
+    # What the sweep saw says which candidates deserve an exact score: those within its error of the n-th.
     scores = 2 * (seen.astype(np.float64) + bias[names]) - hubness[names]
     close = scores >= -np.partition(-scores, n_best - 1, axis=1)[:, [n_best - 1]] - 4 * error
     owners, places = np.nonzero(close)
@@ -241,7 +259,7 @@ def _rank(
     order = np.lexsort((names, -scores), axis=1)[:, :n_best]
     best = np.take_along_axis(names, order, axis=1).astype(np.int64)
     scores = np.take_along_axis(scores, order, axis=1)
-    if names.shape[1] == len(y):
+    if names.shape[1] == len(y) or not len(rows):
         return best, scores, 0
     ceiling = 2 * (seen[:, -1].astype(np.float64) + error)  # of 2·cos − 2·bias outside the list
     searched = _search_challengers(x, y, rows, ceiling, 2.0 * bias - hubness, hubness, best, scores, engine)
@@ -249,10 +267,10 @@ def _rank(
 
 
 def _search_challengers(x, y, rows, ceiling, surplus, hubness, best, scores, engine) -> int:
-    """Look for vectors outside the lists that could still be among the best; change `best` and `scores` in place.
+    """Look for vectors outside the lists that could be among the best; change `best` and `scores` in place.
 
-    A vector y outside the list of x scores at most ceiling(x) + surplus(y). Those who can reach the n-th best score of x
-    are the first so many by surplus; rows that reach about equally far share a product.
+    A vector y outside the list of x scores at most ceiling(x) + surplus(y). Those who can reach the n-th
+    best score of x are the first so many by surplus; rows that reach about equally far share a product.
 
     Returns the number of products computed.
     """

@@ -1,9 +1,10 @@
 """One pass over a similarity matrix that is never held: the largest entries of every row and of every column.
 
-Both directions of a nearest-neighbour search, and both hubness terms of CSLS, need only the largest entries of the rows
-and of the columns of `x @ y.T`. `sweep` multiplies tile by tile and keeps running top-k lists of both, so that all four
-cost the arithmetic of one matrix product; a tile stays in the processor's cache until it is scanned. Memory: the vectors,
-`keep` entries per row and (per thread) per column, and one tile per thread.
+Both directions of a nearest-neighbour search, and both hubness terms of CSLS, need only the largest entries
+of the rows and of the columns of `x @ y.T`. `sweep` multiplies tile by tile and keeps running top-k lists of
+both, so that all four cost the arithmetic of one matrix product; a tile stays in the processor's cache until
+it is scanned. Memory: the vectors, `keep` entries per row and (per thread) per column, and one tile per
+thread.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ class Sweep:
     """What a sweep found.
 
     Attributes:
-        rows, columns: for each row of `x` (of `y`) the largest inner products; None where `nearest` was 0.
-        ranked_rows, ranked_columns: the same by inner product less the other side's bias, which is what their values
-            are; None where `ranked` was 0.
+        rows, columns: for each row of `x` (of `y`) the largest inner products; of no use if `nearest` was 0.
+        ranked_rows, ranked_columns: the same by inner product less the other side's bias, which is what
+            their values are; of no use if `ranked` was 0.
         error: no value differs from the exact one by more than this.
     """
 
-    rows: Lists | None
-    columns: Lists | None
-    ranked_rows: Lists | None
-    ranked_columns: Lists | None
+    rows: Lists
+    columns: Lists
+    ranked_rows: Lists
+    ranked_columns: Lists
     error: float
 
 
@@ -83,13 +84,14 @@ def sweep(
     """The largest inner products of every row of `x` with rows of `y`, and the other way round.
 
     Args:
-        x, y: float32 `[n, dim]` and `[m, dim]`, contiguous, on one device, all components finite.
+        x, y: float32 `[n, dim]` and `[m, dim]`, neither empty, contiguous, on one device, all finite.
         nearest: how many of the largest inner products to keep for each vector (all, if there are fewer).
         ranked: how many of the largest to keep after taking off the other side's bias.
         bias_x, bias_y: float32 `[n]` and `[m]`; zero if None.
         dtype: of the product; bfloat16 is fast on some machines, and `Sweep.error` says what it costs.
-        engine: "numba" scans tiles with compiled loops, one thread per core each with its own tiles; "torch" uses
-            `torch.topk` alone and runs on any device (among equal values it may keep any). By default by device.
+        engine: "numba" scans tiles with compiled loops, one thread per core each with its own tiles; "torch"
+            uses `torch.topk` alone and runs on any device (among equal values it may keep any). By default
+            by device.
         tile: rows and columns multiplied at a time.
     """
     engine = engine or ("numba" if x.device.type == "cpu" else "torch")
@@ -100,28 +102,21 @@ def sweep(
     error = error_bound(x, y, dtype) + 2.0**-22 * float(max(np.abs(bias).max(initial=0) for bias in biases))
     rows, ranked_rows = _blank(len(x), nearest, len(y)), _blank(len(x), ranked, len(y))
     columns, ranked_columns = _blank(len(y), nearest, len(x)), _blank(len(y), ranked, len(x))
-    if len(x) and len(y):
-        left, right = (x, y) if dtype == torch.float32 else (x.to(dtype), y.to(dtype))
-        lists = (rows, ranked_rows), (columns, ranked_columns)
-        with full_precision():
-            if engine == "numba":
-                _sweep_numba(left, right, lists, biases, tile or _CPU_TILE)
-            else:
-                _sweep_torch(left, right, lists, biases, tile or _GPU_TILE)
-    return Sweep(
-        rows if nearest else None,
-        columns if nearest else None,
-        ranked_rows if ranked else None,
-        ranked_columns if ranked else None,
-        error,
-    )
+    left, right = (x, y) if dtype == torch.float32 else (x.to(dtype), y.to(dtype))
+    lists = (rows, ranked_rows), (columns, ranked_columns)
+    with full_precision():
+        if engine == "numba":
+            _sweep_numba(left, right, lists, biases, tile or _CPU_TILE)
+        else:
+            _sweep_torch(left, right, lists, biases, tile or _GPU_TILE)
+    return Sweep(rows, columns, ranked_rows, ranked_columns, error)
 
 
 def error_bound(x: Tensor, y: Tensor, dtype: torch.dtype = torch.float32) -> float:
     """How far a product computed in `dtype` can be from the exact one, whatever the order of summation.
 
-    float32: dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1). bfloat16: besides, the rounding of both inputs (by
-    Cauchy-Schwarz, from the residuals that are really there) and of the result.
+    float32: dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1). bfloat16: besides, the rounding of both inputs
+    (by Cauchy-Schwarz, from the residuals that are really there) and of the result.
     """
     if not len(x) or not len(y):
         return 0.0
@@ -138,7 +133,7 @@ def error_bound(x: Tensor, y: Tensor, dtype: torch.dtype = torch.float32) -> flo
 def dots(
     x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray, *, engine: Engine | None = None
 ) -> np.ndarray:
-    """`x[rows[p]] · y[columns[p]]` in float64 for every pair p; equal vectors give equal numbers, so ties stay ties."""
+    """`x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties stay ties."""
     engine = engine or ("numba" if x.device.type == "cpu" else "torch")
     out = np.empty(len(rows))
     if engine == "numba":
@@ -179,10 +174,10 @@ def full_precision() -> Iterator[None]:
 
 @lru_cache(maxsize=8)
 def bfloat16_is_fast(device: str) -> bool:
-    """Whether products in bfloat16 are at least 1.5 times as fast as in float32 here: measured, not looked up."""
+    """Whether bfloat16 products are at least 1.5 times as fast as float32 here: measured, not looked up."""
 
     def seconds(dtype: torch.dtype) -> float:
-        a = torch.ones(768, 768, dtype=dtype, device=device)
+        a = torch.ones(512, 512, dtype=dtype, device=device)
         taken = []
         for _ in range(4):
             start = time.perf_counter()
@@ -194,14 +189,15 @@ def bfloat16_is_fast(device: str) -> bool:
         return seconds(torch.float32) > 1.5 * seconds(torch.bfloat16)
 
 
-# -- engines -----------------------------------------------------------------------------------------------------------
+# -- engines -------------------------------------------------------------------------------------------------
 def _sweep_numba(
     x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int]
 ) -> None:
     """Stripes of rows go to whichever thread is free; a thread keeps its own column lists, merged at the end.
 
-    Each thread multiplies with one thread of its own: two libraries' thread pools that take turns wait for each other
-    by spinning, and a stripe per thread needs no turn at all. The lists do not depend on who took which stripe.
+    Each thread multiplies with one thread of its own: two libraries' thread pools that take turns wait for
+    each other by spinning, and a stripe per thread needs no turn at all. The lists do not depend on who took
+    which stripe.
     """
     from calque.algebra.scan import merge, scan_columns, scan_rows
 

@@ -1,4 +1,4 @@
-"""Static word vectors as an encoder, with what a sentence adds to them: the baseline of Cao et al. (2020, §3.4)."""
+"""Static word vectors as an encoder, and what a sentence adds to them: the baseline of Cao et al. (2020)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calque.algebra.normalize import unit_rows
+from calque.algebra.normalize import unit_centre_unit, unit_rows
 from calque.encoders.base import Encoder
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
 from calque.errors import InputError, SettingError
@@ -32,7 +32,7 @@ _BLOCK = 65_536  # words of text at a time
 
 @dataclass(frozen=True)
 class SentencePart:
-    """What is put behind each word's vector: mean, maximum and minimum over its sentence (Rücklé et al. 2018).
+    """What stands behind a word's vector: mean, maximum, minimum over its sentence (Rücklé et al. 2018).
 
     Attributes:
         word, mean, maximum, minimum: weight of each of the four parts.
@@ -51,9 +51,9 @@ class SentencePart:
 class StaticEncoder(Encoder):
     """The same vector for a word wherever it stands, one table per language.
 
-    A vector goes through, in this order: unit length, minus the mean of the language's words, unit length again; the
-    language's map, if there is one; the sentence part, if wanted, taken over the mapped vectors. The order matters: a
-    maximum does not turn with a rotation.
+    A vector goes through, in this order: unit length, minus the mean of the language's words, unit length
+    again; the language's map, if there is one; the sentence part, if wanted, taken over the mapped vectors.
+    The order matters: a maximum does not turn with a rotation.
 
     Args:
         tables: by language; the key "" serves every language that has no table of its own.
@@ -99,7 +99,7 @@ class StaticEncoder(Encoder):
             f"StaticEncoder({self.name}, {sizes} words, {self.dim}d, maps for {sorted(self.maps) or 'none'})"
         )
 
-    # -- variants ------------------------------------------------------------------------------------------------------
+    # -- variants --------------------------------------------------------------------------------------------
     def replace(self, **changes: Any) -> StaticEncoder:
         """The same tables with other arguments: `encoder.replace(sentence=SentencePart())`."""
         same = {key: getattr(self, key) for key in ("normalise", "lower", "maps", "sentence", "name")}
@@ -117,7 +117,7 @@ class StaticEncoder(Encoder):
         towards: str,
         progress: bool = False,
     ) -> StaticEncoder:
-        """The same with a map per language, fitted on the linked words' own vectors, without the sentence part.
+        """The same with a map per language, fitted on the linked words' vectors without the sentence part.
 
         Args:
             corpus, pairs, make, towards, progress: as in `MappedEncoder.fit`, which does it.
@@ -129,7 +129,7 @@ class StaticEncoder(Encoder):
         maps = {lang: by_layer[0] for lang, by_layer in fitted.maps.items()}
         return self.replace(maps=maps, name=f"{self.name}+{next(iter(maps.values())).kind}")
 
-    # -- encoding ------------------------------------------------------------------------------------------------------
+    # -- encoding --------------------------------------------------------------------------------------------
     @property
     def n_layers(self) -> int:
         return 0
@@ -156,15 +156,13 @@ class StaticEncoder(Encoder):
         Raises:
             SettingError: a sentence is in a language without a table.
         """
-        texts = [sentences] if isinstance(sentences, Sentences) else _by_language(list(sentences))
-        n = sum(len(text) for text in texts)
         if isinstance(sentences, Sentences):
-            order = np.arange(n)
-            lengths = sentences.lengths()
+            texts = [(sentences, np.arange(len(sentences)))]
         else:
-            order = np.concatenate([text.places for text in texts]) if texts else np.zeros(0, dtype=np.int64)
-            lengths = np.zeros(n, dtype=np.int64)
-            lengths[order] = np.concatenate([text.lengths() for text in texts]) if texts else []
+            texts = _by_language(list(sentences))
+        lengths = np.zeros(sum(len(text) for text, _ in texts), dtype=np.int64)
+        for text, places in texts:
+            lengths[places] = text.lengths()
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         shape = (int(offsets[-1]), self.dim)
         if out is None:
@@ -181,10 +179,8 @@ class StaticEncoder(Encoder):
             data, covered = arrays["data"], arrays["covered"]
             arrays["offsets"][...] = offsets
         bar = _bar(shape[0], progress)
-        first = 0
-        for text in texts:
-            self._fill(text, order[first : first + len(text)], offsets, data, covered, bar)
-            first += len(text)
+        for text, places in texts:
+            self._fill(text, places, offsets, data, covered, bar)
         if bar is not None:
             bar.close()
         return Embeddings(data, offsets, None if covered.all() else covered)
@@ -219,7 +215,7 @@ class StaticEncoder(Encoder):
             )
         vectors, known = self.tables[key].lookup(forms, lower=self.lower)
         if self.normalise:
-            vectors = unit_rows(unit_rows(vectors) - self.mean(key).astype(np.float32))
+            vectors, _ = unit_centre_unit(vectors, self.mean(key))
         if lang in self.maps:
             vectors = self.maps[lang].transform(vectors)
         vectors[~known] = 0.0
@@ -235,7 +231,7 @@ class StaticEncoder(Encoder):
             self._means[lang] = total / max(1, n)
         return self._means[lang]
 
-    # -- identity and disk ---------------------------------------------------------------------------------------------
+    # -- identity and disk -----------------------------------------------------------------------------------
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         digest = hashlib.blake2b(digest_size=16)
@@ -299,7 +295,7 @@ class StaticEncoder(Encoder):
             for lang, kept in about["maps"].items():
                 from calque.maps import KINDS
 
-                parts = {
+                parts: dict[str, np.ndarray] = {
                     name: arrays[f"map.{lang}.{name}"] for name in ("matrix", "source_mean", "target_mean")
                 }
                 maps[lang] = KINDS[kept["kind"]].from_arrays(parts, kept["pairs"])
@@ -331,8 +327,8 @@ def load_static(
     """Static word vectors from files (see `read_table` for the formats), or from a folder that calque saved.
 
     Args:
-        path: a file for all languages, or one for each: `{"en": "wiki.en.vec", "de": "wiki.de.bin"}`; or a folder, which
-            says everything else itself.
+        path: a file for all languages, or one for each: `{"en": "wiki.en.vec", "de": "wiki.de.bin"}`; or a
+            folder, which says everything else itself.
         normalise, lower: see `StaticEncoder`.
         sentence: put the sentence part behind each vector; True for weights of 1.
         limit: read only so many words of each file.
@@ -387,18 +383,15 @@ def add_sentence(
     return result
 
 
-class _Placed(Sentences):
-    """Sentences of one language, and where each of them stands in the list it was taken from."""
-
-    def __init__(self, sentences: list[Sentence], places: np.ndarray, lang: str):
-        chosen = Sentences.of([sentences[place].words for place in places], lang)
-        super().__init__(chosen._column, lang)
-        self.places = places
-
-
-def _by_language(sentences: list[Sentence]) -> list[_Placed]:
-    langs = np.array([sentence.lang for sentence in sentences], dtype=object)
-    return [_Placed(sentences, np.flatnonzero(langs == lang), lang) for lang in dict.fromkeys(langs.tolist())]
+def _by_language(sentences: list[Sentence]) -> list[tuple[Sentences, np.ndarray]]:
+    """The sentences of each language, and where each of them stands in the list."""
+    places: dict[str, list[int]] = {}
+    for place, sentence in enumerate(sentences):
+        places.setdefault(sentence.lang, []).append(place)
+    return [
+        (Sentences.of([sentences[place].words for place in found], lang), np.array(found))
+        for lang, found in places.items()
+    ]
 
 
 def _types(text: Sentences) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Files of static word vectors: word2vec text and binary, fastText `.vec` and models, each also compressed."""
+"""Files of static word vectors: word2vec text and binary, fastText `.vec` and models, also compressed."""
 
 from __future__ import annotations
 
@@ -100,14 +100,15 @@ class PlainTable(WordTable):
 class SubwordTable(WordTable):
     """A fastText model: a word's vector is the mean of its own row and those of its character n-grams.
 
-    Any word has n-grams, so words outside the vocabulary get a vector too (Bojanowski et al. 2017, §3.2). N-grams have no
-    names: FNV-1a, as fastText computes it, says which of the `bucket` rows after the words is theirs.
+    Any word has n-grams, so words outside the vocabulary get a vector too (Bojanowski et al. 2017, §3.2).
+    N-grams have no names: FNV-1a, as fastText computes it, says which of the `bucket` rows after the words
+    is theirs.
 
     Args:
         words, matrix: see `WordTable`; the matrix has `bucket` rows after those of the words.
         bucket: number of rows that n-grams share.
-        minn, maxn: shortest and longest n-gram in characters, the markers < and > of the word's ends included; `maxn` 0
-            for a model without n-grams.
+        minn, maxn: shortest and longest n-gram in characters, the markers < and > of the word's ends
+            included; `maxn` 0 for a model without n-grams.
     """
 
     kind = "subwords"
@@ -123,7 +124,7 @@ class SubwordTable(WordTable):
         return self._means([[number, *self.ngrams(self.words[number])] for number in numbers.tolist()])
 
     def _guess(self, forms: Sequence[str], places: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        rows = [self.ngrams(forms[place]) for place in places.tolist()]
+        rows = [self.ngrams(str(forms[place])) for place in places.tolist()]
         some = np.array([bool(found) for found in rows], dtype=bool)
         guessed = np.zeros(len(forms), dtype=bool)
         guessed[places[some]] = True
@@ -142,7 +143,7 @@ class SubwordTable(WordTable):
         return means
 
     def ngrams(self, word: str) -> list[int]:
-        """Rows of the word's character n-grams, one for each occurrence (fastText, `Dictionary::computeSubwords`)."""
+        """Rows of the word's n-grams, one for each occurrence (fastText, `Dictionary::computeSubwords`)."""
         if word == _EOS or not self.bucket or not self.maxn:
             return []
         characters = [character.encode("utf-8", "surrogatepass") for character in f"<{word}>"]
@@ -163,9 +164,11 @@ class SubwordTable(WordTable):
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
     """Read word vectors, whatever their format.
 
-    - word2vec text and fastText `.vec`: a line `words dimensions`, then a line per word (without the first line: GloVe);
+    - word2vec text and fastText `.vec`: a line `words dimensions`, then a line per word (without the first
+      line: GloVe);
     - word2vec binary: the same first line, then word, space, little-endian float32;
-    - a fastText model (`.bin`): mapped into memory where it is not compressed, so that only rows in use are read.
+    - a fastText model (`.bin`): mapped into memory where it is not compressed, so that only rows in use are
+      read.
 
     Args:
         path: the file; gzip, zstd, xz and bzip2 are known by their first bytes.
@@ -229,7 +232,7 @@ class _Reader:
         return self.read(place + 1 - self._start)
 
 
-# -- word2vec and its relatives ----------------------------------------------------------------------------------------
+# -- word2vec and its relatives ------------------------------------------------------------------------------
 def _read_word2vec(file: _Reader, path: str | PathLike[str], limit: int | None) -> PlainTable:
     first = file.peek(1 << 16).split(b"\n")[0]
     fields = first.split()
@@ -314,7 +317,7 @@ def _read_binary(file: _Reader, path, n: int, dim: int, limit: int | None) -> Pl
     return PlainTable(words, np.concatenate(blocks))
 
 
-# -- fastText models ---------------------------------------------------------------------------------------------------
+# -- fastText models -----------------------------------------------------------------------------------------
 def _read_fasttext(file: _Reader, path: str | PathLike[str], *, mapped: bool) -> SubwordTable:
     """The input side of a model as `FastText::saveModel` writes it: arguments, dictionary, input matrix."""
 
@@ -348,7 +351,8 @@ def _read_fasttext(file: _Reader, path: str | PathLike[str], *, mapped: bool) ->
     (quantised,) = take("b")
     if quantised or pruned > 0:
         raise InputError(
-            "a quantised fastText model (.ftz), which holds no whole vectors; use the .bin or .vec file it was made from",
+            "a quantised fastText model (.ftz), which holds no whole vectors; "
+            "use the .bin or .vec file it was made from",
             path=path,
         )
     rows, columns = take("qq")

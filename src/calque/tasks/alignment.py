@@ -29,10 +29,10 @@ def score_links(
 ) -> list[Score]:
     """Alignment error rate, precision, recall and F1 (Och and Ney 2003, §5.1).
 
-    With links A, sure gold links S and gold links P ⊇ S that are at least possible, each counted over all sentences:
-    precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 their harmonic mean, AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|). Fewer
-    errors are better; the other three are the higher the better. A link named twice counts once, and is sure if either
-    says so.
+    With links A, sure gold links S and gold links P ⊇ S that are at least possible, each counted over all
+    sentences: precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 their harmonic mean, and
+    AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|). A lower AER is better, the other three are better higher.
+    A link named twice counts once, and is sure if either says so.
 
     Args:
         links: what is judged; sure and possible are not told apart in it.
@@ -42,7 +42,8 @@ def score_links(
         seed: of the bootstrap.
 
     Returns:
-        AER, precision, recall, F1. `n` is the number of gold links for recall, of judged ones for precision, else both.
+        AER, precision, recall, F1. `n` is the number of gold links for recall, of judged ones for precision,
+        else both.
 
     Raises:
         SettingError: not the same number of sentences, or no sure gold link.
@@ -123,7 +124,8 @@ class WordAlignment(Task):
         source, target = (
             encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target)
         )
-        links = links_from_embeddings(source, target, method=self.method, **self.options)  # type: ignore[arg-type]
+        method: Any = self.method
+        links = links_from_embeddings(source, target, method=method, **self.options)
         without = [0 if side.covered is None else int((~side.covered).sum()) for side in (source, target)]
         about = {
             "links_from": self.method,
@@ -139,7 +141,8 @@ class WordAlignment(Task):
         """The same figures for links that exist already, such as those of a statistical aligner."""
         return score_links(
             links.check(self.corpus), self.gold,
-            data=self.data, languages=self.corpus.langs, bootstrap=self.bootstrap, seed=self.seed, settings=about,
+            data=self.data, languages=self.corpus.langs, bootstrap=self.bootstrap, seed=self.seed,
+            settings=about,
         )  # fmt: skip
 
 
@@ -169,8 +172,9 @@ def _recall(counts: np.ndarray) -> np.ndarray:
 
 
 def _f1(counts: np.ndarray) -> np.ndarray:
-    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)
-    return np.where(precision + recall > 0, 2 * ratio(precision * recall, precision + recall), 0.0)
+    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # no link at all finds nothing
+    total = precision + recall
+    return np.where(total == 0, 0.0, 2 * ratio(precision * recall, total))
 
 
 def _aer(counts: np.ndarray) -> np.ndarray:

@@ -19,8 +19,9 @@ def interval(
 ) -> tuple[float, float, float]:
     """A figure over all sentences and its percentile interval (Efron and Tibshirani 1993, §13.3).
 
-    Words of a sentence share their context, so whole sentences are drawn, with replacement. Drawing n of n sentences is
-    drawing how often each comes: one multinomial vector, whose product with the per-sentence sums replaces the loop.
+    Words of a sentence share their context, so whole sentences are drawn, with replacement. Drawing n of n
+    sentences is drawing how often each comes: one multinomial vector, whose product with the per-sentence
+    sums replaces the loop.
 
     Args:
         sums: `[n_sentences, n_sums]`, such as right answers and questions of each sentence.

@@ -1,4 +1,4 @@
-"""What a test text shares with a training text, and with itself: seen pairs, identical forms, repeated types."""
+"""What a test text shares with a training text, and with itself: seen pairs, equal forms, repeated types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def identical_forms(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
 def seen_pairs(
     corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs
 ) -> np.ndarray:
-    """bool `[n_pairs]`: whether two words of the same forms, lower-cased, are linked anywhere in the training text."""
+    """bool `[n_pairs]`: whether words of the same two forms, lower-cased, are linked in the training text."""
     vocabulary: dict[str, int] = {}
     source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
     size = len(vocabulary)
@@ -46,7 +46,7 @@ def seen_pairs(
 
 
 def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarray:
-    """bool `[n_sentences]`: whether the source or the target sentence, lower-cased, is also one of the training text.
+    """bool `[n_sentences]`: whether the source or the target sentence, lower-cased, is in the training text.
 
     Empty sentences are shared with nothing.
     """
@@ -74,10 +74,10 @@ def _of_links(
 
 
 def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, grow: bool) -> np.ndarray:
-    """A number for the form of each word, int64 `[n_words]`; −1 for a form that the vocabulary may not take in.
+    """A number for the form of each word, int64 `[n_words]`; −1 for one that the vocabulary may not take in.
 
-    Python sees each form once per chunk of the Arrow column: its own `lower` is used, for which Arrow's is no substitute
-    in every script, yet the words themselves never become Python strings.
+    Python sees each form once per chunk of the Arrow column: its own `lower` is used, for which Arrow's is
+    no substitute in every script, yet the words themselves never become Python strings.
     """
     words, _ = sentences.flat()
     numbers = []

@@ -1,4 +1,4 @@
-"""Contextual word retrieval: is the word nearest to a word, in all the text of the other language, its translation?"""
+"""Contextual word retrieval: is the nearest of all words of the other language a word's translation?"""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ class Retrieved:
 
     Attributes:
         queries: positions, in the links that were given, of those that were asked; int64 `[n]`.
-        source_hits, target_hits: bool `[n]`: the source word found its target word; the target word its source word.
-        nearest_targets, nearest_sources: int64 `[n]`, row of the word that was found; −1 where there was no vector.
+        source_hits, target_hits: bool `[n]`: the source word found its target word; the target word its
+            source word.
+        nearest_targets, nearest_sources: int64 `[n]`, row of the word that was found; −1 where there was no
+            vector.
         source_candidates, target_candidates: how many words there were to choose from.
         dropped: links that could not be asked because a word has no vector.
     """
@@ -67,11 +69,12 @@ def retrieve(
         source, target: word vectors of parallel sentences.
         pairs: one-to-one links between their words.
         candidates: "all" words of the other side (the paper), or only those with a link (its code).
-        similarity: CSLS with neighbourhood `k`, whose hubness terms are taken over the same candidates; or cosine. Equal
-            similarities go to the word that comes first.
-        source_words, target_words: bool `[n_words]`, words that exist for this question (candidates and queries).
-        uncovered: what to do with a link to a word without a vector: "drop" and count it, or count it as "wrong", which
-            makes encoders of different coverage comparable.
+        similarity: CSLS with neighbourhood `k`, whose hubness terms are taken over the same candidates; or
+            cosine. Equal similarities go to the word that comes first.
+        source_words, target_words: bool `[n_words]`, words that exist for this question (candidates and
+            queries).
+        uncovered: what to do with a link to a word without a vector: "drop" and count it, or count it as
+            "wrong", which makes encoders of different coverage comparable.
 
     Raises:
         SettingError: a value that is not one of these, links that are not one-to-one, or that point outside.
@@ -85,7 +88,8 @@ def retrieve(
             raise SettingError(f"{name}={value!r}, expected one of {', '.join(known)}")
     if not len(source) == len(target) == pairs.n_sentences:
         raise SettingError(
-            f"links of {pairs.n_sentences} sentence pairs, but vectors of {len(source)} and {len(target)} sentences"
+            f"links of {pairs.n_sentences} sentence pairs, "
+            f"but vectors of {len(source)} and {len(target)} sentences"
         )
     rows, pools = [], []
     for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
@@ -143,21 +147,23 @@ def _search(source, target, pools, rows, similarity: Similarity, k: int) -> Neig
 class WordRetrieval(Task):
     """Accuracy of contextual word retrieval (Cao et al. 2020, §3.2 and §5.1).
 
-    Each linked word of a test text asks for its nearest neighbour among the words of all sentences on the other side; the
-    figure is how often that is the very word it is linked to, the mean of both directions. Two figures are given: over
-    all links, and, with a training text, over links whose two forms (lower-cased) are nowhere linked there and differ
-    from each other. The second is the headline where it exists: it is not raised by memory or a shared vocabulary.
+    Each linked word of a test text asks for its nearest neighbour among the words of all sentences on the
+    other side; the figure is how often that is the very word it is linked to, the mean of both directions.
+    Two figures are given: over all links, and, with a training text, over links whose two forms
+    (lower-cased) are nowhere linked there and differ from each other. The second is the headline where it
+    exists: it is not raised by memory or a shared vocabulary.
 
     Args:
         corpus: parallel test text.
-        pairs: its word links; made by the statistical aligner, from test and training text together, if None. Links
-            that share a word with another one are dropped either way.
+        pairs: its word links; made by the statistical aligner, from test and training text together, if
+            None. Links that share a word with another one are dropped either way.
         train: what the encoder was aligned on.
         train_pairs: its word links, as they were used; made by the aligner if None.
-        contextual: False keeps only the first occurrence of each word form on either side, candidates and queries.
+        contextual: False keeps only the first occurrence of each word form on either side, candidates and
+            queries.
         candidates, similarity, k, uncovered: see `retrieve`.
-        special: count the special subwords at both ends of a sentence ([CLS], [SEP]) as linked words, as Cao et al.'s
-            code does, which raises the accuracy. They are never part of the unseen pairs.
+        special: count the special subwords at both ends of a sentence ([CLS], [SEP]) as linked words, as Cao
+            et al.'s code does, which raises the accuracy. They are never part of the unseen pairs.
         model, symmetrize: of the statistical aligner.
         bootstrap: samples of the interval; sentences are drawn, not words.
         seed: of the bootstrap and the aligner.
@@ -199,21 +205,25 @@ class WordRetrieval(Task):
             if links is not None and text is not None:
                 links.check(text)
         self.corpus, self.train, self._given = corpus, train, (pairs, train_pairs)
-        self.contextual, self.special, self.uncovered = contextual, special, uncovered
-        self.candidates, self.similarity, self.k = candidates, similarity, k
+        self.contextual, self.special = contextual, special
+        self.uncovered: Uncovered = uncovered
+        self.candidates: Candidates = candidates
+        self.similarity: Similarity = similarity
+        self.k = k
         self.model, self.symmetrize = model, symmetrize
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
-    # -- what is asked -------------------------------------------------------------------------------------------------
+    # -- what is asked ---------------------------------------------------------------------------------------
     @cached_property
     def links(self) -> tuple[WordPairs, WordPairs | None]:
-        """Links of the test text, one-to-one, and of the training text; aligned now if they were not given."""
+        """Links of the test text, one-to-one, and of the training text; aligned now if not given."""
         pairs, train_pairs = self._given
         if pairs is None or (self.train is not None and train_pairs is None):
             from calque.wordalign import align_words
 
             text = self.corpus if self.train is None else self.corpus + self.train
-            found = align_words(text, model=self.model, symmetrize=self.symmetrize, seed=self.seed)  # type: ignore[arg-type]
+            options: Any = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
+            found = align_words(text, **options)
             if pairs is None:
                 pairs = found.slice(0, len(self.corpus))
             if self.train is not None and train_pairs is None:
@@ -222,7 +232,7 @@ class WordRetrieval(Task):
 
     @cached_property
     def unseen(self) -> np.ndarray | None:
-        """bool `[n_pairs]`: links to a pair of different forms that the training text does not link; None without one."""
+        """bool `[n_pairs]`: links of two different forms that the training text does not link."""
         pairs, train_pairs = self.links
         if self.train is None or train_pairs is None:
             return None
@@ -253,13 +263,13 @@ class WordRetrieval(Task):
             return None, None
         return first_occurrences(self.corpus.source), first_occurrences(self.corpus.target)
 
-    # -- asking --------------------------------------------------------------------------------------------------------
+    # -- asking ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Encode both sides and measure.
 
         Returns:
-            the mean of both directions, then each direction; over unseen pairs first, if there is a training text, then
-            over all.
+            the mean of both directions, then each direction; over unseen pairs first, if there is a training
+            text, then over all.
         """
         if self.special:
             source, target = (with_ends(encoder, side) for side in (self.corpus.source, self.corpus.target))
@@ -276,8 +286,8 @@ class WordRetrieval(Task):
         """Measure word vectors that exist already, such as several layers of one pass.
 
         Args:
-            source, target: vectors of every word of both sides of the test text (with `special`, as `with_ends` gives
-                them).
+            source, target: vectors of every word of both sides of the test text (with `special`, as
+                `with_ends` gives them).
             about: what to record of the encoder.
 
         Raises:
@@ -353,7 +363,7 @@ class WordRetrieval(Task):
 
 
 def with_ends(encoder: Encoder, sentences) -> Embeddings:
-    """Word vectors with those of the first and last subword ([CLS], [SEP]) of a sentence as its first and last word.
+    """Word vectors, and those of a sentence's first and last subword ([CLS], [SEP]) as words around them.
 
     Raises:
         SettingError: the encoder has no subwords.
@@ -380,7 +390,7 @@ def with_ends(encoder: Encoder, sentences) -> Embeddings:
 def _with_end_links(
     pairs: WordPairs, unseen: np.ndarray | None, source: Embeddings, target: Embeddings
 ) -> tuple[WordPairs, np.ndarray | None]:
-    """The links, moved past the first special word, and a link between the first and between the last ones."""
+    """The links, moved past the first special word, and links between the first and the last ones."""
     n = pairs.n_sentences
     sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
     order = np.argsort(sentence, kind="stable")

@@ -1,0 +1,268 @@
+"""Neighbours by CSLS and cosine are those of a float64 search that computes everything, ties and all."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.algebra import sweep as sweeping
+from calque.algebra.normalize import unit_centre_unit, unit_rows
+from calque.algebra.similarity import cosine_neighbours, csls_neighbours
+from calque.algebra.sweep import error_bound, sweep
+from calque.errors import SettingError
+
+ENGINES = ("numba", "torch")
+
+
+def literal(source, target, k, n_best):
+    """CSLS as it is written: two loops, exactly rounded sums, ties to the smaller index. k = 0 is cosine."""
+    n, m = len(source), len(target)
+    cos = [
+        [math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True)) for y in target] for x in source
+    ]
+    r_source, r_target = [0.0] * n, [0.0] * m
+    if k:
+        for i in range(n):
+            best = sorted((cos[i][j] for j in range(m)), reverse=True)[:k]
+            r_source[i] = math.fsum(best) / len(best)
+        for j in range(m):
+            best = sorted((cos[i][j] for i in range(n)), reverse=True)[:k]
+            r_target[j] = math.fsum(best) / len(best)
+
+    def csls(i, j):
+        return 2 * cos[i][j] - r_source[i] - r_target[j] if k else cos[i][j]
+
+    def ranked(scores):
+        return sorted(range(len(scores)), key=lambda c: (-scores[c], c))[:n_best]
+
+    targets = [ranked([csls(i, j) for j in range(m)]) for i in range(n)]
+    sources = [ranked([csls(i, j) for i in range(n)]) for j in range(m)]
+    return targets, sources, r_source, r_target
+
+
+def off_centre(n, dim, rng, noise=1.0):
+    """Two sides like an encoder's: not centred, of decaying spectrum, pairs at very different distances."""
+    spectrum = (np.arange(dim) + 1.0) ** -0.5
+    centre = 0.6 * rng.standard_normal(dim) * spectrum
+    source = rng.standard_normal((n, dim)) * spectrum
+    spread = noise * rng.uniform(0.1, 2.0, (n, 1))
+    target = source + spread * rng.standard_normal((n, dim)) * spectrum
+    return unit_rows(source + centre), unit_rows(target + centre)
+
+
+def check(found, expected):
+    targets, sources, r_source, r_target = expected
+    assert found.targets.tolist() == targets
+    assert found.sources.tolist() == sources
+    if found.source_hubness is not None:
+        np.testing.assert_allclose(found.source_hubness, r_source, atol=1e-12)
+        np.testing.assert_allclose(found.target_hubness, r_target, atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("n", "m", "k", "n_best"),
+    [(1, 1, 10, 1), (3, 7, 10, 1), (40, 33, 10, 3), (33, 40, 1, 5), (25, 70, 4, 100)],
+)
+def test_csls_equals_the_double_loop(n, m, k, n_best, engine):
+    rng = np.random.default_rng(n)
+    source, target = unit_rows(rng.standard_normal((n, 6))), unit_rows(rng.standard_normal((m, 6)))
+    found = csls_neighbours(source, target, k=k, n_best=n_best, engine=engine, keep=2)
+    check(found, literal(source, target, k, n_best))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("k", [0, 2, 8])
+def test_ties_go_to_the_smaller_index(k, engine):
+    """Copies, zero rows, and a grid of few values: nearly every decision is a tie."""
+    rng = np.random.default_rng(0)
+    source = rng.integers(-1, 2, (30, 4)).astype(np.float32) / 2
+    target = np.concatenate([source[rng.integers(0, 30, 20)], np.zeros((3, 4), np.float32), source[:9]])
+    search = csls_neighbours if k else cosine_neighbours
+    found = search(source, target, n_best=2, engine=engine, keep=2, **({"k": k} if k else {}))
+    check(found, literal(source, target, k, 2))
+
+
+SIZES = st.sampled_from(
+    [1, 2, 4, 5, 8, 12]
+)  # with these k every mean is exact in binary, and so is every tie
+
+
+@given(
+    seed=st.integers(0, 10_000), n=SIZES, m=SIZES, dim=st.integers(1, 9), k=st.sampled_from([0, 1, 2, 4]),
+    n_best=st.integers(1, 3), keep=st.integers(1, 4),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_any_small_case(seed, n, m, dim, k, n_best, keep):
+    rng = np.random.default_rng(seed)
+    source, target = (rng.integers(-2, 3, (size, dim)).astype(np.float32) / 2 for size in (n, m))
+    search = csls_neighbours if k else cosine_neighbours
+    found = search(source, target, n_best=n_best, keep=keep, **({"k": k} if k else {}))
+    check(found, literal(source, target, k, n_best))
+
+
+def two_pass(source, target, k):
+    """The plain way: the whole matrix in float64, once for hubness and once for the neighbours."""
+    cos = source.astype(np.float64) @ target.astype(np.float64).T
+    r_source = np.sort(cos, axis=1)[:, -k:].mean(axis=1)
+    r_target = np.sort(cos, axis=0)[-k:].mean(axis=0)
+    return 2 * cos - r_source[:, None] - r_target
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"engine": "torch"}, {"precision": "bfloat16"}, {"precision": "bfloat16", "engine": "torch"}],
+)
+def test_large_equals_two_passes(options):
+    source, target = off_centre(2500, 48, np.random.default_rng(1))
+    target = np.concatenate([target[::-1], target[:77]])  # copies, and sides of different length
+    csls = two_pass(source, target, 10)
+    found = csls_neighbours(source, target, **options)
+    assert (
+        0 < found.searched < 2
+    )  # the certificate fails here and there, so that the search behind it is tested
+    for best, scores, expected in (
+        (found.targets, found.target_scores, csls),
+        (found.sources, found.source_scores, csls.T),
+    ):
+        np.testing.assert_allclose(scores[:, 0], expected.max(axis=1), atol=1e-12)
+        first = (expected > expected.max(axis=1, keepdims=True) - 1e-12).argmax(axis=1)
+        np.testing.assert_array_equal(best[:, 0], first)
+
+
+def test_without_the_certificates_search_the_answer_would_be_wrong(monkeypatch):
+    """The test above can fail: lists of one entry alone do not hold the best candidate."""
+    from calque.algebra import similarity
+
+    source, target = off_centre(1500, 32, np.random.default_rng(2))
+    expected = two_pass(source, target, 10).argmax(axis=1)
+    assert (csls_neighbours(source, target, keep=1).targets[:, 0] == expected).all()
+    monkeypatch.setattr(similarity, "_search_challengers", lambda *arguments: 0)
+    assert (csls_neighbours(source, target, keep=1).targets[:, 0] != expected).any()
+
+
+def test_queries_are_ranked_against_everything():
+    source, target = off_centre(700, 24, np.random.default_rng(3))
+    everything = csls_neighbours(source, target, n_best=3)
+    chosen = np.array([650, 3, 3, 0])
+    some = csls_neighbours(source, target, n_best=3, source_queries=chosen, target_queries=chosen[:1])
+    np.testing.assert_array_equal(some.targets, everything.targets[chosen])
+    np.testing.assert_array_equal(some.target_scores, everything.target_scores[chosen])
+    np.testing.assert_array_equal(some.sources, everything.sources[chosen[:1]])
+    np.testing.assert_array_equal(some.source_hubness, everything.source_hubness)
+    none = csls_neighbours(source, target, source_queries=np.zeros(0, int), target_queries=np.zeros(0, int))
+    assert none.targets.shape == (0, 1)
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0), (0, 0)])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_empty_side_has_no_neighbours(n, m, engine):
+    source, target = np.ones((n, 4), np.float32), np.ones((m, 4), np.float32)
+    for found in (
+        csls_neighbours(source, target, engine=engine),
+        cosine_neighbours(source, target, engine=engine),
+    ):
+        assert len(found.targets) == n
+        assert len(found.sources) == m
+        assert found.targets.size == found.sources.size == 0
+
+
+def test_many_threads_give_the_same_as_one():
+    source, target = off_centre(3000, 40, np.random.default_rng(4))
+    before = torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            results.append(csls_neighbours(source, target, n_best=4))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    for name in ("targets", "target_scores", "sources", "source_scores", "source_hubness", "target_hubness"):
+        np.testing.assert_array_equal(getattr(results[0], name), getattr(results[1], name))
+
+
+def test_low_precision_outside_changes_nothing():
+    source, target = off_centre(600, 64, np.random.default_rng(5))
+    expected = csls_neighbours(source, target)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        found = csls_neighbours(torch.from_numpy(source), torch.from_numpy(target).requires_grad_())
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    np.testing.assert_array_equal(found.targets, expected.targets)
+    np.testing.assert_array_equal(found.target_scores, expected.target_scores)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_sweep_keeps_the_largest_of_rows_and_columns(engine):
+    """Tiles that do not divide the matrix, three stripes, lists by value and by value less bias."""
+    rng = np.random.default_rng(6)
+    x, y = (torch.from_numpy(rng.standard_normal((n, 5)).astype(np.float32)) for n in (71, 203))
+    bias_x, bias_y = (rng.standard_normal(n).astype(np.float32) for n in (71, 203))
+    found = sweep(x, y, 4, 7, bias_x=bias_x, bias_y=bias_y, engine=engine, tile=(30, 75))
+    product = x.numpy() @ y.numpy().T
+    for lists, entries in (
+        (found.rows, product),
+        (found.columns, product.T),
+        (found.ranked_rows, product - bias_y),
+        (found.ranked_columns, product.T - bias_x),
+    ):
+        width = lists.values.shape[1]
+        order = np.argsort(-entries, axis=1)[:, :width]
+        np.testing.assert_array_equal(lists.indices, order)
+        np.testing.assert_allclose(lists.values, np.take_along_axis(entries, order, axis=1), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_error_bound_holds(dtype):
+    rng = np.random.default_rng(7)
+    x, y = (torch.from_numpy(unit_rows(rng.standard_normal((200, 300)))) for _ in range(2))
+    exact = x.double() @ y.double().T
+    error = float((exact - (x.to(dtype) @ y.to(dtype).T).double()).abs().max())
+    assert 0 < error < error_bound(x, y, dtype) < (1e-4 if dtype == torch.float32 else 2e-2)
+
+
+def test_speed_of_bfloat16_is_measured():
+    assert isinstance(sweeping.bfloat16_is_fast("cpu"), bool)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 0}, "neighbourhood of at least 1"),
+        ({"n_best": 0}, "at least one neighbour"),
+        ({"target": np.ones((3, 5), np.float32)}, "4 dimensions"),
+        ({"target": np.ones(3, np.float32)}, "must be a matrix"),
+        ({"source": np.full((3, 4), np.nan, np.float32)}, "not a finite number"),
+        ({"source": np.full((3, 4), np.inf, np.float32)}, "not a finite number"),
+    ],
+)
+def test_mistakes_are_named(arguments, message):
+    sides = {"source": np.ones((3, 4), np.float32), "target": np.ones((3, 4), np.float32)}
+    with pytest.raises(SettingError, match=message):
+        csls_neighbours(**{**sides, **arguments})
+
+
+def test_each_row_is_normalised_by_its_own_norm():
+    x = np.array([[3.0, 4.0], [0.0, 0.0], [1e-30, 0.0], [1e30, 1e30]])
+    np.testing.assert_allclose(unit_rows(x), [[0.6, 0.8], [0, 0], [1, 0], [0.5**0.5, 0.5**0.5]], rtol=1e-6)
+    np.testing.assert_array_equal(unit_rows(x, np.array([2, 0])), unit_rows(x)[[2, 0]])
+    assert unit_rows(x.astype(np.float32)).dtype == np.float32
+    with pytest.raises(SettingError, match="vector 2 has"):
+        unit_rows(np.array([[1.0], [2.0], [np.nan]]), np.array([0, 2]))
+
+
+def test_centred_unit_rows():
+    x = np.random.default_rng(8).standard_normal((50, 4)) + 3
+    unit, mean = unit_centre_unit(x)
+    expected = x / np.linalg.norm(x, axis=1, keepdims=True)
+    np.testing.assert_allclose(mean, expected.mean(axis=0), atol=1e-7)
+    expected = expected - expected.mean(axis=0)
+    np.testing.assert_allclose(unit, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(unit_centre_unit(x[:5], mean)[0], unit[:5], atol=1e-7)
