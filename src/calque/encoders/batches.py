@@ -52,11 +52,11 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
     else:
         inside = np.arange(width) < lengths[:, None]
         input_ids = np.full(inside.shape, split.pad_id, dtype=np.int64)
-        input_ids[inside] = split.ids[_ranges(first, lengths)]
+        input_ids[inside] = split.ids[ranges(first, lengths)]
         mask = torch.from_numpy(inside.astype(np.int64))
     first_word = split.word_offsets[sentences]
     counts = split.word_offsets[sentences + 1] - first_word
-    words = _ranges(first_word, counts)
+    words = ranges(first_word, counts)
     starts = split.word_starts[words] + np.repeat(np.arange(len(sentences)) * width, counts)
     return WordBatch(
         input_ids=torch.from_numpy(input_ids),
@@ -92,22 +92,15 @@ def token_batches(lengths: np.ndarray, budget: int, *, max_sentences: int | None
         if max_sentences is not None:
             size = min(size, max_sentences)
         stop = min(start + size, len(order))
-        # the last place in the upper half of the batch where the length changes
-        change = int(np.searchsorted(changes, stop, side="right")) - 1
-        if (
-            sorted_lengths[stop - 1] != sorted_lengths[start]
-            and change >= 0
-            and changes[change] - start >= size / 2
-        ):
-            first = int(np.searchsorted(changes, start, side="right"))
-            if changes[first] - start >= size / 2:
-                stop = int(changes[first])
+        change = int(np.searchsorted(changes, start, side="right"))  # where the next shorter sentence stands
+        if change < len(changes) and start + size / 2 <= changes[change] < stop:
+            stop = int(changes[change])
         batches.append(order[start:stop])
         start = stop
     return batches
 
 
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """`concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])` without the loop."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0

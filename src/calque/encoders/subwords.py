@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -101,7 +101,7 @@ class Subwords:
                 "expected a fast one: save it with a tokenizer.json, or choose an encoder that has one"
             )
         self.tokenizer = tokenizer
-        self._backend = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+        self.backend = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
         self.prefix, self.suffix = self._special_ends()
         limit = tokenizer.model_max_length if max_length is None else max_length
         self.max_length = int(limit) if limit < 1_000_000 else None  # "no limit" is written as 1e30
@@ -121,7 +121,7 @@ class Subwords:
     @contextmanager
     def _as_words(self) -> Iterator[None]:
         """The tokenizer without truncation and padding, and blind to special subwords in the text."""
-        backend = self._backend
+        backend = self.backend
         truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
         backend.no_truncation()
         backend.no_padding()
@@ -139,7 +139,7 @@ class Subwords:
         """The special subwords before and after a sentence, as the tokenizer itself puts them."""
         with self._as_words():
             for word in _PROBES:
-                encoding = self._backend.encode([word], is_pretokenized=True)
+                encoding = self.backend.encode([word], is_pretokenized=True)
                 special = np.array(encoding.special_tokens_mask, dtype=bool)
                 inside = np.flatnonzero(~special)
                 if len(inside):
@@ -158,7 +158,7 @@ class Subwords:
         with self._as_words():
 
             def ids(text, pretokenized):
-                return self._backend.encode(text, is_pretokenized=pretokenized, add_special_tokens=False).ids
+                return self.backend.encode(text, is_pretokenized=pretokenized, add_special_tokens=False).ids
 
             for word in _PROBES:
                 after_space = ids(f"{word} {word}", False)[len(ids(word, False)) :]
@@ -173,10 +173,10 @@ class Subwords:
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
         with self._as_words():
             try:
-                encodings = self._backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
+                encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
             except (UnicodeEncodeError, TypeError):  # a lone surrogate has no UTF-8: it reads as U+FFFD
                 chunks = [[_without_surrogates(word) for word in chunk] for chunk in chunks]
-                encodings = self._backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
+                encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
         counts = [
             np.bincount(np.array(encoding.word_ids, dtype=np.int64), minlength=len(chunk))
@@ -242,7 +242,7 @@ class Subwords:
             indices = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
             rows = self._rows(types)[indices]
         else:
-            lists = [s.words if isinstance(s, Sentence) else s for s in sentences]
+            lists = [s.words if isinstance(s, Sentence) else not_a_string(s) for s in sentences]
             word_offsets = np.zeros(len(lists) + 1, dtype=np.int64)
             np.cumsum([len(words) for words in lists], out=word_offsets[1:])
             rows = self._rows([word for words in lists for word in words])
@@ -281,6 +281,20 @@ class Subwords:
             truncated_sentences=truncated_sentences,
             pad_id=self.pad_id,
         )
+
+
+def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
+    """Return the words of a sentence.
+
+    Raises:
+        SettingError: they are one string, whose letters would pass for words.
+    """
+    if isinstance(sentence, str):
+        raise SettingError(
+            f"a sentence is given as one string, expected its words ({sentence[:30]!r}): give calque.Sentence(words, lang) "
+            "or lists of words; calque.split_words cuts text into words"
+        )
+    return sentence
 
 
 def _running(lengths: np.ndarray, word_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,311 @@
+"""Vectors of many sentences: window by window, batch by batch, into memory or into a file that survives a stop."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.encoders.batches import WordBatch, collate, ranges, token_batches
+from calque.encoders.subwords import SplitSentences, Subwords, not_a_string
+from calque.text import Sentence, Sentences
+from calque.vectors import Embeddings, create_arrays, map_arrays
+
+FLUSH_SECONDS = 5.0  # how much work a stop may cost
+
+
+class UncoveredWordsWarning(UserWarning):
+    """Some words have no vector."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How sentences are cut into batches: part of the result's last bits, so a continued run keeps it.
+
+    Attributes:
+        budget: subwords in a batch, padding included.
+        window: sentences that are sorted by length together, and split into subwords at a time.
+        workers: batches computed at once, each by one thread; 1 leaves the threads to PyTorch.
+    """
+
+    budget: int
+    window: int = 16_384
+    workers: int = 1
+
+
+def extract(
+    sentences: Iterable[Sentence],
+    *,
+    subwords: Subwords,
+    vectors: Callable[[WordBatch], Mapping[int, Tensor]],
+    layers: Sequence[int],
+    dim: int,
+    plan: Plan,
+    key: str,
+    dtype: np.dtype | type = np.float32,
+    out: Mapping[int, Path] | None = None,
+    progress: bool = False,
+) -> dict[int, Embeddings]:
+    """Vectors of all words, by layer.
+
+    Memory is the result (or nothing of it, with `out`), and what one window of sentences needs.
+
+    Args:
+        vectors: word vectors of a batch by layer, each `[W, dim]`, zero for a word of length 0; called from several
+            threads at once if `plan.workers > 1`.
+        key: hash over all that decides the vectors of a sentence.
+        out: a file for each layer.
+        progress: show a bar on stderr.
+    """
+    sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
+    n_words = word_counts(sentences)
+    offsets = np.zeros(len(sentences) + 1, dtype=np.int64)
+    np.cumsum(n_words, out=offsets[1:])
+    if out is None:
+        store: _Memory = _Memory(layers, offsets, dim, np.dtype(dtype))
+    else:
+        identity = _identity(key, sentences, plan, layers, np.dtype(dtype))
+        if (finished := _finished(out, identity)) is not None:
+            return finished
+        store = _Files(layers, offsets, dim, np.dtype(dtype), out, identity)
+    counts = np.zeros(3, dtype=np.int64)
+    with _bar(int(offsets[-1]), progress) as bar, _workers(plan, len(sentences)) as run:
+        for number, start in enumerate(range(0, len(sentences), plan.window)):
+            split = subwords.split(sentences[start : start + plan.window])
+            counts += (split.truncated_words, split.truncated_sentences, split.empty_words)
+            first = int(offsets[start])
+            store.covered[first : first + split.n_words] = split.covered
+            batches = _batches(split, plan.budget)
+            done = store.done(number)
+            bar.update(split.n_words - sum(_n_words(split, b) for i, b in enumerate(batches) if i not in done))
+
+            def work(numbers: np.ndarray, split=split, first=first) -> int:
+                batch_words = split.word_offsets[numbers]
+                rows = first + ranges(batch_words, split.word_offsets[numbers + 1] - batch_words)
+                with torch.inference_mode():
+                    for layer, found in vectors(collate(split, numbers)).items():
+                        store.data[layer][rows] = found.to("cpu", torch.float32).numpy()
+                return len(rows)
+
+            for i, n in run(work, {i: b for i, b in enumerate(batches) if i not in done}):
+                bar.update(n)
+                store.finished(number, i)
+            store.flush()
+    _warn(counts, subwords.max_length, int(offsets[-1]))
+    return store.close()
+
+
+def word_counts(sentences: Sequence[Sentence] | Sequence[Sequence[str]]) -> np.ndarray:
+    """Words of each sentence, int64."""
+    if isinstance(sentences, Sentences):
+        return sentences.lengths()
+    return np.fromiter((len(not_a_string(sentence)) for sentence in sentences), dtype=np.int64, count=len(sentences))  # type: ignore[arg-type]
+
+
+def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
+    """Batches of the sentences that have a word to encode; smaller ones for a short text, so that all workers get some."""
+    reached = np.zeros(split.n_words + 1, dtype=np.int64)
+    np.cumsum(split.covered, out=reached[1:])
+    some = np.flatnonzero(reached[split.word_offsets[1:]] > reached[split.word_offsets[:-1]])
+    lengths = split.lengths[some]
+    budget = min(budget, max(256, int(lengths.sum()) // 8))
+    return [some[batch] for batch in token_batches(lengths, budget)]
+
+
+def _n_words(split: SplitSentences, numbers: np.ndarray) -> int:
+    return int((split.word_offsets[numbers + 1] - split.word_offsets[numbers]).sum())
+
+
+@contextmanager
+def _workers(plan: Plan, n_sentences: int) -> Iterator[Callable]:
+    """Yields `run(work, batches)`, which yields `(number, work(batch))` as batches are finished.
+
+    Several threads with a batch each are faster than several threads on one small matrix product: nobody waits for
+    anybody. They also make the numbers independent of how many threads there are.
+    """
+    if plan.workers == 1 or n_sentences < 2:
+        yield lambda work, batches: ((i, work(batch)) for i, batch in batches.items())
+        return
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    executor = ThreadPoolExecutor(plan.workers, thread_name_prefix="calque-encode")
+
+    def run(work, batches):
+        futures = {executor.submit(work, batch): i for i, batch in batches.items()}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+    try:
+        yield run
+    finally:
+        executor.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
+
+# -- where the vectors go ----------------------------------------------------------------------------------------------
+class _Memory:
+    """Vectors in memory."""
+
+    def __init__(self, layers: Sequence[int], offsets: np.ndarray, dim: int, dtype: np.dtype):
+        self.offsets = offsets
+        self.covered = np.zeros(offsets[-1], dtype=bool)
+        self.data = {layer: np.zeros((offsets[-1], dim), dtype=dtype) for layer in layers}
+
+    def done(self, window: int) -> set[int]:
+        return set()
+
+    def finished(self, window: int, batch: int) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> dict[int, Embeddings]:
+        return {layer: Embeddings(data, self.offsets, self.covered) for layer, data in self.data.items()}
+
+
+class _Files(_Memory):
+    """Vectors in files `NAME.partial`, with the batches that are in them listed in `NAME.journal`.
+
+    A batch is listed after its vectors have been flushed, so a listed batch is whole, whenever the process is stopped.
+    The files get their names, and the journal goes, when all is done: a file under its own name is complete.
+    """
+
+    def __init__(self, layers, offsets, dim, dtype, out: Mapping[int, Path], identity: str):
+        self.out, self.offsets = dict(out), offsets
+        self._partial = {layer: path.with_name(path.name + ".partial") for layer, path in self.out.items()}
+        first = next(iter(self.out.values()))
+        self._journal = first.with_name(first.name + ".journal")
+        self._new: list[tuple[int, int]] = []
+        self._last = time.monotonic()
+        self._done = self._read(identity)
+        if self._done is None:
+            self._done = {}
+            shapes = {"data": ((int(offsets[-1]), dim), dtype), "offsets": (offsets.shape, np.int64),
+                      "covered": ((int(offsets[-1]),), np.bool_)}  # fmt: skip
+            self._journal.unlink(missing_ok=True)
+            for path in self._partial.values():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                create_arrays(path, shapes, {"calque.encode": identity})["offsets"][...] = offsets
+            self._journal.write_text(json.dumps({"encode": identity}) + "\n", encoding="utf-8")
+        mapped = {layer: map_arrays(path, mode="r+")[0] for layer, path in self._partial.items()}
+        self.data = {layer: arrays["data"] for layer, arrays in mapped.items()}
+        self._covered = [arrays["covered"] for arrays in mapped.values()]
+        self.covered = np.zeros(offsets[-1], dtype=bool)
+
+    def _read(self, identity: str) -> dict[int, set[int]] | None:
+        """Batches by window that a stopped run of this very job has finished; None to begin anew."""
+        try:
+            lines = self._journal.read_text(encoding="utf-8").split("\n")[:-1]  # a torn last line has no end
+            if json.loads(lines[0])["encode"] != identity:
+                return None
+            for path in self._partial.values():
+                if map_arrays(path)[1].get("calque.encode") != identity:
+                    return None
+        except Exception:  # whatever is wrong with left-overs, a new start is right
+            return None
+        done: dict[int, set[int]] = {}
+        for line in lines[1:]:
+            window, *batches = map(int, line.split())
+            done.setdefault(window, set()).update(batches)
+        return done
+
+    def done(self, window: int) -> set[int]:
+        return self._done.get(window, set())
+
+    def finished(self, window: int, batch: int) -> None:
+        self._new.append((window, batch))
+        if time.monotonic() - self._last > FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._new:
+            for array in self.data.values():
+                if isinstance(array, np.memmap):
+                    array.flush()
+            window = self._new[0][0]
+            with open(self._journal, "a", encoding="utf-8") as file:
+                file.write(f"{window} {' '.join(str(batch) for _, batch in self._new)}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            self._new.clear()
+        self._last = time.monotonic()
+
+    def close(self) -> dict[int, Embeddings]:
+        for array in (*self._covered, *self.data.values()):
+            if array.dtype == bool:
+                array[...] = self.covered
+            if isinstance(array, np.memmap):
+                array.flush()
+        self.data.clear()
+        self._covered.clear()
+        for layer, path in self._partial.items():
+            os.replace(path, self.out[layer])
+        self._journal.unlink()
+        return {layer: Embeddings.open(path) for layer, path in self.out.items()}
+
+
+def _finished(out: Mapping[int, Path], identity: str) -> dict[int, Embeddings] | None:
+    """The result of the very same job, if it is there already."""
+    for path in out.values():
+        try:
+            if map_arrays(path)[1].get("calque.encode") != identity:
+                return None
+        except Exception:  # no such file, or something else: it is made anew
+            return None
+    return {layer: Embeddings.open(path) for layer, path in out.items()}
+
+
+def _identity(key: str, sentences: Iterable, plan: Plan, layers: Sequence[int], dtype: np.dtype) -> str:
+    """Hash over the encoder, the sentences, and how they are cut into batches."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([key, plan.budget, plan.window, list(layers), dtype.name]).encode())
+    for sentence in sentences:
+        words = sentence.words if isinstance(sentence, Sentence) else sentence
+        digest.update("\x1f".join(words).encode("utf-8", "surrogatepass") + b"\x1e%d" % len(words))
+    return digest.hexdigest()
+
+
+# -- saying what happens -----------------------------------------------------------------------------------------------
+def _warn(counts: np.ndarray, max_length: int | None, n_words: int) -> None:
+    truncated, sentences, empty = counts.tolist()
+    if not truncated and not empty:
+        return
+    reasons = []
+    if truncated:
+        reasons.append(f"{truncated:,} in {sentences:,} sentences lie beyond the limit of {max_length} subwords")
+    if empty:
+        reasons.append(f"{empty:,} are nothing to the tokenizer")
+    warnings.warn(
+        f"{truncated + empty:,} of {n_words:,} words have no vector: {' and '.join(reasons)}; their rows are zero, and "
+        "False in Embeddings.covered",
+        UncoveredWordsWarning,
+        stacklevel=5,  # through extract and the encoder's own methods to their caller,
+    )
+
+
+class _NoBar:
+    def update(self, n: int) -> None:
+        pass
+
+
+@contextmanager
+def _bar(n_words: int, progress: bool):
+    if not progress:
+        yield _NoBar()
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=n_words, unit="word", unit_scale=True, desc="encode", mininterval=0.5, dynamic_ncols=True) as bar:
+        yield bar

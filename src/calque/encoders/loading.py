@@ -1,0 +1,185 @@
+"""From a name to an encoder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from calque.encoders.base import Encoder
+from calque.encoders.batches import collate
+from calque.encoders.huggingface import ABOUT_FILE, HuggingFaceEncoder
+from calque.encoders.numerics import faster_attention
+from calque.errors import InputError, SettingError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_encoder(
+    name_or_path: str | PathLike[str],
+    *,
+    layer: int | None = None,
+    pooling: str | None = None,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | None = None,
+    max_length: int | None = None,
+    attention: str | None = None,
+    precision: str = "auto",
+) -> Encoder:
+    """Load an encoder.
+
+    Args:
+        name_or_path: a name on the Hugging Face hub, a folder that `transformers` or calque saved, or a file of static
+            word vectors (word2vec or fastText).
+        layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last.
+        pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
+        dtype: type of the weights, "float32", "bfloat16" or "float16"; None for float32, whatever the file has.
+        device: "cpu", "cuda", …; None for a graphics card if there is one.
+        max_length: most subwords of a sentence, special ones included; None for the model's own limit.
+        attention: `attn_implementation` of `transformers`, or "auto" to time eager attention against sdpa.
+        precision: of float32 matrix products in `encode`; see `HuggingFaceEncoder`.
+
+    Raises:
+        InputError: nothing can be loaded from there.
+        SettingError: an argument that this encoder cannot have.
+    """
+    path = Path(name_or_path)
+    name = fspath(name_or_path)
+    if name == "mini":
+        raise InputError("this build of calque carries no bundled encoder; give a hub name or a folder", path="mini")
+    if path.is_file():
+        return _static(path, layer=layer, pooling=pooling)
+    about = _about(path)
+    if about.get("kind") == "static":
+        return _static(path, layer=layer, pooling=pooling)
+    mapped = about.get("kind") == "mapped"
+    if mapped and (layer is not None or pooling is not None):
+        raise SettingError("layer and pooling of a mapped encoder are those that its maps were fitted on")
+    if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
+        raise InputError("no such folder", path=path)
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise InputError("no config.json in this folder, expected an encoder that transformers or calque saved", path=path)
+    model, tokenizer = _load(name, _dtype(dtype), None if attention == "auto" else attention)
+    model.to(_device(device))
+    try:
+        encoder = HuggingFaceEncoder(
+            model,
+            tokenizer,
+            layer=about.get("layer", -1) if layer is None else layer,
+            pooling=about.get("pooling", "last") if pooling is None else pooling,  # type: ignore[arg-type]
+            max_length=about.get("max_length") if max_length is None else max_length,
+            name=path.resolve().name if path.is_dir() else name,
+            precision=precision,
+        )
+    except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
+        raise SettingError(f"{type(model).__name__} is no encoder of text alone ({_first_line(error)})") from error
+    if attention == "auto":
+        split = encoder.subwords.split([["a"] * 24] * (encoder.budget // 32))
+        faster_attention(model, collate(split, range(len(split))).to(encoder.device).input_ids)  # type: ignore[arg-type]
+    if mapped:
+        from calque.encoders.mapped import MappedEncoder
+
+        return MappedEncoder.open(path, encoder)
+    return encoder
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """What calque wrote beside the encoder."""
+    if not (path / ABOUT_FILE).is_file():
+        return {}
+    try:
+        about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
+        if about["kind"] not in ("huggingface", "mapped", "static"):
+            raise ValueError(f"kind {about['kind']!r}, was it written by a later version of calque?")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"not written by calque ({_first_line(error)})", path=path / ABOUT_FILE) from error
+    return about
+
+
+def _static(path: Path, **given: Any) -> Encoder:
+    from calque.encoders.static import load_static
+
+    for option, value in given.items():
+        if value is not None:
+            raise SettingError(f"{option} does not apply to static word vectors ({path})")
+    return load_static(path)
+
+
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype:
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype is not None and dtype not in DTYPES:
+        raise SettingError(f"dtype={dtype!r}, expected one of {', '.join(DTYPES)}")
+    return torch.float32 if dtype is None else DTYPES[dtype]
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:
+        raise SettingError(f"device={str(device)!r} cannot be used here ({_first_line(error)})") from error
+    return found
+
+
+def _load(name: str, dtype: torch.dtype, attention: str | None):
+    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
+
+    try:
+        with _quiet():
+            config = AutoConfig.from_pretrained(name)
+            kind = AutoModel
+            if config.is_encoder_decoder:
+                kind = AutoModelForTextEncoding
+                if type(config) not in AutoModelForTextEncoding._model_mapping:
+                    raise SettingError(
+                        f"{name} is an encoder with a decoder ({config.model_type}); of these only T5's kind can be used"
+                    )
+            options = {} if attention is None else {"attn_implementation": attention}
+            model, report = kind.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
+            tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        if os.path.isdir(name):
+            raise InputError(f"not an encoder that transformers can load ({_first_line(error)})", path=name) from error
+        raise InputError(
+            f"{name!r} is no folder here, and the Hugging Face hub did not give it ({_first_line(error)}); "
+            "check the name and the connection, or give a folder"
+        ) from error
+    missing = set(report["missing_keys"])
+    if pooler := {key for key in missing if key.startswith("pooler.")}:
+        model.pooler = None  # untrained: random weights must get neither into the hash nor into what is saved
+        missing -= pooler
+    if missing:
+        raise InputError(
+            f"{len(missing)} weights are missing ({min(missing)}, …), expected a whole checkpoint of {config.model_type}",
+            path=name,
+        )
+    return model, tokenizer
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No reports and bars of `transformers` while loading: what matters is checked here."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
