@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: every speed ratio of docs/results.md, each measured in turns within one process of its own."""
+"""`python -m benchmarks`: the speed ratios of docs/results.md, each measured in turns within one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-tuning with Cao's loss against a straightforward loop: tokenise and pad each batch, two passes, the reference anew."""
+"""Fine-tuning with Cao's loss against a straightforward loop: tokenise, pad, two passes, the reference anew."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def main(arguments: list[str] | None = None) -> None:
         fast.append(library(encoder, corpus, pairs, n=len(corpus), **settings))
     ratio = statistics.median(f / s for f, s in zip(fast, slow, strict=True))
     print(
-        f"fine-tuning, batch {options.batch}, {options.threads} threads: {ratio:.2f} times the sentence pairs a second of a "
-        f"straightforward loop (at least 3 asked; {statistics.median(fast):.0f} and {statistics.median(slow):.0f}, "
+        f"fine-tuning, batch {options.batch}, {options.threads} threads: {ratio:.2f} times the sentence pairs a second "
+        f"of a straightforward loop (at least 3 asked; {statistics.median(fast):.0f} and {statistics.median(slow):.0f}, "
         f"medians of {options.rounds} turns)"
     )
 

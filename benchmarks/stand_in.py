@@ -1,4 +1,4 @@
-"""An encoder and text made up on the spot, so that benchmarks need no data: random weights compute as fast as trained ones."""
+"""An encoder and text made up on the spot: random weights compute as fast as trained ones."""
 
 from __future__ import annotations
 

@@ -146,7 +146,9 @@ def test_mistakes_are_one_line_and_exit_code_2(capsys, texts, tiny_folder, tmp_p
     assert "--out" in fails(capsys, "words", train, *en_xx)
     assert "no-such.tsv" in fails(capsys, "words", tmp_path / "no-such.tsv", *en_xx, "--out", tmp_path / "f")
     assert "expected one of" in fails(capsys, "align", train, *en_xx, *target, "--method", "magic")
-    assert "--towards de" in fails(capsys, "align", train, *en_xx, *target[:2], "--towards", "de", "--out", tmp_path / "o")
+    assert "--towards de" in fails(
+        capsys, "align", train, *en_xx, *target[:2], "--towards", "de", "--out", tmp_path / "o"
+    )
     assert "for training" in fails(capsys, "align", train, *en_xx, *target, "--method", "rotation", "--epochs", 2)
     assert "not an option" in fails(capsys, "align", train, *en_xx, *target, "--reduction", "sum")
     assert "whole numbers" in fails(capsys, "align", train, *en_xx, *target, "--layers", "last")

@@ -19,7 +19,7 @@ def test_a_sentence_a_line(tmp_path):
 
 def test_what_is_not_text_is_an_error_with_its_line(tmp_path):
     (tmp_path / "t").write_bytes(b"fine\n\xff\xfe\xfd\n")
-    with pytest.raises(InputError, match="t line 2: .*not UTF-8"):
+    with pytest.raises(InputError, match=r"t line 2: .*not UTF-8"):
         read_sentences(tmp_path / "t", lang="en")
     with pytest.raises(InputError, match="no-such"):
         read_sentences(tmp_path / "no-such", lang="en")

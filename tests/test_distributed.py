@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from training_job import main
 
 from calque.distributed import Processes
+from training_job import main
 
 JOB = Path(__file__).with_name("training_job.py")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from training_job import main
 
 from calque.errors import InputError, SettingError
 from calque.training import Contrastive
+from training_job import main
 
 JOB = Path(__file__).with_name("training_job.py")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
@@ -17,7 +18,6 @@ from calque.training.aligned import AlignedText
 from calque.training.contrastive import info_nce
 from calque.training.plan import BatchPlan
 from calque.training.update import Alignment, Reference
-from calque.distributed import Processes
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
@@ -65,7 +65,9 @@ def vectors(model, tokenizer, sentence, layer, special):
     return words, ([states[0], states[-1]] if special else [])
 
 
-def literal_cao(model, frozen, tokenizer, corpora, pairs, chosen, layers, *, towards, weight, reduction, target, special):
+def literal_cao(
+    model, frozen, tokenizer, corpora, pairs, chosen, layers, *, towards, weight, reduction, target, special
+):
     """Cao 2020, §3.3 and Kulshreshtha 2020, Eqs. 7-10, with Python loops."""
     align_total = stay_total = 0.0
     for corpus, links, numbers in zip(corpora, pairs, chosen, strict=True):
@@ -124,7 +126,9 @@ def assert_same(found, expected, tolerance=1e-4):
     assert found.keys() == expected.keys()
     scale = max(float(g.abs().max()) for g in expected.values())
     for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, atol=tolerance * scale, rtol=1e-3, msg=lambda m: f"{name}: {m}")
+        torch.testing.assert_close(
+            found[name], gradient, atol=tolerance * scale, rtol=1e-3, msg=lambda m: f"{name}: {m}"
+        )
 
 
 def test_several_languages_are_summed(tiny_encoder, text):
@@ -238,7 +242,9 @@ def test_every_pair_of_the_longest_corpus_once_and_equal_batches():
         for batch in step:
             assert len(set(batch.tolist())) == len(batch)
     assert all((a == b).all() for x, y in zip(epoch, plan.epoch(0), strict=True) for a, b in zip(x, y, strict=True))
-    assert any((a != b).any() for x, y in zip(epoch[:-1], plan.epoch(1), strict=False) for a, b in zip(x, y, strict=True))
+    assert any(
+        (a != b).any() for x, y in zip(epoch[:-1], plan.epoch(1), strict=False) for a, b in zip(x, y, strict=True)
+    )
 
 
 def test_grouping_by_length_saves_padding():

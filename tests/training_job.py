@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import torch
-from test_training import make_text
 
 from calque.encoders import load_encoder
 from calque.training import Contrastive, FineTune
+from test_training import make_text
 
 SETTINGS = {"towards": "en", "learning_rate": 1e-3, "batch": 4, "epochs": 5, "epsilon": 1e-4}
 METHODS = {

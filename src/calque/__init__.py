@@ -37,7 +37,30 @@ _EXPORTS = {
     "split_words": "calque.segment",
 }
 
-__all__ = sorted(_EXPORTS)  # noqa: PLE0605
+__all__ = [
+    "CalqueError",
+    "Contrastive",
+    "Embeddings",
+    "Encoder",
+    "FineTune",
+    "LinearMap",
+    "MappedEncoder",
+    "NormalizedRotation",
+    "ParallelCorpus",
+    "Rotation",
+    "Score",
+    "Sentence",
+    "Sentences",
+    "WordAligner",
+    "WordAlignment",
+    "WordPairs",
+    "WordRetrieval",
+    "align_words",
+    "load_encoder",
+    "load_static",
+    "read_parallel",
+    "split_words",
+]
 
 if TYPE_CHECKING:
     from calque.corpora import read_parallel

@@ -31,7 +31,7 @@ Langs = Annotated[
     list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
 ]
 Pretokenized = Annotated[
-    bool, typer.Option("--pretokenized", help="Words are separated by white space already; otherwise calque splits them.")
+    bool, typer.Option("--pretokenized", help="Words are separated by white space; otherwise calque splits them.")
 ]
 Symmetrize = Annotated[
     str,
@@ -64,18 +64,18 @@ def _root(
 
 @app.command()
 def words(
-    train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses prefix, TMX, PO, …")],
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, PO, …")],
     langs: Langs,
     out: Annotated[Path, typer.Option(help="Pharaoh file to write: one line i-j … for each sentence pair.")],
     model: Model = "auto",
     symmetrize: Symmetrize = "intersection",
     pretokenized: Pretokenized = False,
     extra: Annotated[
-        list[str] | None, typer.Option(help="More text in the same languages to learn from; gets no lines in the output.")
+        list[str] | None, typer.Option(help="More text in the same languages to learn from; not in the output.")
     ] = None,
     posteriors: Annotated[bool, typer.Option("--posteriors", help="Write i-j:p with each link's probability.")] = False,
     tables: Annotated[Path | None, typer.Option(help="Also save the trained aligner here, for new text.")] = None,
-    use: Annotated[Path | None, typer.Option(help="Link with an aligner saved by --tables; nothing is trained.")] = None,
+    use: Annotated[Path | None, typer.Option(help="Link with an aligner saved by --tables; trains nothing.")] = None,
     seed: Seed = 0,
     limit: Limit = None,
     quiet: Quiet = False,
@@ -117,10 +117,12 @@ def align(
     combine: Annotated[str, typer.Option(help="Maps: sum, mean or concat of --layers, or last of them.")] = "last",
     learning_rate: Annotated[float | None, typer.Option(help="Training: highest learning rate.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Training: passes over the longest text.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Training: sentence pairs of each language an update.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Training: sentence pairs of a language in an update.")
+    ] = None,
     accumulate: Annotated[int, typer.Option(min=1, help="Training: parts of an update, to save memory.")] = 1,
     temperature: Annotated[float | None, typer.Option(help="contrastive: temperature.")] = None,
-    weight: Annotated[float | None, typer.Option(help="Training: weight of staying near the encoder as it was.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Training: weight of staying near the encoder.")] = None,
     freeze: Annotated[int | None, typer.Option(help="Training: keep the embeddings and so many layers fixed.")] = None,
     reduction: Annotated[str | None, typer.Option(help="finetune: sum (paper) or mean (code).")] = None,
     target: Annotated[str | None, typer.Option(help="finetune: live (paper) or frozen (code) target words.")] = None,
@@ -163,29 +165,28 @@ def align(
         links=links or [], words=Words(model, symmetrize, pretokenized, seed, limit),
         load=_loading(layer, pooling, max_length), options=options, overwrite=overwrite, progress=not quiet, say=say,
     )  # fmt: skip
-    say(f"written to {result.folder} in {result.record['seconds']['method']:.0f} s (linking {result.record['seconds']['words']:.0f} s)")
+    seconds = result.record["seconds"]
+    say(f"written to {result.folder} in {seconds['method']:.0f} s, after {seconds['words']:.0f} s of linking words")
 
 
 @app.command()
 def evaluate(
-    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini, or vectors (.vec, .bin).")],
+    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini, or vectors.")],
     task: Annotated[str, typer.Argument(metavar="TASK", help="retrieval or word-alignment.")],
     test: Annotated[str, typer.Option(help="Parallel text to test on.")],
     langs: Langs,
     links: Annotated[
         str | None, typer.Option(help="Its word links (gold for word-alignment; default there: the third column).")
     ] = None,
-    train: Annotated[str | None, typer.Option(help="retrieval: training text, to count the pairs unseen in it.")] = None,
+    train: Annotated[str | None, typer.Option(help="retrieval: training text, to tell seen pairs.")] = None,
     train_links: Annotated[str | None, typer.Option(help="retrieval: word links of --train.")] = None,
-    candidates: Annotated[str, typer.Option(help="retrieval: all words of the other side, or linked ones only.")] = "all",
+    candidates: Annotated[str, typer.Option(help="retrieval: all words, or linked ones only.")] = "all",
     similarity: Annotated[str, typer.Option(help="retrieval: csls or cosine.")] = "csls",
     non_contextual: Annotated[
         bool, typer.Option("--non-contextual", help="retrieval: only the first occurrence of each word type.")
     ] = False,
-    extract: Annotated[
-        str, typer.Option(help="word-alignment: mutual, iterative, softmax or transport.")
-    ] = "mutual",
-    layer: Annotated[int | None, typer.Option(help="Hidden layer; default: the one the folder was saved with, or -1.")] = None,
+    extract: Annotated[str, typer.Option(help="word-alignment: mutual, iterative, softmax or transport.")] = "mutual",
+    layer: Annotated[int | None, typer.Option(help="Hidden layer; default: as the folder says, or -1.")] = None,
     pooling: Pooling = None,
     model: Model = "auto",
     symmetrize: Symmetrize = "one-to-one",

@@ -45,4 +45,6 @@ class NormalizedRotation(VectorMap):
 def _check(moments: Moments) -> None:
     require_pairs(moments)
     if moments.cross.shape[0] != moments.cross.shape[1]:
-        raise SettingError(f"a rotation needs equal dimensions, got {moments.cross.shape[0]} and {moments.cross.shape[1]}")
+        raise SettingError(
+            f"a rotation needs equal dimensions, got {moments.cross.shape[0]} and {moments.cross.shape[1]}"
+        )

@@ -18,7 +18,10 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     others = [lang for lang in languages if lang != record["towards"]]
     front = ["---", "library_name: transformers", "language:", *[f"- {lang}" for lang in languages],
              f"base_model: {record['encoder']}", "tags:", "- cross-lingual", "- word-alignment", "- calque", "---"]  # fmt: skip
-    rows = [f"| {t['path']} | {'-'.join(t['langs'])} | {t['sentence_pairs']:,} | {t['word_pairs']:,} |" for t in record["texts"]]
+    rows = [
+        f"| {t['path']} | {'-'.join(t['langs'])} | {t['sentence_pairs']:,} | {t['word_pairs']:,} |"
+        for t in record["texts"]
+    ]
     maps = "updates" not in record
     lines = [
         *front, "",
@@ -34,7 +37,12 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         lines += ["## Training", "", "```json", json.dumps(record["schedule"], indent=2, default=str), "```", "",
                   f"{record['updates']:,} updates; loss {record['first_loss']:.4g} at the first and "
                   f"{record['last_loss']:.4g} at the last.", ""]  # fmt: skip
-    lines += ["## Scores", "", "None recorded yet: `calque evaluate` measures them, and `--record` writes them here.", ""]
+    lines += [
+        "## Scores",
+        "",
+        "None recorded yet: `calque evaluate` measures them, and `--record` writes them here.",
+        "",
+    ]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
 

@@ -12,8 +12,8 @@ from calque.pairs import WordPairs
 from calque.runs.texts import Say, Words
 
 if TYPE_CHECKING:
-    from calque.text import ParallelCorpus
     from calque.tasks import Score
+    from calque.text import ParallelCorpus
 
 TASKS = ("retrieval", "word-alignment")
 
@@ -95,7 +95,9 @@ def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str, say: Say) ->
         return corpus, gold
     if len(wrong) > 0.05 * len(corpus):
         gold.check(corpus, path=path)
-    say(f"{path}: {len(wrong)} sentence pairs left out, whose gold links name words they have not (first: line {wrong[0] + 1})")
+    say(
+        f"{path}: {len(wrong)} sentence pairs left out, whose gold links name words they have not (first: line {wrong[0] + 1})"
+    )
     keep = np.flatnonzero(fits)
     return corpus.take(keep), gold.take(keep)
 

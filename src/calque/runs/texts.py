@@ -34,9 +34,7 @@ class Words:
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str], say: Say) -> ParallelCorpus:
         """One parallel text; unusable lines become empty sentence pairs, so that links keep their line, and are told."""
-        corpus = read_parallel(
-            path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit
-        )
+        corpus = read_parallel(path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit)
         for reason, count in corpus.skipped.items():
             where = corpus.first_skipped.get(reason)
             say(f"{path}: {count:,} unusable lines ({reason}{f', first: {where}' if where else ''})")

@@ -222,9 +222,7 @@ class AlignedText:
                 linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
             regularised, _ = ragged(row[t], self.word_counts[t])
             reference, _ = ragged(self.reference_start[t], self.word_counts[t])
-            groups.append(
-                GroupRows(source, target, regularised, reference, linked, n_links[corpus], totals[corpus])
-            )
+            groups.append(GroupRows(source, target, regularised, reference, linked, n_links[corpus], totals[corpus]))
         return Update(pieces, np.concatenate(targets), groups)
 
 

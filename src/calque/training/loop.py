@@ -43,7 +43,11 @@ class Schedule:
     seed: int = 0
 
     def __post_init__(self):
-        if self.epochs <= 0 or (self.learning_rate is not None and self.learning_rate <= 0) or not 0 <= self.warmup <= 1:
+        if (
+            self.epochs <= 0
+            or (self.learning_rate is not None and self.learning_rate <= 0)
+            or not 0 <= self.warmup <= 1
+        ):
             raise SettingError(
                 f"epochs and learning rate must be above 0 and warm-up a fraction, got {self.epochs}, "
                 f"{self.learning_rate} and {self.warmup}"

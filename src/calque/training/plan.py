@@ -51,9 +51,8 @@ class BatchPlan:
                     part = part[np.argsort(lengths[part], kind="stable")]
                 cut = part.reshape(-1, self._batch)
                 batches.extend(cut[rng.permutation(len(cut))] if self._window > 1 else cut)
-            if len(batches) < self.steps_per_epoch and whole < len(order):
-                # The rest of a round: the longest corpus's last batch, or all of a corpus below one batch. A shorter
-                # corpus with full batches leaves its rest out; the next round shuffles it in again.
-                if len(batches) == self.steps_per_epoch - 1 or whole == 0:
-                    batches.append(order[whole:])
+            # The rest of a round: the longest corpus's last batch, or all of a corpus below one batch. A shorter corpus
+            # with full batches leaves its rest out; the next round shuffles it in again.
+            if whole < len(order) and (len(batches) == self.steps_per_epoch - 1 or whole == 0):
+                batches.append(order[whole:])
         return batches

@@ -99,9 +99,7 @@ class Reference:
         start = np.cumsum(sizes) - sizes
         place = {int(s): int(row) for s, row in zip(sentences, start, strict=True)}
         device = next(self._encoder.model.parameters()).device
-        kept = {
-            layer: torch.zeros(int(sizes.sum()), self._encoder.dim, device=device) for layer in self._layers
-        }
+        kept = {layer: torch.zeros(int(sizes.sum()), self._encoder.dim, device=device) for layer in self._layers}
         self._encoder.model.eval()
         for piece in self._text.pieces(sentences, self._budget):
             vectors = self._encoder.forward(collate(self._text.table, piece).to(device), self._layers)
@@ -151,9 +149,9 @@ class Alignment:
             alive = [layer for layer in self.layers if leaves[i][layer].grad is not None]
             torch.autograd.backward([graph[n] for n in alive], [leaves[i][n].grad for n in alive])  # type: ignore[misc]
         # A term over vectors of all processes is the same on each of them, the others are shares of a sum.
-        shown = torch.stack([
-            value.detach() / (processes.world if name in tuner.terms_over_all else 1) for name, value in terms.items()
-        ])
+        shown = torch.stack(
+            [value.detach() / (processes.world if name in tuner.terms_over_all else 1) for name, value in terms.items()]
+        )
         shown = processes.sum_numbers(shown)
         return {"loss": float(shown.sum()), **dict(zip(terms, shown.tolist(), strict=True))}
 
