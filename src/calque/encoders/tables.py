@@ -270,15 +270,14 @@ def _read_text(file: _Reader, path, n: int | None, dim: int, limit: int | None, 
         # The numbers are the last `dim` fields: a few files have words with a space in them.
         fields = text.decode("utf-8", "replace").rstrip(" \r\n").rsplit(" ", dim)
         if len(fields) != dim + 1:
-            raise InputError(
-                f"a word and {dim} numbers are expected, got {len(fields)} fields", path=path, line=line
-            )
+            raise InputError(f"a word and {dim} numbers are expected, got {len(fields)} fields", path=path, line=line)
         place = len(words) % _BLOCK
         if place == 0:
             block = np.empty((min(_BLOCK, most - len(words)), dim), dtype=np.float32)
             blocks.append(block)
         try:
-            block[place] = np.fromiter(map(float, fields[1:]), dtype=np.float64, count=dim)
+            with np.errstate(over="ignore"):  # what float32 cannot hold is found just below
+                block[place] = np.fromiter(map(float, fields[1:]), dtype=np.float64, count=dim)
         except ValueError as error:
             raise InputError(
                 f"not a number in the vector of {fields[0][:40]!r} ({error})", path=path, line=line

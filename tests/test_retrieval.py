@@ -1,0 +1,334 @@
+"""Word retrieval is what Cao et al. (2020) define, counted by hand and by the slowest possible program."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from calque.encoders.base import Encoder
+from calque.errors import CalqueError, SettingError
+from calque.pairs import WordPairs
+from calque.tasks import Score, WordRetrieval, retrieve
+from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
+from calque.text import ParallelCorpus, Sentences
+from calque.vectors import Embeddings
+
+
+class Fixed(Encoder):
+    """Gives the vectors it was made with, by language."""
+
+    def __init__(self, **by_language):
+        self.by_language, self.dim, self.name = by_language, 4, "fixed"
+
+    fingerprint = "0"
+
+    def encode(self, sentences, *, progress=False, out=None):
+        return self.by_language[sentences.lang]
+
+    def save(self, folder):
+        raise AssertionError("not needed")
+
+
+def toy(seed, n_sentences=12, dim=5, noise=0.8, vocabulary=9):
+    """Sentences of random words in two languages, random one-to-one links, vectors that partly agree."""
+    rng = np.random.default_rng(seed)
+    source, target, links, x, y = [], [], [], [], []
+    for number in range(n_sentences):
+        n, m = rng.integers(0 if number == 5 else 1, 7, 2)
+        source.append([f"{'aA'[rng.integers(2)]}{rng.integers(vocabulary)}" for _ in range(n)])
+        target.append([f"{'ab'[rng.integers(2)]}{rng.integers(vocabulary)}" for _ in range(m)])
+        left, right = rng.standard_normal((n, dim)), rng.standard_normal((m, dim))
+        for i, j in zip(rng.permutation(n), rng.permutation(m), strict=False):
+            if rng.random() < 0.8:
+                links.append((number, i, j))
+                right[j] = left[i] + noise * rng.standard_normal(dim)
+        x.append(left)
+        y.append(right)
+    corpus = ParallelCorpus.of(source, target, ("en", "de"))
+    pairs = WordPairs(*(np.array(column) for column in zip(*links, strict=True)), n_sentences=n_sentences)
+    return corpus, pairs, *(embeddings(side, rng) for side in (x, y))
+
+
+def embeddings(sentences, rng, missing=0.1):
+    data = np.concatenate(sentences).astype(np.float32)
+    covered = rng.random(len(data)) > missing
+    data[~covered] = 0
+    return Embeddings(data, np.cumsum([0, *(len(sentence) for sentence in sentences)]), covered)
+
+
+def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, candidates, similarity, k):
+    """SPEC §1 as it is written. Returns hits of both directions and queries, over unseen links and over all."""
+
+    def words(sentences):
+        return [(s, i) for s, sentence in enumerate(sentences) for i in range(len(sentence))]
+
+    def first(sentences):
+        kept, forms = set(), set()
+        for s, sentence in enumerate(sentences):
+            for i, word in enumerate(sentence.words):
+                if word not in forms:
+                    kept.add((s, i))
+                forms.add(word)
+        return kept
+
+    def vector(side, word):
+        return side.data[side.offsets[word[0]] + word[1]].astype(float)
+
+    def has_vector(side, word):
+        return side.covered is None or side.covered[side.offsets[word[0]] + word[1]]
+
+    def cosine(a, b):
+        return float(a @ b / (np.sqrt(a @ a) * np.sqrt(b @ b)))
+
+    exist_x = words(corpus.source) if contextual else sorted(first(corpus.source))
+    exist_y = words(corpus.target) if contextual else sorted(first(corpus.target))
+    pool_x = [word for word in exist_x if has_vector(source, word)]
+    pool_y = [word for word in exist_y if has_vector(target, word)]
+    links = [
+        ((s, i), (s, j))
+        for s, i, j in zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True)
+        if (s, i) in pool_x and (s, j) in pool_y
+    ]
+    if candidates == "linked":
+        pool_x = [word for word in pool_x if word in {x for x, _ in links}]
+        pool_y = [word for word in pool_y if word in {y for _, y in links}]
+    cos = {(x, y): cosine(vector(source, x), vector(target, y)) for x, y in itertools.product(pool_x, pool_y)}
+    r_x = {x: np.mean(sorted((cos[x, y] for y in pool_y), reverse=True)[:k]) for x in pool_x}
+    r_y = {y: np.mean(sorted((cos[x, y] for x in pool_x), reverse=True)[:k]) for y in pool_y}
+    if similarity == "cosine":
+        r_x, r_y = dict.fromkeys(r_x, 0.0), dict.fromkeys(r_y, 0.0)
+    score = {(x, y): 2 * cos[x, y] - r_x[x] - r_y[y] for x, y in cos}
+    trained = {
+        (train.source[s].words[i].lower(), train.target[s].words[j].lower())
+        for s, i, j in zip(train_pairs.sentence, train_pairs.source, train_pairs.target, strict=True)
+    }
+    result = {"unseen": [0, 0, 0], "all": [0, 0, 0]}
+    for x, y in links:
+        forms = corpus.source[x[0]].words[x[1]].lower(), corpus.target[y[0]].words[y[1]].lower()
+        forward = max(pool_y, key=lambda other: score[x, other]) == y
+        backward = max(pool_x, key=lambda other: score[other, y]) == x
+        for name in ["all"] if forms in trained or forms[0] == forms[1] else ["all", "unseen"]:
+            for place, count in enumerate((forward, backward, 1)):
+                result[name][place] += count
+    return result
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("contextual", [True, False])
+@pytest.mark.parametrize("candidates", ["all", "linked"])
+@pytest.mark.parametrize(("similarity", "k"), [("csls", 10), ("csls", 2), ("cosine", 10)])
+def test_accuracy_equals_the_definition(seed, contextual, candidates, similarity, k):
+    corpus, pairs, source, target = toy(seed)
+    train, train_pairs, _, _ = toy(seed + 100)
+    options = {"contextual": contextual, "candidates": candidates, "similarity": similarity, "k": k}
+    task = WordRetrieval(corpus, pairs, train=train, train_pairs=train_pairs, bootstrap=20, **options)
+    scores = {score.metric: score for score in task.evaluate(Fixed(en=source, de=target))}
+    expected = literal(corpus, pairs, train, train_pairs, source, target, **options)
+    assert list(scores) == [
+        f"accuracy.{name}{direction}" for name in ("unseen", "all") for direction in ("", ".en-de", ".de-en")
+    ]
+    for name, (forward, backward, n) in expected.items():
+        assert n > 0  # the toy asks something
+        score = scores[f"accuracy.{name}"]
+        assert score.n == n
+        assert score.value == pytest.approx((forward + backward) / (2 * n), abs=1e-12)
+        assert scores[f"accuracy.{name}.en-de"].value == pytest.approx(forward / n, abs=1e-12)
+        assert scores[f"accuracy.{name}.de-en"].value == pytest.approx(backward / n, abs=1e-12)
+        assert score.settings["directions"] == pytest.approx({"en-de": forward / n, "de-en": backward / n})
+        assert score.low <= score.value <= score.high
+
+
+def test_the_parts_of_the_definition_matter():
+    """Each argument changes a figure somewhere, so that the comparison above can fail."""
+    changes = [{"candidates": "linked"}, {"similarity": "cosine"}, {"k": 1}, {"contextual": False}]
+    changed = [False] * len(changes)
+    for seed in range(12):
+        corpus, pairs, source, target = toy(seed, n_sentences=30)
+        encoder = Fixed(en=source, de=target)
+        plain = WordRetrieval(corpus, pairs, bootstrap=0).evaluate(encoder)[0].value
+        for place, change in enumerate(changes):
+            changed[place] |= WordRetrieval(corpus, pairs, bootstrap=0, **change).evaluate(encoder)[0].value != plain
+    assert all(changed)
+
+
+def test_a_perfect_encoder_is_right_and_a_random_one_guesses():
+    rng = np.random.default_rng(0)
+    n, length, dim = 300, 6, 30
+    words = [[f"w{s}.{i}" for i in range(length)] for s in range(n)]
+    corpus = ParallelCorpus.of(words, [[f"v{word}" for word in sentence] for sentence in words], ("en", "de"))
+    sentence, word = np.divmod(np.arange(n * length), length)
+    task = WordRetrieval(corpus, WordPairs(sentence, word, word, n_sentences=n), bootstrap=100)
+    offsets = np.arange(n + 1) * length
+    vectors = rng.standard_normal((n * length, dim)).astype(np.float32)
+    perfect = task.evaluate(Fixed(en=Embeddings(vectors, offsets), de=Embeddings(3 * vectors, offsets)))
+    assert [score.value for score in perfect] == [1.0, 1.0, 1.0]
+    assert perfect[0].low == perfect[0].high == 1.0
+    other = rng.standard_normal((n * length, dim)).astype(np.float32)
+    chance = task.evaluate(Fixed(en=Embeddings(vectors, offsets), de=Embeddings(other, offsets)))
+    hits = [score.value * n * length for score in chance[1:]]
+    assert max(hits) <= 8  # one right answer is expected by chance in each direction, eight have probability 1e-5
+
+
+def test_words_without_a_vector_are_dropped_and_counted_or_wrong():
+    data = np.eye(4, dtype=np.float32)
+    covered = np.array([True, True, True, False])
+    source = Embeddings(data * covered[:, None], np.array([0, 2, 4]), covered)
+    target = Embeddings(data, np.array([0, 2, 4]))
+    pairs = WordPairs([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1], n_sentences=2)
+    dropped, wrong = (retrieve(source, target, pairs, uncovered=how, k=1) for how in ("drop", "wrong"))
+    assert (dropped.dropped, dropped.source_candidates, dropped.target_candidates) == (1, 3, 4)
+    assert dropped.queries.tolist() == [0, 1, 2]
+    assert dropped.source_hits.tolist() == dropped.target_hits.tolist() == [True] * 3
+    assert wrong.queries.tolist() == [0, 1, 2, 3]
+    assert wrong.source_hits.tolist() == wrong.target_hits.tolist() == [True, True, True, False]
+    assert wrong.nearest_targets.tolist() == [0, 1, 2, -1]
+    task = WordRetrieval(ParallelCorpus.of([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]], ("en", "de")), pairs)
+    settings = task.evaluate(Fixed(en=source, de=target))[0].settings
+    assert settings["links_without_vector"] == settings["source_words_without_vector"] == 1
+    assert settings["target_words_without_vector"] == 0
+
+
+def test_links_that_share_a_word_are_not_asked():
+    corpus = ParallelCorpus.of([["a", "b"]], [["c", "d"]], ("en", "de"))
+    eye = Embeddings(np.eye(2, dtype=np.float32), np.array([0, 2]))
+    many = WordPairs([0, 0, 0], [0, 1, 1], [0, 0, 1], n_sentences=1)
+    with pytest.raises(SettingError, match="one-to-one"):
+        retrieve(eye, eye, many)
+    task = WordRetrieval(corpus, WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1), bootstrap=0)
+    score = task.evaluate(Fixed(en=eye, de=eye))[0]
+    assert (score.n, score.settings["links_not_one_to_one"]) == (1, 2)
+
+
+def test_nothing_to_ask_is_said_as_none():
+    corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
+    one = Embeddings(np.ones((1, 2), np.float32), np.array([0, 1]))
+    pairs = WordPairs([0], [0], [0], n_sentences=1)
+    scores = WordRetrieval(corpus, pairs, train=corpus, train_pairs=pairs).evaluate(Fixed(en=one, de=one))
+    assert scores[0].metric == "accuracy.unseen"
+    assert scores[0].n == 0
+    assert json.loads(scores[0].to_json())["value"] is None
+    assert scores[3].value == 1.0
+    assert scores[0].settings["seen_in_training"] == scores[0].settings["test_sentences_in_training"] == 1
+    without = WordRetrieval(corpus, WordPairs([], [], [], n_sentences=1)).evaluate(Fixed(en=one, de=one))
+    assert without[0].n == 0
+
+
+def test_links_come_from_the_aligner_with_the_training_text(monkeypatch):
+    import calque.wordalign
+
+    corpus = ParallelCorpus.of([["a", "b"]], [["c", "d"]], ("en", "de"))
+    train = ParallelCorpus.of([["A"], ["b"]], [["C"], ["x"]], ("en", "de"))
+    asked = []
+
+    def align_words(text, **options):
+        asked.append((len(text), options))
+        return WordPairs([0, 0, 1, 2], [0, 1, 0, 0], [0, 1, 0, 0], n_sentences=3)
+
+    monkeypatch.setattr(calque.wordalign, "align_words", align_words, raising=False)
+    task = WordRetrieval(corpus, train=train, model="hmm", seed=3)
+    eye = Embeddings(np.eye(2, dtype=np.float32), np.array([0, 2]))
+    scores = task.evaluate(Fixed(en=eye, de=eye))
+    assert asked == [(3, {"model": "hmm", "symmetrize": "intersection", "seed": 3})]
+    assert [score.n for score in scores] == [1, 1, 1, 2, 2, 2]  # a-c is linked in training, b-d is not
+    assert scores[0].settings["links"] == "hmm"
+    assert scores[0].settings["symmetrize"] == "intersection, one-to-one"
+
+
+def test_special_subwords_are_two_more_links_of_a_sentence(tiny_encoder):
+    corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["a", "d"], ["b"]], ("en", "de"))
+    pairs = WordPairs([0, 1], [1, 0], [1, 0], n_sentences=2)
+    plain, special = (
+        WordRetrieval(corpus, pairs, special=flag, bootstrap=0, train=corpus, train_pairs=pairs)
+        for flag in (False, True)
+    )
+    assert [score.n for score in plain.evaluate(tiny_encoder)] == [0, 0, 0, 2, 2, 2]
+    assert [score.n for score in special.evaluate(tiny_encoder)] == [0, 0, 0, 6, 6, 6]
+    from calque.tasks.retrieval import with_ends
+
+    ends, words = with_ends(tiny_encoder, corpus.source), tiny_encoder.encode(corpus.source)
+    assert np.diff(ends.offsets).tolist() == [4, 3]
+    np.testing.assert_allclose(ends.data[[1, 2, 5]], words.data, atol=1e-5)
+    assert np.abs(ends.data[[0, 3, 4, 6]]).max(axis=1).min() > 0
+    with pytest.raises(SettingError, match="no special subwords"):
+        special.evaluate(Fixed())
+
+
+def test_seen_and_equal_forms_and_shared_sentences():
+    corpus = ParallelCorpus.of(
+        [["The", "house"], ["Paris", "IŞIK"], []], [["Das", "Haus"], ["paris", "ışık"], ["x"]], ("en", "de")
+    )
+    pairs = WordPairs([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1], n_sentences=3)
+    train = ParallelCorpus.of([["the", "HOUSE"], [], ["a"]], [["das", "haus", "Haus"], [], ["b"]], ("en", "de"))
+    train_pairs = WordPairs([0, 0, 2], [0, 1, 0], [1, 2, 0], n_sentences=3)
+    assert seen_pairs(corpus, pairs, train, train_pairs).tolist() == [False, True, False, False]
+    assert identical_forms(corpus, pairs).tolist() == [False, False, True, "IŞIK".lower() == "ışık".lower()]
+    assert shared_sentences(corpus, train).tolist() == [True, False, False]
+    assert first_occurrences(corpus.source).tolist() == [True] * 4
+    repeated = Sentences.of([["a", "A", "a"], [], ["b", "A"]])
+    assert first_occurrences(repeated).tolist() == [True, True, False, True, False]
+
+
+def test_seen_pairs_in_a_text_of_many_blocks(monkeypatch):
+    from calque.tasks import overlap
+
+    corpus, pairs, *_ = toy(0, n_sentences=20)
+    train, train_pairs, *_ = toy(1, n_sentences=50)
+    whole = seen_pairs(corpus, pairs, train, train_pairs)
+    assert whole.any()
+    assert not whole.all()
+    monkeypatch.setattr(overlap, "_BLOCK", 7)
+    np.testing.assert_array_equal(seen_pairs(corpus, pairs, train, train_pairs), whole)
+
+
+def test_the_bootstrap_is_that_of_a_loop_over_sentences():
+    rng = np.random.default_rng(0)
+    sums = rng.integers(0, 9, (40, 2)) + np.array([0, 9])
+    value, low, high = interval(sums, lambda s: ratio(s[..., 0], s[..., 1]), samples=2000, seed=1)
+    drawn = [sums[rng.integers(0, 40, 40)].sum(axis=0) for _ in range(2000)]
+    expected = np.quantile([a / b for a, b in drawn], [0.025, 0.975])
+    assert value == sums[:, 0].sum() / sums[:, 1].sum()
+    np.testing.assert_allclose([low, high], expected, atol=0.01)
+    assert high - low > 0.05
+    again = interval(sums, lambda s: ratio(s[..., 0], s[..., 1]), samples=2000, seed=1)
+    assert again == (value, low, high)
+    assert interval(sums, lambda s: ratio(s[..., 0], s[..., 1]), samples=0)[1:] == (value, value)
+
+
+def test_a_score_is_one_line_of_json():
+    score = Score("retrieval", "x.tsv", ("en", "de"), "accuracy.all", 0.5, 0.4, 0.6, 7, 0, {"k": 10})
+    plain = json.loads(score.to_json())
+    assert plain == {**score.to_dict(), "languages": ["en", "de"]}
+    assert (plain["queries"], plain["settings"], plain["value"]) == (7, {"k": 10}, 0.5)
+    assert "50.0 [40.0, 60.0] n=7" in str(score)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"candidates": "some"}, "candidates='some'"),
+        ({"similarity": "dot"}, "similarity='dot'"),
+        ({"uncovered": "?"}, "uncovered"),
+        ({"k": 0}, "k=0"),
+        ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "give train as well"),
+        ({"train": ParallelCorpus.of([], [], ("en", "fr"))}, "training text in"),
+        ({"special": True, "contextual": False}, "contextual=True"),
+        ({"pairs": WordPairs([0], [0], [5], n_sentences=1)}, "target word 5"),
+        ({"pairs": WordPairs([], [], [], n_sentences=4)}, "4 lines of links"),
+    ],
+)
+def test_mistakes_are_named(options, message):
+    corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
+    one = Embeddings(np.ones((1, 2), np.float32), np.array([0, 1]))
+    options = {"pairs": WordPairs([0], [0], [0], n_sentences=1), **options}
+    with pytest.raises(CalqueError, match=message):
+        WordRetrieval(corpus, **options).evaluate(Fixed(en=one, de=one))
+
+
+def test_vectors_of_another_text_are_refused():
+    corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
+    task = WordRetrieval(corpus, WordPairs([0], [0], [0], n_sentences=1))
+    one, two = (Embeddings(np.ones((n, 2), np.float32), np.array([0, n])) for n in (1, 2))
+    with pytest.raises(SettingError, match="2 target vectors"):
+        task.evaluate_embeddings(one, two)

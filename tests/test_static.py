@@ -1,0 +1,355 @@
+"""Static vectors: files byte by byte, n-grams as fastText hashes them, the sentence part against a loop."""
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+
+from calque.encoders import load_encoder
+from calque.encoders.static import SentencePart, StaticEncoder, add_sentence, load_static
+from calque.encoders.tables import PlainTable, SubwordTable, read_table
+from calque.errors import CalqueError, InputError, SettingError
+from calque.maps import Rotation
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus, Sentence, Sentences
+
+WORDS = ["</s>", "the", "Haus", "ß", "日本"]
+RNG = np.random.default_rng(0)
+VECTORS = RNG.standard_normal((5, 3)).astype(np.float32)
+BUCKET, MINN, MAXN = 11, 2, 4
+
+
+def as_text(words=WORDS, vectors=VECTORS, header=True, end="\n"):
+    lines = [f"{len(words)} {vectors.shape[1]}"] * header
+    lines += [f"{word} {' '.join(repr(float(v)) for v in row)}" for word, row in zip(words, vectors, strict=True)]
+    return (end.join(lines) + end).encode()
+
+
+def as_binary(words=WORDS, vectors=VECTORS, newline=b"\n"):
+    rows = [
+        word.encode() + b" " + row.astype("<f4").tobytes() + newline for word, row in zip(words, vectors, strict=True)
+    ]
+    return f"{len(words)} {vectors.shape[1]}\n".encode() + b"".join(rows)
+
+
+def as_fasttext(
+    words=WORDS, rows=None, *, version=12, labels=(), quantised=False, pruned=-1, model=2, maxn=MAXN, magic=793712314
+):
+    """What `FastText::saveModel` writes up to the input matrix: see fastText's args.cc, dictionary.cc, densematrix.cc."""
+    rows = fasttext_rows() if rows is None else rows
+    out = struct.pack("<ii", magic, version)
+    out += struct.pack("<12id", rows.shape[1], 5, 5, 1, 5, 1, 2, model, BUCKET, MINN, maxn, 100, 1e-4)
+    out += struct.pack("<iiiqq", len(words) + len(labels), len(words), len(labels), 1000, pruned)
+    for kind, names in enumerate((words, labels)):
+        out += b"".join(word.encode() + b"\0" + struct.pack("<qb", 7, kind) for word in names)
+    return out + struct.pack("<bqq", quantised, *rows.shape) + rows.astype("<f4").tobytes() + b"output side"
+
+
+def fasttext_rows():
+    return np.concatenate([VECTORS, np.random.default_rng(1).standard_normal((BUCKET, 3)).astype(np.float32)])
+
+
+def fnv(data: bytes) -> int:
+    """fastText's `Dictionary::hash`, with C's types spelled out."""
+    value = 2166136261
+    for byte in data:
+        signed = byte - 256 if byte > 127 else byte
+        value = ((value ^ (signed & 0xFFFFFFFF)) * 16777619) % 2**32
+    return value
+
+
+def slow_fasttext(word):
+    """A word's vector by the definition: all substrings of 2 to 4 characters of <word>, and the word itself."""
+    rows, marked = fasttext_rows().astype(float), f"<{word}>"
+    chosen = [WORDS.index(word)] if word in WORDS else []
+    if word != "</s>":
+        for size in range(MINN, MAXN + 1):
+            for start in range(len(marked) - size + 1):
+                chosen.append(len(WORDS) + fnv(marked[start : start + size].encode()) % BUCKET)
+    return rows[chosen].mean(axis=0)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="vectors"):
+        (tmp_path / name).write_bytes(content)
+        return tmp_path / name
+
+    return write
+
+
+# -- files -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "content",
+    [
+        as_text(),
+        as_text(header=False),
+        as_text(end="\r\n"),
+        as_text().replace(b"\n", b" \n"),
+        as_text().rstrip(b"\n"),
+        as_binary(),
+        as_binary(newline=b""),
+        gzip.compress(as_text()),
+        gzip.compress(as_binary()),
+    ],
+)
+def test_word2vec_and_its_relatives(write, content):
+    table = read_table(write(content))
+    assert table.words == WORDS
+    np.testing.assert_array_equal(table.matrix, VECTORS)
+    vectors, known = table.lookup(["ß", "none", "THE", "haus"])
+    assert known.tolist() == [True, False, True, False]  # in lower case as a way out, not the other way round
+    np.testing.assert_array_equal(vectors, [VECTORS[3], [0, 0, 0], VECTORS[1], [0, 0, 0]])
+    assert not table.lookup(["THE"], lower=False)[1].any()
+
+
+@pytest.mark.parametrize("content", [as_text(), as_binary()])
+def test_only_the_first_words(write, content):
+    table = read_table(write(content), limit=2)
+    assert table.words == WORDS[:2]
+    assert table.matrix.shape == (2, 3)
+
+
+def test_more_words_than_a_block(write):
+    words = [f"w{i}" for i in range(9000)]
+    vectors = np.arange(18000, dtype=np.float32).reshape(9000, 2)
+    for content in (as_text(words, vectors), as_binary(words, vectors)):
+        table = read_table(write(content))
+        assert table.words == words
+        np.testing.assert_array_equal(table.matrix, vectors)
+
+
+def test_a_word_with_spaces_and_one_that_comes_twice(write):
+    table = read_table(write(b"3 2\n. . . 1 2\nb 3 4\nb 5 6\n"))
+    assert table.words == [". . .", "b", "b"]
+    np.testing.assert_array_equal(table.lookup([". . .", "b"])[0], [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("version", [11, 12])
+def test_fasttext_models(write, pack, version):
+    table = read_table(write(pack(as_fasttext(version=version, labels=("__label__x",)))))
+    assert table.words == WORDS
+    asked = [*WORDS, "hause", "ß日", "x", "Straße", ""]
+    vectors, known = table.lookup(asked, lower=False)
+    assert known.all()
+    np.testing.assert_allclose(vectors, [slow_fasttext(word) for word in asked], rtol=1e-6)
+    np.testing.assert_allclose(
+        table.lookup(["The", "HAUS"])[0], [slow_fasttext("the"), slow_fasttext("HAUS")], rtol=1e-6
+    )
+
+
+def test_the_hash_is_fasttexts():
+    """What `get_subwords` of fasttext-wheel 0.9.2 says, less the number of words."""
+    table = SubwordTable([], np.zeros((0, 1), np.float32), bucket=2_000_000, minn=3, maxn=3)
+    assert table.ngrams("aß") == [1290968, 1473192]
+    assert table.ngrams("日") == [1564547]
+    assert table.ngrams("é😀") == [460090, 1029238]
+    assert table.ngrams("") == table.ngrams("</s>") == []
+    assert fnv(b"a") == 0xE40C292C  # FNV-1a's published value; bytes above 127 are where fastText departs from it
+
+
+def test_a_model_without_ngrams_knows_its_words_only(write):
+    for content in (as_fasttext(maxn=0, rows=VECTORS), as_fasttext(version=11, model=3, rows=VECTORS)):
+        vectors, known = read_table(write(content)).lookup(["the", "unknown"])
+        assert known.tolist() == [True, False]
+        np.testing.assert_allclose(vectors[0], VECTORS[1])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no word vectors"),
+        (b"\n\n", "no word vectors"),
+        (b"just a sentence\nand another\n", "line 1: not a number"),
+        (b"2 3\na 1 2 3\nb 1 2\n", "line 3: a word and 3 numbers"),
+        (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3: not a number in the vector of 'b'"),
+        (b"2 3\na 1 nan 3\nb 1 2 3\n", "line 2: the vector of 'a' is not finite"),
+        (b"2 3\na 1 1e99 3\nb 1 2 3\n", "line 2: the vector of 'a' is not finite"),
+        (b"3 3\na 1 2 3\n", "promises 3 words, but the file ends after 1"),
+        (b"1 3\na 1 2 3\nb 1 2 3\n", "line 3: the first line promises 1 words, but there are more"),
+        (b"0 3\n", "line 1: 0 words"),
+        (b"99999999999 300\n", "promises 99999999999 words"),
+        (b"5 99999999999\nx 1\n", "line 1: 5 words of 99999999999"),
+        (as_binary()[:-20], "word 5 is incomplete"),
+        (as_binary(vectors=np.where(VECTORS > 1, np.nan, VECTORS)), "not finite"),
+        (gzip.compress(as_text())[:-12], "damaged or cut off"),
+        (as_fasttext()[:60], "ends too early"),
+        (as_fasttext()[:-40], "ends within its vectors"),
+        (gzip.compress(as_fasttext()[:-40]), "ends within its vectors"),
+        (as_fasttext(version=9), "version 9"),
+        (as_fasttext(quantised=True), "quantised"),
+        (as_fasttext(pruned=3), "quantised"),
+        (as_fasttext(rows=VECTORS), "does not fit"),
+        (as_fasttext(words=WORDS[:2]).replace(struct.pack("<iii", 2, 2, 0), struct.pack("<iii", 2, 1, 1)), "damaged"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\0", "no word vectors"),
+    ],
+    ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "",
+)
+def test_broken_files_are_named(write, content, message):
+    path = write(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_table(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_file():
+    with pytest.raises(InputError, match="cannot be read"):
+        load_static("nowhere.vec")
+    with pytest.raises(SettingError, match="no file"):
+        load_static({})
+
+
+# -- the encoder -----------------------------------------------------------------------------------------------
+def english_and_german(**options):
+    rng = np.random.default_rng(2)
+    words = [f"w{i}" for i in range(20)]
+    english = rng.standard_normal((20, 6)).astype(np.float32) + 1
+    turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    tables = {
+        "en": PlainTable(words, english),
+        "de": PlainTable([f"{w}e" for w in words], (english @ turn).astype("f4")),
+    }
+    return StaticEncoder(tables, **options)
+
+
+def slow_vectors(encoder, sentence):
+    """Unit length, centre, unit length, map, sentence part, one word at a time in float64."""
+
+    def unit(v):
+        return v / np.linalg.norm(v)
+
+    table = encoder.tables[sentence.lang]
+    mean = np.mean([unit(v) for v in table.matrix.astype(float)], axis=0)
+    words = []
+    for word in sentence.words:
+        form = word if word in table.index else word.lower()
+        v = table.matrix[table.index[form]].astype(float) if form in table.index else None
+        if v is not None and encoder.normalise:
+            v = unit(unit(v) - mean)
+        if v is not None and sentence.lang in encoder.maps:
+            fitted = encoder.maps[sentence.lang]
+            v = (v - fitted.source_mean) @ fitted.matrix + fitted.target_mean
+        words.append(v)
+    known = [v for v in words if v is not None]
+    if encoder.sentence is None:
+        return [np.zeros(encoder.dim) if v is None else v for v in words]
+    parts = encoder.sentence.weights
+    return [
+        np.zeros(encoder.dim)
+        if v is None
+        else np.concatenate(
+            [parts[0] * v, parts[1] * np.mean(known, 0), parts[2] * np.max(known, 0), parts[3] * np.min(known, 0)]
+        )
+        for v in words
+    ]
+
+
+SENTENCES = [
+    Sentence(("w1", "W2", "none"), "en"),
+    Sentence((), "de"),
+    Sentence(("w3e",), "de"),
+    Sentence(("none", "None"), "en"),
+    Sentence(("w4", "w4", "w5", "w19"), "en"),
+    Sentence(("w1e", "W7E", "w2e"), "de"),
+    Sentence((), "en"),
+]
+
+
+@pytest.mark.parametrize("sentence", [None, SentencePart(), SentencePart(1, 0.5, 2, -1)])
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("block", [1, 5, 65536])
+def test_words_go_through_all_steps(sentence, normalise, mapped, block, monkeypatch, tmp_path):
+    monkeypatch.setattr("calque.encoders.static._BLOCK", block)
+    encoder = english_and_german(sentence=sentence, normalise=normalise)
+    if mapped:
+        rng = np.random.default_rng(3)
+        fitted = Rotation().fit(rng.standard_normal((30, 6)), rng.standard_normal((30, 6)))
+        encoder = encoder.replace(maps={"de": fitted})
+    found = encoder.encode(SENTENCES)
+    assert encoder.dim == found.dim == (24 if sentence else 6)
+    assert found.covered.tolist() == [True, True, False, True, False, False, True, True, True, True, True, True, True]
+    for place, text in enumerate(SENTENCES):
+        expected = slow_vectors(encoder, text)
+        np.testing.assert_allclose(found[place], np.reshape(expected, (-1, encoder.dim)), atol=2e-6)
+    written = encoder.encode(iter(SENTENCES), out=tmp_path / "out.safetensors")
+    np.testing.assert_array_equal(written.data, found.data)
+    np.testing.assert_array_equal(written.offsets, found.offsets)
+    np.testing.assert_array_equal(written.covered, found.covered)
+    english = [text.words for text in SENTENCES if text.lang == "en"]
+    column = encoder.encode(Sentences.of(english, "en"))
+    np.testing.assert_array_equal(column.data, np.concatenate([found[i] for i in (0, 3, 4, 6)]))
+
+
+def test_a_sentence_of_unknown_words_spoils_no_other():
+    words = np.array([[1.0, -2.0], [3.0, 5.0], [9.0, 9.0]], dtype=np.float32)
+    covered = np.array([True, True, False])
+    result = add_sentence(words, np.array([0, 0, 2, 2, 3]), covered)
+    np.testing.assert_allclose(result, [[1, -2, 2, 1.5, 3, 5, 1, -2], [3, 5, 2, 1.5, 3, 5, 1, -2], [0] * 8])
+    assert np.isfinite(result).all()
+
+
+def test_a_known_rotation_is_found_before_the_sentence_part_is_added():
+    encoder = english_and_german(sentence=SentencePart())
+    n = 20
+    corpus = ParallelCorpus.of([[f"w{i}" for i in range(n)]], [[f"w{i}e" for i in range(n)]], ("en", "de"))
+    pairs = WordPairs([0] * n, range(n), range(n), n_sentences=1)
+    before = np.abs(encoder.encode(corpus.source).data - encoder.encode(corpus.target).data).max()
+    aligned = encoder.align(corpus, pairs, make=Rotation, towards="en")
+    assert sorted(aligned.maps) == ["de"]
+    np.testing.assert_allclose(aligned.encode(corpus.source).data, aligned.encode(corpus.target).data, atol=1e-5)
+    assert before > 0.5
+    assert aligned.name == "static+rotation"
+    assert encoder.maps == {}
+
+
+@pytest.mark.parametrize("sentence", [None, SentencePart(1, 2, 3, 4)])
+def test_saved_and_loaded_it_is_the_same(tmp_path, sentence, write):
+    rng = np.random.default_rng(4)
+    encoder = StaticEncoder(
+        {"en": read_table(write(as_fasttext())), "": read_table(write(as_text(), "text"))},
+        sentence=sentence,
+        lower=False,
+    ).replace(maps={"de": Rotation().fit(rng.standard_normal((9, 3)), rng.standard_normal((9, 3)))})
+    encoder.save(tmp_path / "saved")
+    texts = [Sentence(("the", "Unknown", "Haus"), lang) for lang in ("en", "de", "fr")]
+    expected = encoder.encode(texts)
+    for loaded in (load_static(tmp_path / "saved"), load_encoder(tmp_path / "saved")):
+        assert loaded.fingerprint == encoder.fingerprint
+        assert loaded.name == encoder.name
+        np.testing.assert_array_equal(loaded.encode(texts).data, expected.data)
+    changed = (encoder.replace(lower=True), encoder.replace(maps=None), encoder.replace(normalise=False))
+    assert len({encoder.fingerprint, *(other.fingerprint for other in changed)}) == 4
+    (tmp_path / "saved" / "words.json").unlink()
+    with pytest.raises(InputError, match="no complete static vectors"):
+        load_static(tmp_path / "saved")
+
+
+def test_files_by_language(write):
+    path = {"en": write(as_text(), "en.vec"), "de": write(as_binary(), "de.bin")}
+    encoder = load_static(path, sentence=True)
+    assert (encoder.name, encoder.dim) == ("en.vec+de.bin", 12)
+    one = load_encoder(path["en"])
+    assert one.encode([Sentence(("the",), "xx")]).covered is None
+    with pytest.raises(SettingError, match="no word vectors for language 'fr'"):
+        encoder.encode([Sentence(("the",), "fr")])
+
+
+def test_it_can_stand_where_layers_are_asked_for():
+    encoder = english_and_german()
+    assert encoder.layer_number(-1) == encoder.layer_number(0) == encoder.n_layers == 0
+    found = encoder.encode_layers(SENTENCES, [0, -1])
+    np.testing.assert_array_equal(found[0].data, found[-1].data)
+    with pytest.raises(SettingError, match="layer 3"):
+        encoder.encode_layers(SENTENCES, [3])
+
+
+def test_tables_and_maps_must_fit():
+    tables = {"en": PlainTable(["a"], np.ones((1, 2), "f4")), "de": PlainTable(["a"], np.ones((1, 3), "f4"))}
+    with pytest.raises(SettingError, match="same number of dimensions"):
+        StaticEncoder(tables)
+    with pytest.raises(CalqueError, match="not fitted"):
+        StaticEncoder({"en": tables["en"]}, maps={"en": Rotation()})

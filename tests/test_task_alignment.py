@@ -1,0 +1,114 @@
+"""Alignment error rate, precision, recall and F1 against sets in a loop."""
+
+import numpy as np
+import pytest
+
+from calque.encoders.base import Encoder
+from calque.errors import CalqueError, SettingError
+from calque.pairs import WordPairs
+from calque.tasks import WordAlignment, score_links
+from calque.text import ParallelCorpus
+from calque.vectors import Embeddings
+
+
+def random_links(seed, n_sentences=25, possible=False):
+    rng = np.random.default_rng(seed)
+    cells = np.flatnonzero(rng.random(n_sentences * 36) < 0.2)
+    sentence, cell = np.divmod(cells, 36)
+    flags = rng.random(len(cells)) < 0.4 if possible else None
+    return WordPairs(sentence, cell // 6, cell % 6, n_sentences=n_sentences, possible=flags)
+
+
+def literal(links, gold):
+    """Och and Ney (2003) over sets of (sentence, source, target)."""
+
+    def triples(pairs):
+        return set(zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
+
+    a, s, p = triples(links), triples(gold.sure), triples(gold)
+    precision, recall = len(a & p) / len(a), len(a & s) / len(s)
+    f1 = 2 * precision * recall / (precision + recall)
+    return [1 - (len(a & s) + len(a & p)) / (len(a) + len(s)), precision, recall, f1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_figures_equal_the_definition(seed):
+    links, gold = random_links(seed), random_links(seed + 50, possible=True)
+    scores = score_links(links, gold, data="x", languages=("en", "de"), bootstrap=200)
+    assert [score.metric for score in scores] == ["aer", "precision", "recall", "f1"]
+    assert [score.value for score in scores] == pytest.approx(literal(links, gold), abs=1e-12)
+    assert all(score.low < score.value < score.high for score in scores)
+    assert scores[0].settings["sure"] + scores[0].settings["possible"] == len(gold)
+
+
+def test_by_hand():
+    gold = WordPairs.parse(["0-0 1?1", "2-1"])
+    links = WordPairs.parse(["0-0 1-1 2-2", ""])
+    aer, precision, recall, f1 = (score.value for score in score_links(links, gold))
+    assert (precision, recall) == (pytest.approx(2 / 3), 1 / 2)
+    assert aer == pytest.approx(1 - (1 + 2) / (3 + 2))
+    assert f1 == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
+
+
+def test_a_link_counts_once_and_is_sure_if_either_says_so():
+    once = WordPairs.parse(["0-0 1-1"])
+    twice = WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1)
+    gold = WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1, possible=np.array([True, False, False]))
+    for score in (*score_links(twice, once), *score_links(once, gold)):
+        assert score.value == (0.0 if score.metric == "aer" else 1.0)
+        assert score.settings["sure"] == score.settings["links"] == 2
+
+
+def test_no_links_are_no_precision_and_all_errors():
+    aer, precision, recall, f1 = score_links(WordPairs.parse([""]), WordPairs.parse(["0-0"]))
+    assert (aer.value, recall.value, f1.value) == (1.0, 0.0, 0.0)
+    assert precision.to_dict()["value"] is None
+
+
+def test_a_sentence_without_gold_makes_its_links_wrong():
+    perfect = score_links(WordPairs.parse(["0-0", ""]), WordPairs.parse(["0-0", ""]), bootstrap=300)
+    assert all(score.low == score.high == score.value for score in perfect)  # also where no gold link was drawn
+    extra = score_links(WordPairs.parse(["0-0", "0-0"]), WordPairs.parse(["0-0", ""]))
+    assert extra[1].value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("links", "gold", "message"),
+    [
+        (WordPairs.parse([""]), WordPairs.parse(["", ""]), "1 sentence pairs, but gold links of 2"),
+        (WordPairs.parse(["0-0"]), WordPairs.parse(["0?0"]), "no sure gold link"),
+        (WordPairs.parse(["0-99999999"]), WordPairs.parse(["0-0"]), "no links between words"),
+    ],
+)
+def test_mistakes_are_named(links, gold, message):
+    with pytest.raises(SettingError, match=message):
+        score_links(links, gold)
+
+
+class Fixed(Encoder):
+    dim, name, fingerprint = 3, "fixed", "0"
+
+    def encode(self, sentences, *, progress=False, out=None):
+        vectors = np.eye(3, dtype=np.float32)
+        return Embeddings(vectors if sentences.lang == "en" else vectors[[1, 0, 2]], np.array([0, 3]))
+
+    def save(self, folder):
+        raise AssertionError("not needed")
+
+
+@pytest.mark.parametrize("method", ["mutual", "iterative", "softmax", "transport"])
+def test_an_encoder_is_judged_by_the_links_of_its_vectors(method):
+    pytest.importorskip("calque.wordalign.similarity")
+    corpus = ParallelCorpus.of([["a", "b", "c"]], [["x", "y", "z"]], ("en", "de"))
+    task = WordAlignment(corpus, WordPairs.parse(["0-1 1-0 2-2"]), method=method, data="toy")
+    scores = task.evaluate(Fixed())
+    assert [score.value for score in scores] == [0.0, 1.0, 1.0, 1.0]
+    assert scores[0].settings["links_from"] == method
+    assert scores[0].languages == ("en", "de")
+    assert [score.value for score in task.score(WordPairs.parse(["0-0"]))] == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_gold_that_does_not_fit_the_text_is_refused():
+    corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
+    with pytest.raises(CalqueError, match="target word 3"):
+        WordAlignment(corpus, WordPairs.parse(["0-3"]))
