@@ -111,10 +111,10 @@ class MappedEncoder(Encoder):
                 part, part_pairs = text[start : start + block], found.slice(start, start + block)
                 source = base.encode_layers(part.source, numbers)
                 target = base.encode_layers(part.target, numbers)
+                before = sums[numbers[0]].n
                 for n in numbers:
-                    x, y = _paired(source[n], target[n], part_pairs, unit)
-                    sums[n].update(x, y)
-                used += len(x)
+                    sums[n].update(*_paired(source[n], target[n], part_pairs, unit))
+                used += sums[numbers[0]].n - before
                 if bar is not None:
                     bar.update(len(part))
         if bar is not None:

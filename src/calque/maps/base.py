@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -61,7 +62,7 @@ class VectorMap(ABC):
         return {"matrix": self.matrix, "source_mean": self.source_mean, "target_mean": self.target_mean}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], n_pairs: int = 0) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], n_pairs: int = 0) -> Self:
         """The map that `arrays` described."""
         made = cls()
         made.matrix, made.n_pairs = np.array(arrays["matrix"]), n_pairs

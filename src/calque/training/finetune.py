@@ -93,7 +93,8 @@ class FineTune(Tuner):
     def loss(self, groups: list[GroupVectors], processes: Processes) -> dict[str, Tensor]:
         terms: dict[str, Tensor] = {}
         for group in groups:
-            goal = group.target if self.target == "live" else group.reference_linked
+            frozen = group.reference_linked
+            goal = group.target if self.target == "live" or frozen is None else frozen
             align = (group.source - goal).square().sum()
             stay = None
             if group.reference is not None and self.weight:

@@ -133,7 +133,7 @@ class Tuner(ABC):
         frozen = Reference.of(self, encoder, text, layers, processes) if self.needs_reference else None
         tuned = copy.copy(encoder)
         tuned.model = copy.deepcopy(encoder.model)
-        tuned.model.to(processes.device).float().train()
+        tuned.model.to(device=processes.device).float().train()  # type: ignore[call-arg]
         freeze_below(tuned.model, self.freeze)
         alignment = Alignment(self, tuned, text, layers, processes, frozen)
         loop = Loop(

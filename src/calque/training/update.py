@@ -18,7 +18,7 @@ import torch
 
 from calque.distributed import Processes
 from calque.encoders.batches import collate
-from calque.training.aligned import AlignedText, Update
+from calque.training.aligned import AlignedText, Update, ragged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,7 +71,7 @@ class Reference:
     @classmethod
     def of(cls, tuner: Tuner, encoder: HuggingFaceEncoder, text: AlignedText, layers, processes: Processes):
         """As `tuner.reference` asks."""
-        encoder.model.to(processes.device)
+        encoder.model.to(device=processes.device)  # type: ignore[call-arg]
         reference = cls(encoder, text, layers, tuner.budget)
         size = text.n_reference * encoder.dim * len(layers) * 4
         if tuner.reference == "cached" or (tuner.reference == "auto" and size <= cls.largest):
@@ -103,7 +103,7 @@ class Reference:
         self._encoder.model.eval()
         for piece in self._text.pieces(sentences, self._budget):
             vectors = self._encoder.forward(collate(self._text.table, piece).to(device), self._layers)
-            rows = np.concatenate([place[int(s)] + np.arange(self._text.word_counts[s]) for s in piece])
+            rows, _ = ragged(np.array([place[int(s)] for s in piece]), self._text.word_counts[piece])
             for layer, found in vectors.items():
                 kept[layer][torch.from_numpy(rows).to(device)] = found.float()
         return kept
