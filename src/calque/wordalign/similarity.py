@@ -1,0 +1,155 @@
+"""Links from the similarity of word vectors: no statistics over a corpus, only two sentences and an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from calque.algebra.normalize import unit_rows
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.vectors import Embeddings
+
+Method = Literal["mutual", "iterative", "softmax", "transport"]
+
+
+def mutual(similarity: np.ndarray) -> np.ndarray:
+    """Links of words that are each other's most similar (SimAlign's Argmax, Jalili Sabet et al. 2020, §2.1).
+
+    Args:
+        similarity: `[n_source, n_target]`.
+
+    Returns:
+        float64 `[n_source, n_target]`: the similarity of a link scaled to 0..1, and 0 where there is none.
+    """
+    linked = np.zeros(similarity.shape)
+    if similarity.size:
+        best_target, best_source = similarity.argmax(1), similarity.argmax(0)
+        rows = np.flatnonzero(best_source[best_target] == np.arange(len(similarity)))
+        linked[rows, best_target[rows]] = _share(similarity[rows, best_target[rows]])
+    return linked
+
+
+def iterative(similarity: np.ndarray, *, rounds: int = 2, discount: float = 0.9) -> np.ndarray:
+    """Mutual links, then again over similarities in which words that have links count less (SimAlign's Itermax).
+
+    A similarity is multiplied by `discount` where one of the two words has a link, and by 0 where both have, until no
+    link is new or `rounds` are over (Jalili Sabet et al. 2020, §2.2, Algorithm 1; α = 0.9, two rounds).
+    """
+    linked = mutual(similarity)
+    positive = 0.5 * (1 + similarity)  # cosines below 0 would grow by a factor below 1
+    for _ in range(rounds - 1):
+        rows, columns = linked.any(1), linked.any(0)
+        weight = np.where(rows[:, None] ^ columns, discount, 1.0) * ~(rows[:, None] & columns)
+        new = mutual(2 * positive * weight - 1) * (weight > 0) * (linked == 0)
+        if not new.any():
+            break
+        linked = linked + np.where(new > 0, _share(similarity), 0)
+    return linked
+
+
+def softmax(similarity: np.ndarray, *, threshold: float = 1e-3, temperature: float = 0.1) -> np.ndarray:
+    """Links whose softmax probability passes a threshold in both directions (awesome-align, Dou & Neubig 2021, Eq. 2).
+
+    Args:
+        similarity: `[n_source, n_target]`; theirs are dot products, these are cosines, hence the temperature.
+        threshold: least probability in either direction.
+        temperature: what similarities are divided by.
+
+    Returns:
+        `[n_source, n_target]`: geometric mean of both probabilities of a link, 0 where there is none.
+    """
+    scaled = similarity / temperature
+    forward, backward = _softmax(scaled, 1), _softmax(scaled, 0)
+    return np.where((forward > threshold) & (backward > threshold), np.sqrt(forward * backward), 0.0)
+
+
+def transport(
+    similarity: np.ndarray, *, threshold: float = 0.1, regularisation: float = 0.05, iterations: int = 100
+) -> np.ndarray:
+    """Links that carry mass when the words of one sentence are moved onto the other's (Dou & Neubig 2021, §2.1).
+
+    Entropic optimal transport between uniform masses with cost 1 − cosine, by Sinkhorn's iterations (Cuturi 2013) in the
+    log domain. A link is kept if it carries more than `threshold` of the mass of either of its words, on average.
+
+    Returns:
+        `[n_source, n_target]`: that share (at most 1) of a link, 0 where there is none.
+    """
+    n, m = similarity.shape
+    if not similarity.size:
+        return np.zeros(similarity.shape)
+    kernel = (similarity - 1) / regularisation
+    left, right = np.zeros(n), np.zeros(m)
+    for _ in range(iterations):
+        left = -np.log(n) - _logsumexp(kernel + right, 1)
+        right = -np.log(m) - _logsumexp(kernel + left[:, None], 0)
+    plan = np.exp(kernel + left[:, None] + right)
+    share = 0.5 * plan * (n + m)
+    return np.where(share > threshold, np.minimum(share, 1.0), 0.0)
+
+
+METHODS: dict[str, Callable[..., np.ndarray]] = {
+    "mutual": mutual, "iterative": iterative, "softmax": softmax, "transport": transport,
+}  # fmt: skip
+
+
+def links_from_embeddings(
+    source: Embeddings, target: Embeddings, *, method: str = "mutual", **options: Any
+) -> WordPairs:
+    """Link the words of parallel sentences by the cosines of their vectors.
+
+    Args:
+        source, target: vectors of the same sentence pairs.
+        method: `mutual`, `iterative`, `softmax` or `transport`; see the functions of these names.
+        options: further arguments of that function.
+
+    Returns:
+        links with a posterior in 0..1, whose scale is the method's own. Words without a vector get none.
+
+    Raises:
+        SettingError: no such method, or vectors of different texts.
+    """
+    if method not in METHODS:
+        raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
+    if len(source) != len(target):
+        raise SettingError(f"vectors of {len(source)} source sentences and of {len(target)} target sentences")
+    link = METHODS[method]
+    x, y = unit_rows(source.data), unit_rows(target.data)
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    counts = np.zeros(len(source), dtype=np.int64)
+    for k in range(len(source)):
+        rows, columns = _covered(source, k), _covered(target, k)
+        matrix = link((x[rows] @ y[columns].T).astype(np.float64), **options)
+        i, j = np.nonzero(matrix)
+        found.append((rows[i] - source.offsets[k], columns[j] - target.offsets[k], matrix[i, j]))
+        counts[k] = len(i)
+    empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    i, j, posterior = (np.concatenate(parts) for parts in zip(*(found or [empty]), strict=True))
+    return WordPairs(
+        np.repeat(np.arange(len(source)), counts), i, j, n_sentences=len(source), posterior=np.clip(posterior, 0, 1)
+    )
+
+
+def _covered(side: Embeddings, sentence: int) -> np.ndarray:
+    """Rows of the words of a sentence that have a vector."""
+    rows = np.arange(side.offsets[sentence], side.offsets[sentence + 1])
+    return rows if side.covered is None else rows[side.covered[rows]]
+
+
+def _share(cosine: np.ndarray) -> np.ndarray:
+    """A cosine as a number above 0 and up to 1."""
+    return np.clip(0.5 * (1 + cosine), 1e-6, 1.0)
+
+
+def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    if not x.size:
+        return x
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def _logsumexp(x: np.ndarray, axis: int) -> np.ndarray:
+    top = x.max(axis, keepdims=True)
+    return np.log(np.exp(x - top).sum(axis)) + top.squeeze(axis)

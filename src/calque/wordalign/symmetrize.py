@@ -1,0 +1,128 @@
+"""Two directions into one set of links, as Moses and atools define it."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numba import njit
+
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+
+Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and", "one-to-one"]
+METHODS: tuple[str, ...] = get_args(Symmetrization)
+_CODES = {"intersection": 0, "one-to-one": 0, "union": 1, "grow-diag": 2, "grow-diag-final": 3, "grow-diag-final-and": 4}
+
+
+def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersection") -> WordPairs:
+    """Join the links of both directions.
+
+    `intersection` and `union` are what they say. `grow-diag` starts from the intersection and adds links of the union
+    that touch one already there, also diagonally, if one of the two words has no link yet; `-final` then adds links of
+    either direction of which one word, `-final-and` both words, have no link yet (Koehn et al. 2005, "Edinburgh system
+    description"). `one-to-one` is the intersection without any word that has two links (Cao 2020).
+
+    Args:
+        forward, backward: links of the same sentence pairs, both as (source, target).
+        method: one of `METHODS`.
+
+    Returns:
+        links sorted by sentence, source and target; the posterior of one is the mean of both directions', where a
+        direction that has not the link counts as 0, if both have posteriors.
+
+    Raises:
+        SettingError: no such method, or links of different texts.
+    """
+    if method not in _CODES:
+        raise SettingError(f"symmetrize={method!r}, expected one of {', '.join(METHODS)}")
+    if forward.n_sentences != backward.n_sentences:
+        raise SettingError(f"links of {forward.n_sentences} and of {backward.n_sentences} sentence pairs")
+    a, b = _sorted(forward), _sorted(backward)
+    known = forward.posterior is not None and backward.posterior is not None
+    found = _join(*a, *b, forward.n_sentences, _CODES[method])
+    sentence, source, target, posterior = found
+    pairs = WordPairs(
+        sentence, source, target, n_sentences=forward.n_sentences, posterior=posterior if known else None
+    )
+    return pairs.one_to_one() if method == "one-to-one" else pairs
+
+
+def _sorted(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Offsets of the sentences, source, target, posterior (1 where there is none)."""
+    posterior = np.ones(len(pairs), np.float32) if pairs.posterior is None else pairs.posterior
+    return pairs.offsets(), pairs.source, pairs.target, posterior
+
+
+@njit(cache=True, nogil=True)
+def _join(a_offsets, a_source, a_target, a_posterior, b_offsets, b_source, b_target, b_posterior, n_sentences, method):
+    capacity = len(a_source) + len(b_source)
+    sentence, source = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    target, posterior = np.empty(capacity, np.int64), np.empty(capacity, np.float32)
+    n = 0
+    for k in range(n_sentences):
+        height = width = 0
+        for i in range(a_offsets[k], a_offsets[k + 1]):
+            height, width = max(height, a_source[i] + 1), max(width, a_target[i] + 1)
+        for i in range(b_offsets[k], b_offsets[k + 1]):
+            height, width = max(height, b_source[i] + 1), max(width, b_target[i] + 1)
+        if height == 0:
+            continue
+        # Bit 1: forward has the link. Bit 2: backward has it. Bit 4: it is in the result.
+        state = np.zeros((height, width), np.uint8)
+        weight = np.zeros((height, width), np.float32)
+        for i in range(a_offsets[k], a_offsets[k + 1]):
+            state[a_source[i], a_target[i]] |= 1
+            weight[a_source[i], a_target[i]] += np.float32(0.5) * a_posterior[i]
+        for i in range(b_offsets[k], b_offsets[k + 1]):
+            state[b_source[i], b_target[i]] |= 2
+            weight[b_source[i], b_target[i]] += np.float32(0.5) * b_posterior[i]
+        row, column = np.zeros(height, np.bool_), np.zeros(width, np.bool_)
+        for s in range(height):
+            for t in range(width):
+                if state[s, t] == 3 or (method == 1 and state[s, t] > 0):
+                    state[s, t] |= 4
+                    row[s] = column[t] = True
+        if method >= 2:
+            _grow(state, row, column)
+        if method >= 3:
+            for direction in (1, 2):
+                _final(state, row, column, direction, method == 4)
+        for s in range(height):
+            for t in range(width):
+                if state[s, t] & 4:
+                    sentence[n], source[n], target[n], posterior[n] = k, s, t, weight[s, t]
+                    n += 1
+    return sentence[:n].copy(), source[:n].copy(), target[:n].copy(), posterior[:n].copy()
+
+
+@njit(cache=True, nogil=True)
+def _grow(state, row, column):
+    height, width = state.shape
+    added = True
+    while added:
+        added = False
+        for s in range(height):
+            for t in range(width):
+                if not state[s, t] & 4:
+                    continue
+                for ds, dt in ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)):
+                    i, j = s + ds, t + dt
+                    if i < 0 or j < 0 or i >= height or j >= width or state[i, j] & 4 or not state[i, j] & 3:
+                        continue
+                    if not row[i] or not column[j]:
+                        state[i, j] |= 4
+                        row[i] = column[j] = added = True
+
+
+@njit(cache=True, nogil=True)
+def _final(state, row, column, direction, both):
+    height, width = state.shape
+    for s in range(height):
+        for t in range(width):
+            if state[s, t] & 4 or not state[s, t] & direction:
+                continue
+            free = (not row[s] and not column[t]) if both else (not row[s] or not column[t])
+            if free:
+                state[s, t] |= 4
+                row[s] = column[t] = True
