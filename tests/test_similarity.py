@@ -20,9 +20,7 @@ ENGINES = ("numba", "torch")
 def literal(source, target, k, n_best):
     """CSLS as it is written: two loops, exactly rounded sums, ties to the smaller index. k = 0 is cosine."""
     n, m = len(source), len(target)
-    cos = [
-        [math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True)) for y in target] for x in source
-    ]
+    cos = [[math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True)) for y in target] for x in source]
     r_source, r_target = [0.0] * n, [0.0] * m
     if k:
         for i in range(n):
@@ -86,9 +84,7 @@ def test_ties_go_to_the_smaller_index(k, engine):
     check(found, literal(source, target, k, 2))
 
 
-SIZES = st.sampled_from(
-    [1, 2, 4, 5, 8, 12]
-)  # with these k every mean is exact in binary, and so is every tie
+SIZES = st.sampled_from([1, 2, 4, 5, 8, 12])  # with these k every mean is exact in binary, and so is every tie
 
 
 @given(
@@ -121,9 +117,7 @@ def test_large_equals_two_passes(options):
     target = np.concatenate([target[::-1], target[:77]])  # copies, and sides of different length
     csls = two_pass(source, target, 10)
     found = csls_neighbours(source, target, **options)
-    assert (
-        0 < found.searched < 2
-    )  # the certificate fails here and there, so that the search behind it is tested
+    assert 0 < found.searched < 2  # the certificate fails here and there, so that the search behind it is tested
     for best, scores, expected in (
         (found.targets, found.target_scores, csls),
         (found.sources, found.source_scores, csls.T),

@@ -17,9 +17,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 _SPARE = 15  # candidates kept beyond those asked for: the more, the fewer rows lack the certificate
 _STRIDE = 32  # one vector in so many is the sample that predicts hubness
-_BFLOAT16_FROM = (
-    50_000  # vectors a side; below, a product is too short to be worth a second look at its results
-)
+_BFLOAT16_FROM = 50_000  # vectors a side; below, a product is too short to be worth a second look at its results
 _BLOCK = (2048, 4096)  # rows and columns of the search for challengers
 
 
@@ -110,16 +108,13 @@ def cosine_neighbours(
     return _neighbours(source, target, 0, n_best, source_queries, target_queries, keep, precision, engine)
 
 
-def _neighbours(
-    source, target, k, n_best, source_queries, target_queries, keep, precision, engine
-) -> Neighbours:
+def _neighbours(source, target, k, n_best, source_queries, target_queries, keep, precision, engine) -> Neighbours:
     if n_best < 1:
         raise SettingError(f"at least one neighbour must be asked for, got n_best={n_best}")
     x, y = _matrix(source, "source"), _matrix(target, "target")
     if x.shape[1] != y.shape[1] or x.device != y.device:
         raise SettingError(
-            f"source vectors of {x.shape[1]} dimensions on {x.device}, "
-            f"target vectors of {y.shape[1]} on {y.device}"
+            f"source vectors of {x.shape[1]} dimensions on {x.device}, target vectors of {y.shape[1]} on {y.device}"
         )
     if precision == "auto":
         long = min(len(x), len(y)) > _BFLOAT16_FROM
@@ -174,17 +169,14 @@ def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
 def _nobody(x: Tensor, y: Tensor, k: int, source_queries, target_queries) -> Neighbours:
     """What there is to say where one side is empty."""
     counts = [
-        len(side) if queries is None else len(queries)
-        for side, queries in ((x, source_queries), (y, target_queries))
+        len(side) if queries is None else len(queries) for side, queries in ((x, source_queries), (y, target_queries))
     ]
     hubness = (np.zeros(len(x)), np.zeros(len(y))) if k else (None, None)
     names, scores = ([np.zeros((n, 0), dtype=kind) for n in counts] for kind in (np.int64, np.float64))
     return Neighbours(names[0], scores[0], names[1], scores[1], *hubness, 0.0)
 
 
-def _foresee(
-    x: Tensor, y: Tensor, k: int, dtype: torch.dtype, engine: Engine | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _foresee(x: Tensor, y: Tensor, k: int, dtype: torch.dtype, engine: Engine | None) -> tuple[np.ndarray, np.ndarray]:
     """Guess r/2 of every vector of both sides from a sample of the other side; float32 `[n]` and `[m]`.
 
     Every 32nd vector of a side is compared with the whole other side. The largest cosines with the sample
@@ -192,9 +184,7 @@ def _foresee(
     is now known.
     """
     samples = [np.arange(0, len(side), min(_STRIDE, max(1, len(side) // 128))) for side in (x, y)]
-    part_x, part_y = (
-        side[torch.from_numpy(rows).to(side.device)] for side, rows in zip((x, y), samples, strict=True)
-    )
+    part_x, part_y = (side[torch.from_numpy(rows).to(side.device)] for side, rows in zip((x, y), samples, strict=True))
     down, across = (sweep(*sides, k, dtype=dtype, engine=engine) for sides in ((part_x, y), (x, part_y)))
     return (
         _predict(across.rows.values, samples[0], down.rows.values, k) / 2,

@@ -46,9 +46,7 @@ class Lists:
     indices: np.ndarray
 
 
-Both = tuple[
-    tuple[Lists, Lists], tuple[Lists, Lists]
-]  # of rows and of columns: by value, and by value less bias
+Both = tuple[tuple[Lists, Lists], tuple[Lists, Lists]]  # of rows and of columns: by value, and by value less bias
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,7 @@ def sweep(
     """
     engine = engine or ("numba" if x.device.type == "cpu" else "torch")
     biases = tuple(
-        np.zeros(len(side), dtype=np.float32) if bias is None else bias
-        for side, bias in ((x, bias_x), (y, bias_y))
+        np.zeros(len(side), dtype=np.float32) if bias is None else bias for side, bias in ((x, bias_x), (y, bias_y))
     )
     error = error_bound(x, y, dtype) + 2.0**-22 * float(max(np.abs(bias).max(initial=0) for bias in biases))
     rows, ranked_rows = _blank(len(x), nearest, len(y)), _blank(len(x), ranked, len(y))
@@ -130,9 +127,7 @@ def error_bound(x: Tensor, y: Tensor, dtype: torch.dtype = torch.float32) -> flo
     return 1.01 * bound + 1e-30
 
 
-def dots(
-    x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray, *, engine: Engine | None = None
-) -> np.ndarray:
+def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray, *, engine: Engine | None = None) -> np.ndarray:
     """`x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties stay ties."""
     engine = engine or ("numba" if x.device.type == "cpu" else "torch")
     out = np.empty(len(rows))
@@ -149,9 +144,7 @@ def dots(
         _in_threads(work, len(bounds) - 1)
         return out
     for start in range(0, len(rows), _PAIRS):
-        pairs = [
-            torch.zeros(_PAIRS, dtype=torch.int64) for _ in range(2)
-        ]  # of one size: the sums are ordered alike
+        pairs = [torch.zeros(_PAIRS, dtype=torch.int64) for _ in range(2)]  # of one size: the sums are ordered alike
         size = min(_PAIRS, len(rows) - start)
         for pair, indices in zip(pairs, (rows, columns), strict=True):
             pair[:size] = torch.from_numpy(indices[start : start + size].astype(np.int64))
@@ -190,9 +183,7 @@ def bfloat16_is_fast(device: str) -> bool:
 
 
 # -- engines -------------------------------------------------------------------------------------------------
-def _sweep_numba(
-    x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int]
-) -> None:
+def _sweep_numba(x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int]) -> None:
     """Stripes of rows go to whichever thread is free; a thread keeps its own column lists, merged at the end.
 
     Each thread multiplies with one thread of its own: two libraries' thread pools that take turns wait for
@@ -248,15 +239,10 @@ def _sweep_numba(
             merge(mine.values, mine.indices, others.values, others.indices)
 
 
-def _sweep_torch(
-    x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int]
-) -> None:
+def _sweep_torch(x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int]) -> None:
     """The same with `torch.topk` per tile."""
     (rows, ranked_rows), (columns, ranked_columns) = (
-        tuple(
-            tuple(torch.from_numpy(part).to(x.device) for part in (each.values, each.indices))
-            for each in side
-        )
+        tuple(tuple(torch.from_numpy(part).to(x.device) for part in (each.values, each.indices)) for each in side)
         for side in lists
     )
     row_bias, column_bias = (torch.from_numpy(bias).to(x.device) for bias in biases)

@@ -95,9 +95,7 @@ class StaticEncoder(Encoder):
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{lang or 'any'}: {len(table):,}" for lang, table in self.tables.items())
-        return (
-            f"StaticEncoder({self.name}, {sizes} words, {self.dim}d, maps for {sorted(self.maps) or 'none'})"
-        )
+        return f"StaticEncoder({self.name}, {sizes} words, {self.dim}d, maps for {sorted(self.maps) or 'none'})"
 
     # -- variants --------------------------------------------------------------------------------------------
     def replace(self, **changes: Any) -> StaticEncoder:
@@ -191,14 +189,10 @@ class StaticEncoder(Encoder):
         vectors, known = self._type_vectors(text.lang, forms)
         sentence = 0
         while sentence < len(text):
-            stop = max(
-                int(np.searchsorted(starts, starts[sentence] + _BLOCK, side="right")) - 1, sentence + 1
-            )
+            stop = max(int(np.searchsorted(starts, starts[sentence] + _BLOCK, side="right")) - 1, sentence + 1)
             part = numbers[starts[sentence] : starts[stop]]
             bounds = starts[sentence : stop + 1] - starts[sentence]
-            rows = np.repeat(offsets[places[sentence:stop]] - bounds[:-1], np.diff(bounds)) + np.arange(
-                len(part)
-            )
+            rows = np.repeat(offsets[places[sentence:stop]] - bounds[:-1], np.diff(bounds)) + np.arange(len(part))
             words, has = vectors[part], known[part]
             data[rows] = words if self.sentence is None else add_sentence(words, bounds, has, self.sentence)
             covered[rows] = has
@@ -210,9 +204,7 @@ class StaticEncoder(Encoder):
         """Vector of each form, mapped, and whether there is one."""
         key = lang if lang in self.tables else ""
         if key not in self.tables:
-            raise SettingError(
-                f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}"
-            )
+            raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}")
         vectors, known = self.tables[key].lookup(forms, lower=self.lower)
         if self.normalise:
             vectors, _ = unit_centre_unit(vectors, self.mean(key))
@@ -235,9 +227,7 @@ class StaticEncoder(Encoder):
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(
-            json.dumps([self.normalise, self.lower, self.sentence and self.sentence.weights]).encode()
-        )
+        digest.update(json.dumps([self.normalise, self.lower, self.sentence and self.sentence.weights]).encode())
         for lang in sorted(self.tables):
             digest.update(lang.encode() + b"\0" + self.tables[lang].digest())
         for lang in sorted(self.maps):
@@ -268,9 +258,7 @@ class StaticEncoder(Encoder):
             "lower": self.lower,
             "sentence": self.sentence and list(self.sentence.weights),
             "tables": {lang: {"kind": t.kind, **t.settings()} for lang, t in self.tables.items()},
-            "maps": {
-                lang: {"kind": fitted.kind, "pairs": fitted.n_pairs} for lang, fitted in self.maps.items()
-            },
+            "maps": {lang: {"kind": fitted.kind, "pairs": fitted.n_pairs} for lang, fitted in self.maps.items()},
         }
         (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
@@ -310,9 +298,7 @@ class StaticEncoder(Encoder):
             if made.normalise:
                 made._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"no complete static vectors ({type(error).__name__}: {error})", path=path
-            ) from error
+            raise InputError(f"no complete static vectors ({type(error).__name__}: {error})", path=path) from error
         return made
 
 
@@ -375,9 +361,7 @@ def add_sentence(
         inside = np.where(covered[:, None], words, np.float32(0))
         sums = np.add.reduceat(inside, starts, axis=0, dtype=np.float64)
         result[:, dim : 2 * dim] = (weights[1] * sums / counts[:, None])[owner]
-        result[:, 2 * dim : 3 * dim] = (weights[2] * np.maximum.reduceat(inside + outside, starts, axis=0))[
-            owner
-        ]
+        result[:, 2 * dim : 3 * dim] = (weights[2] * np.maximum.reduceat(inside + outside, starts, axis=0))[owner]
         result[:, 3 * dim :] = (weights[3] * np.minimum.reduceat(inside - outside, starts, axis=0))[owner]
     result[~covered] = 0.0
     return result

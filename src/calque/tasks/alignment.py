@@ -49,9 +49,7 @@ def score_links(
         SettingError: not the same number of sentences, or no sure gold link.
     """
     if links.n_sentences != gold.n_sentences:
-        raise SettingError(
-            f"links of {links.n_sentences} sentence pairs, but gold links of {gold.n_sentences}"
-        )
+        raise SettingError(f"links of {links.n_sentences} sentence pairs, but gold links of {gold.n_sentences}")
     judged, sure, both = _sets(links, gold)
     if not len(sure):
         raise SettingError("there is no sure gold link: recall and error rate are not defined")
@@ -121,9 +119,7 @@ class WordAlignment(Task):
         """Error rate first, then precision, recall and F1 of the links made from the encoder's vectors."""
         from calque.wordalign.similarity import links_from_embeddings
 
-        source, target = (
-            encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target)
-        )
+        source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
         links = links_from_embeddings(source, target, method=method, **self.options)
         without = [0 if side.covered is None else int((~side.covered).sum()) for side in (source, target)]
@@ -148,9 +144,7 @@ class WordAlignment(Task):
 
 def _width(links: WordPairs, gold: WordPairs) -> int:
     """One more than the largest word position."""
-    return 1 + max(
-        int(words.max(initial=0)) for pairs in (links, gold) for words in (pairs.source, pairs.target)
-    )
+    return 1 + max(int(words.max(initial=0)) for pairs in (links, gold) for words in (pairs.source, pairs.target))
 
 
 def _sets(links: WordPairs, gold: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

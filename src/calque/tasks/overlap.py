@@ -26,9 +26,7 @@ def identical_forms(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
     return source == target
 
 
-def seen_pairs(
-    corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs
-) -> np.ndarray:
+def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs) -> np.ndarray:
     """bool `[n_pairs]`: whether words of the same two forms, lower-cased, are linked in the training text."""
     vocabulary: dict[str, int] = {}
     source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
@@ -37,9 +35,7 @@ def seen_pairs(
     seen = np.zeros(len(asked), dtype=bool)
     for start in range(0, len(train), _BLOCK):
         text, links = train[start : start + _BLOCK], train_pairs.slice(start, start + _BLOCK)
-        source, target = (
-            _of_links(text, links, side, vocabulary, grow=False) for side in ("source", "target")
-        )
+        source, target = (_of_links(text, links, side, vocabulary, grow=False) for side in ("source", "target"))
         known = (source >= 0) & (target >= 0)
         seen |= np.isin(asked, np.unique(source[known] * size + target[known]))
     return seen

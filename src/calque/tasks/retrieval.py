@@ -88,15 +88,12 @@ def retrieve(
             raise SettingError(f"{name}={value!r}, expected one of {', '.join(known)}")
     if not len(source) == len(target) == pairs.n_sentences:
         raise SettingError(
-            f"links of {pairs.n_sentences} sentence pairs, "
-            f"but vectors of {len(source)} and {len(target)} sentences"
+            f"links of {pairs.n_sentences} sentence pairs, but vectors of {len(source)} and {len(target)} sentences"
         )
     rows, pools = [], []
     for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
         if len(pairs) and (words >= np.diff(side.offsets)[pairs.sentence]).any():
-            raise SettingError(
-                "a link points at a word that its sentence has not; was the text tokenised otherwise?"
-            )
+            raise SettingError("a link points at a word that its sentence has not; was the text tokenised otherwise?")
         row = side.rows(pairs.sentence, words)
         if len(np.unique(row)) != len(row):
             raise SettingError("links are not one-to-one: call one_to_one() on them first")
@@ -198,9 +195,7 @@ class WordRetrieval(Task):
         if train is not None and train.langs != corpus.langs:
             raise SettingError(f"the test text is in {corpus.langs}, the training text in {train.langs}")
         if special and not contextual:
-            raise SettingError(
-                "special subwords have no first occurrence: special=True needs contextual=True"
-            )
+            raise SettingError("special subwords have no first occurrence: special=True needs contextual=True")
         for links, text in ((pairs, corpus), (train_pairs, train)):
             if links is not None and text is not None:
                 links.check(text)
@@ -245,9 +240,7 @@ class WordRetrieval(Task):
         given = self._given[0]
         counts: dict[str, Any] = {
             "links": "given" if given is not None else self.model,
-            "symmetrize": "one-to-one of those given"
-            if given is not None
-            else f"{self.symmetrize}, one-to-one",
+            "symmetrize": "one-to-one of those given" if given is not None else f"{self.symmetrize}, one-to-one",
             "links_not_one_to_one": 0 if given is None else len(given) - len(pairs),
             "identical_forms": int(identical_forms(self.corpus, pairs).sum()),
         }
@@ -348,8 +341,7 @@ class WordRetrieval(Task):
             (f"accuracy.{name}.{target}-{source}", np.stack([backward, questions], axis=1)),
         )
         figures = [
-            (metric, interval(sums, _accuracy, samples=self.bootstrap, seed=self.seed))
-            for metric, sums in parts
+            (metric, interval(sums, _accuracy, samples=self.bootstrap, seed=self.seed)) for metric, sums in parts
         ]
         record = {
             "queries": name,
@@ -394,12 +386,9 @@ def _with_end_links(
     n = pairs.n_sentences
     sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
     order = np.argsort(sentence, kind="stable")
-    ends = [
-        np.concatenate([np.zeros(n, dtype=np.int64), np.diff(side.offsets) - 1]) for side in (source, target)
-    ]
+    ends = [np.concatenate([np.zeros(n, dtype=np.int64), np.diff(side.offsets) - 1]) for side in (source, target)]
     left, right = (
-        np.concatenate([words + 1, end])
-        for words, end in zip((pairs.source, pairs.target), ends, strict=True)
+        np.concatenate([words + 1, end]) for words, end in zip((pairs.source, pairs.target), ends, strict=True)
     )
     if unseen is not None:
         unseen = np.concatenate([unseen, np.zeros(2 * n, dtype=bool)])[order]
