@@ -51,7 +51,9 @@ Yaşlı kaptan sabah yedide limandan ayrıldı, çünkü rüzgâr dinmişti.
 बूढ़ा नाविक सुबह सात बजे निकल गया।
 เรือออกจากท่าตอนเจ็ดโมงเช้า
 the cat sees a house of time and water in the harbour
-[note] <tag> a/b = c & d_e@f #1 % $ £ € ^ ~ ` | \\ { } * + "quoted" </s> <s> [SEP] [CLS] [MASK] <mask> <pad>
+[note] <tag> a/b = c & d_e@f #1 % $ £ € ^ ~
+` | \\ { } * + "quoted" </s> <s> [SEP]
+[CLS] [MASK] <mask> <pad>
 """.splitlines()
 
 VOCABULARY = 400
@@ -113,9 +115,7 @@ def _unigram(special: list[str], unknown: str, first: str | None, last: str) -> 
 def _tokenizer(family: str) -> tuple[Tokenizer, dict]:
     """The tokenizer of a family and its tokenizer_config.json."""
     if family in ("bert", "distilbert", "electra"):
-        name = {"bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "electra": "ElectraTokenizer"}[
-            family
-        ]
+        name = {"bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "electra": "ElectraTokenizer"}[family]
         about = {
             "tokenizer_class": name,
             "do_lower_case": False,
@@ -164,9 +164,7 @@ def _config(family: str, tokenizer: Tokenizer):
     if family == "bert":
         return BertConfig(**shape, max_position_embeddings=64, pad_token_id=ids("[PAD]"))
     if family == "electra":
-        return ElectraConfig(
-            **shape, embedding_size=16, max_position_embeddings=64, pad_token_id=ids("[PAD]")
-        )
+        return ElectraConfig(**shape, embedding_size=16, max_position_embeddings=64, pad_token_id=ids("[PAD]"))
     if family == "distilbert":
         return DistilBertConfig(
             vocab_size=size, dim=32, n_layers=3, n_heads=2, hidden_dim=48, initializer_range=0.2,

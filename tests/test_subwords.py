@@ -238,9 +238,7 @@ def test_a_sentence_given_as_a_string_is_refused(tiny_folder):
 
 
 def test_lower_casing_tokenizers(tmp_path):
-    (tmp_path / "vocab.txt").write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cafe", "##s", "a"])
-    )
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cafe", "##s", "a"]))
     tokenizer = BertTokenizerFast.from_pretrained(tmp_path, do_lower_case=True)
     words = ["Cafés", "CAFE", "A", "\u0301"]
     (ids, owner), *_ = as_lists(Subwords(tokenizer).split([words]))

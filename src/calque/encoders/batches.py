@@ -32,8 +32,7 @@ class WordBatch:
     def to(self, device: torch.device | str) -> WordBatch:
         """The same batch on another device."""
         moved = {
-            name: None if value is None else value.to(device, non_blocking=True)
-            for name, value in vars(self).items()
+            name: None if value is None else value.to(device, non_blocking=True) for name, value in vars(self).items()
         }
         return replace(self, **moved)
 

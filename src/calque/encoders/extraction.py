@@ -19,6 +19,7 @@ from torch import Tensor
 
 from calque.encoders.batches import WordBatch, collate, ranges, token_batches
 from calque.encoders.subwords import SplitSentences, Subwords, not_a_string
+from calque.errors import InputError
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
@@ -45,7 +46,7 @@ class Plan:
 
 
 def extract(
-    sentences: Iterable[Sentence],
+    sentences: Iterable[Sentence | Sequence[str]],
     *,
     subwords: Subwords,
     vectors: Callable[[WordBatch], Mapping[int, Tensor]],
@@ -78,7 +79,10 @@ def extract(
         identity = _identity(key, sentences, plan, layers, np.dtype(dtype))
         if (finished := _finished(out, identity)) is not None:
             return finished
-        store = _Files(layers, offsets, dim, np.dtype(dtype), out, identity)
+        try:
+            store = _Files(layers, offsets, dim, np.dtype(dtype), out, identity)
+        except OSError as error:
+            raise InputError(f"cannot be written ({error.strerror})", path=next(iter(out.values()))) from error
     counts = np.zeros(3, dtype=np.int64)
     with _bar(int(offsets[-1]), progress) as bar, _workers(plan, len(sentences)) as run:
         for number, start in enumerate(range(0, len(sentences), plan.window)):
@@ -106,7 +110,7 @@ def extract(
     return store.close()
 
 
-def word_counts(sentences: Sequence[Sentence] | Sequence[Sequence[str]]) -> np.ndarray:
+def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
     """Words of each sentence, int64."""
     if isinstance(sentences, Sentences):
         return sentences.lengths()
@@ -189,9 +193,9 @@ class _Files(_Memory):
         self._journal = first.with_name(first.name + ".journal")
         self._new: list[tuple[int, int]] = []
         self._last = time.monotonic()
-        self._done = self._read(identity)
-        if self._done is None:
-            self._done = {}
+        found = self._read(identity)
+        self._done = found or {}
+        if found is None:
             shapes = {"data": ((int(offsets[-1]), dim), dtype), "offsets": (offsets.shape, np.int64),
                       "covered": ((int(offsets[-1]),), np.bool_)}  # fmt: skip
             self._journal.unlink(missing_ok=True)

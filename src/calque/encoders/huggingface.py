@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch, collate
@@ -63,7 +63,7 @@ class HuggingFaceEncoder(Encoder):
     def __init__(
         self,
         model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: PreTrainedTokenizerFast,
         *,
         layer: int = -1,
         pooling: Pooling = "last",
@@ -77,7 +77,8 @@ class HuggingFaceEncoder(Encoder):
         self.model, self.tokenizer = model.eval(), tokenizer
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
         self.pooling, self.precision = pooling, precision
-        self.subwords = Subwords(tokenizer, max_length=self._limit(max_length))
+        known: Any = model.get_input_embeddings()
+        self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.n_layers, self.dim, self._blocks, self._flat = self._look()
         self.layer = self.layer_number(layer)
         # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
@@ -114,7 +115,9 @@ class HuggingFaceEncoder(Encoder):
             unused = [
                 module.padding_idx + 1
                 for name, module in self.model.named_modules()
-                if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
+                if name.endswith("position_embeddings")
+                and isinstance(module, nn.Embedding)
+                and module.padding_idx is not None
             ]
             limits.append(positions - max(unused, default=0))
         limit = int(min(limits))
@@ -210,7 +213,7 @@ class HuggingFaceEncoder(Encoder):
     # -- many sentences --------------------------------------------------------------------------------------------
     def encode(
         self,
-        sentences: Iterable[Sentence],
+        sentences: Iterable[Sentence | Sequence[str]],
         *,
         progress: bool = False,
         out: str | PathLike[str] | None = None,
@@ -234,7 +237,7 @@ class HuggingFaceEncoder(Encoder):
 
     def encode_layers(
         self,
-        sentences: Iterable[Sentence],
+        sentences: Iterable[Sentence | Sequence[str]],
         layers: Sequence[int],
         *,
         progress: bool = False,
@@ -258,7 +261,7 @@ class HuggingFaceEncoder(Encoder):
         device = self.device
         numbers = {layer: layer for layer in layers}
         flat, tap = self._is_flat(), self._tap(layers)
-        training = self.model.training
+        training = [module for module in self.model.modules() if module.training]
         precision = self._resolved_precision()
         key = ""
         if out is not None:
@@ -289,7 +292,8 @@ class HuggingFaceEncoder(Encoder):
                     progress=progress,
                 )
         finally:
-            self.model.train(training)
+            for module in training:
+                module.training = True
 
     def _resolved_precision(self) -> str:
         if self.precision != "auto":

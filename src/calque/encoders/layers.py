@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +42,7 @@ class LayerTap:
 
     def __init__(self, model: PreTrainedModel, blocks: str, layers: Iterable[int]):
         self._model, self._layers = model, sorted(set(layers))
-        self._blocks = model.get_submodule(blocks)
+        self._blocks: nn.ModuleList = model.get_submodule(blocks)  # type: ignore[assignment]
         self._states: dict[int, dict[int, Tensor]] = {}  # by thread
 
     @contextmanager
@@ -49,7 +50,8 @@ class LayerTap:
         """Between entering and leaving, the model carries the hooks."""
         top = self._layers[-1]
         # A pass that ends by an exception and is repeated in the backward pass would be cut short there as well.
-        stop = not (self._model.training and getattr(self._model, "is_gradient_checkpointing", False))
+        checkpointed = any(getattr(module, "gradient_checkpointing", False) for module in self._model.modules())
+        stop = not (self._model.training and checkpointed)
         handles = []
 
         def tap(layer: int):
@@ -93,7 +95,7 @@ def all_states(model: nn.Module, batch: WordBatch) -> tuple[Tensor, ...]:
 
 
 # -- BERT and its relatives, without the wrapping ----------------------------------------------------------------------
-def is_bert_like(model: nn.Module) -> bool:
+def is_bert_like(model: Any) -> bool:
     """Whether `bert_states` may stand in for the model: BERT, RoBERTa, XLM-R, CamemBERT, ELECTRA, … as published.
 
     The names of the parts are looked at here; that the numbers agree is tested when an encoder is loaded. Not where
@@ -120,9 +122,7 @@ def is_bert_like(model: nn.Module) -> bool:
     return all(hook.__module__ == "transformers.utils.output_capturing" for hook in hooks)
 
 
-def bert_states(
-    model: nn.Module, batch: WordBatch, layers: Sequence[int], rows: Tensor | None = None
-) -> dict[int, Tensor]:
+def bert_states(model: Any, batch: WordBatch, layers: Sequence[int], rows: Tensor | None = None) -> dict[int, Tensor]:
     """States of a BERT-like model in evaluation mode, without gradient.
 
     The same operations on the same modules as the model's own forward pass, less the wrappers around each of them and

@@ -16,7 +16,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.batches import collate
 from calque.encoders.huggingface import ABOUT_FILE, HuggingFaceEncoder
 from calque.encoders.numerics import faster_attention
-from calque.errors import InputError, SettingError
+from calque.errors import CalqueError, InputError, SettingError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -64,7 +64,9 @@ def load_encoder(
     if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
         raise InputError("no such folder", path=path)
     if path.is_dir() and not (path / "config.json").is_file():
-        raise InputError("no config.json in this folder, expected an encoder that transformers or calque saved", path=path)
+        raise InputError(
+            "no config.json in this folder, expected an encoder that transformers or calque saved", path=path
+        )
     model, tokenizer = _load(name, _dtype(dtype), None if attention == "auto" else attention)
     model.to(_device(device))
     try:
@@ -134,25 +136,29 @@ def _load(name: str, dtype: torch.dtype, attention: str | None):
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
     try:
-        with _quiet():
+        with _quiet(local=os.path.isdir(name)):
             config = AutoConfig.from_pretrained(name)
             kind = AutoModel
-            if config.is_encoder_decoder:
+            if type(config) in AutoModelForTextEncoding._model_mapping:  # of T5 the encoder only
                 kind = AutoModelForTextEncoding
-                if type(config) not in AutoModelForTextEncoding._model_mapping:
-                    raise SettingError(
-                        f"{name} is an encoder with a decoder ({config.model_type}); of these only T5's kind can be used"
-                    )
+            elif config.is_encoder_decoder:
+                raise SettingError(
+                    f"{name} is an encoder with a decoder ({config.model_type}); of these only T5's kind can be used"
+                )
             options = {} if attention is None else {"attn_implementation": attention}
             model, report = kind.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
             tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+    except CalqueError:
+        raise
+    except Exception as error:  # a damaged folder can fail in every library on the way
         if os.path.isdir(name):
             raise InputError(f"not an encoder that transformers can load ({_first_line(error)})", path=name) from error
         raise InputError(
             f"{name!r} is no folder here, and the Hugging Face hub did not give it ({_first_line(error)}); "
             "check the name and the connection, or give a folder"
         ) from error
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up by transformers, in want of a file
+        raise InputError("there is no tokenizer beside the weights, expected a tokenizer.json", path=name)
     missing = set(report["missing_keys"])
     if pooler := {key for key in missing if key.startswith("pooler.")}:
         model.pooler = None  # untrained: random weights must get neither into the hash nor into what is saved
@@ -166,13 +172,14 @@ def _load(name: str, dtype: torch.dtype, attention: str | None):
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """No reports and bars of `transformers` while loading: what matters is checked here."""
+def _quiet(local: bool) -> Iterator[None]:
+    """No reports of `transformers` while loading, as what matters is checked here; no bars but those of a download."""
     from transformers.utils import logging
 
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled() and local
+    logging.set_verbosity(50)  # critical
+    if bars:
+        logging.disable_progress_bar()
     try:
         yield
     finally:

@@ -13,11 +13,10 @@ from calque.errors import SettingError
 from calque.text import Sentence, Sentences
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
 
-_CHUNK = (
-    512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
-)
+_CHUNK = 512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
 _PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
 
 
@@ -82,6 +81,7 @@ class Subwords:
     Args:
         tokenizer: any fast tokenizer of `transformers`. Its own settings are left as they are.
         max_length: most subwords of a sentence, special ones included; None for the tokenizer's own limit.
+        vocabulary: subwords that the model knows; None if there is no model.
         cache_size: distinct words kept in the table; beyond it the table starts anew.
 
     Raises:
@@ -90,9 +90,10 @@ class Subwords:
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: PreTrainedTokenizerFast,
         *,
         max_length: int | None = None,
+        vocabulary: int | None = None,
         cache_size: int = 1_000_000,
     ):
         if not getattr(tokenizer, "is_fast", False):
@@ -101,7 +102,7 @@ class Subwords:
                 "expected a fast one: save it with a tokenizer.json, or choose an encoder that has one"
             )
         self.tokenizer = tokenizer
-        self.backend = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+        self.backend: Tokenizer = tokenizer.backend_tokenizer  # type: ignore[assignment]
         self.prefix, self.suffix = self._special_ends()
         limit = tokenizer.model_max_length if max_length is None else max_length
         self.max_length = int(limit) if limit < 1_000_000 else None  # "no limit" is written as 1e30
@@ -110,11 +111,11 @@ class Subwords:
                 f"max_length={self.max_length} leaves no room for a word beside "
                 f"{len(self.prefix) + len(self.suffix)} special subwords"
             )
-        self.pad_id = int(tokenizer.pad_token_id or 0)
+        self.pad_id = int(tokenizer.pad_token_id or 0)  # type: ignore[arg-type]
         self.unk_id = tokenizer.unk_token_id
-        self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32)
+        self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id})  # type: ignore[misc], dtype=np.int32)
         self.needs_space = self._needs_space()
-        self.cache_size = cache_size
+        self.vocabulary, self.cache_size = vocabulary, cache_size
         self._clear()
 
     # -- what the tokenizer does ----------------------------------------------------------------------------------
@@ -203,6 +204,11 @@ class Subwords:
     def _add(self, words: list[str]) -> None:
         """Split new word types and append them to the table."""
         ids, counts = self._split_types(words)
+        if self.vocabulary is not None and len(ids) and ids.max() >= self.vocabulary:
+            raise SettingError(
+                f"the tokenizer gives subword {ids.max()}, but the model has {self.vocabulary}: "
+                "they do not belong together"
+            )
         first = len(self._row)
         used, needed = self._used, self._used + len(ids)
         if needed > len(self._table):
@@ -226,7 +232,7 @@ class Subwords:
         return np.array(rows, dtype=np.int64)
 
     # -- sentences -------------------------------------------------------------------------------------------------
-    def split(self, sentences: Iterable[Sentence]) -> SplitSentences:
+    def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """Cut sentences into subwords.
 
         Args:

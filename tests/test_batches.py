@@ -1,0 +1,96 @@
+"""Batches against a slow transcription."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from calque.encoders.batches import collate, ranges, token_batches
+from calque.encoders.subwords import Subwords
+
+
+@pytest.fixture(scope="module")
+def split(tiny_folder, multilingual_words):
+    subwords = Subwords(AutoTokenizer.from_pretrained(tiny_folder), max_length=24)
+    return subwords.split([*multilingual_words, [], ["", "a", "\u200b"], ["the"], ["the"]])
+
+
+def slow(split, numbers):
+    """The same batch, sentence by sentence."""
+    rows = [split.ids[split.offsets[i] : split.offsets[i + 1]].tolist() for i in numbers]
+    width = max((len(row) for row in rows), default=0)
+    ids = [row + [split.pad_id] * (width - len(row)) for row in rows]
+    mask = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
+    starts, lengths, counts = [], [], []
+    for place, i in enumerate(numbers):
+        words = range(split.word_offsets[i], split.word_offsets[i + 1])
+        counts.append(len(words))
+        for word in words:
+            lengths.append(int(split.word_lengths[word]))
+            starts.append(place * width + (int(split.word_starts[word]) if lengths[-1] else 0))
+    return ids, mask, starts, lengths, counts
+
+
+@pytest.mark.parametrize(
+    "numbers", [[0], [3, 1, 2], [5, 5], [16, 17, 18], list(range(21)), [19, 20], [17], [20, 17, 0]]
+)
+def test_collate(split, numbers):
+    batch = collate(split, np.array(numbers))
+    ids, mask, starts, lengths, counts = slow(split, numbers)
+    assert batch.input_ids.tolist() == ids
+    padded = any(0 in row for row in mask)
+    assert (batch.attention_mask is not None) == padded
+    if padded:
+        assert batch.attention_mask.tolist() == mask
+    assert batch.starts.tolist() == starts
+    assert batch.lengths.tolist() == lengths
+    assert batch.word_counts.tolist() == counts
+    for tensor in vars(batch).values():
+        assert tensor is None or tensor.dtype == torch.int64
+
+
+def test_a_batch_without_sentences(split):
+    batch = collate(split, np.zeros(0, dtype=np.int64))
+    assert batch.input_ids.shape == (0, 0)
+    assert len(batch.starts) == len(batch.word_counts) == 0
+
+
+def test_to_another_device(split):
+    batch = collate(split, np.array([0, 18])).to("meta")
+    assert {tensor.device.type for tensor in vars(batch).values()} == {"meta"}
+    assert collate(split, np.array([0])).to("cpu").attention_mask is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 70), max_size=300), st.integers(1, 300), st.none() | st.integers(1, 20))
+def test_every_sentence_once_within_the_budget(lengths, budget, most):
+    lengths = np.array(lengths, dtype=np.int64)
+    batches = token_batches(lengths, budget, max_sentences=most)
+    numbers = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
+    assert sorted(numbers.tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch)
+        assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
+        assert most is None or len(batch) <= most
+    assert np.all(np.diff(lengths[numbers]) <= 0)  # longest first
+
+
+def test_real_lengths_need_little_padding_and_few_masks():
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.lognormal(3.2, 0.6, 20_000), 4, 128).astype(int)
+    batches = token_batches(lengths, 512)
+    padded = sum(len(batch) * lengths[batch].max() for batch in batches)
+    assert padded < 1.005 * lengths.sum()
+    assert sum(len(set(lengths[batch])) > 1 for batch in batches) < 0.15 * len(batches)
+    assert len(batches) < 1.25 * lengths.sum() / 512
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), max_size=20))
+def test_ranges(parts):
+    starts, lengths = np.array(parts, dtype=np.int64).reshape(-1, 2).T
+    expected = [start + i for start, length in parts for i in range(length)]
+    assert ranges(starts, lengths).tolist() == expected

