@@ -112,8 +112,8 @@ class Subwords:
                 f"{len(self.prefix) + len(self.suffix)} special subwords"
             )
         self.pad_id = int(tokenizer.pad_token_id or 0)  # type: ignore[arg-type]
-        self.unk_id = tokenizer.unk_token_id
-        self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id})  # type: ignore[misc], dtype=np.int32)
+        self.unk_id: int | None = tokenizer.unk_token_id  # type: ignore[assignment]
+        self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32)
         self.needs_space = self._needs_space()
         self.vocabulary, self.cache_size = vocabulary, cache_size
         self._clear()
