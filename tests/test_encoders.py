@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
 
-from calque.encoders import HuggingFaceEncoder, collate, load_encoder
+from calque.encoders import HuggingFaceEncoder, collate, load_encoder, loading
 from calque.encoders import huggingface as module
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.layers import LayerTap, bert_states, is_bert_like
@@ -454,6 +454,22 @@ def test_names_that_lead_nowhere(name, message):
     assert "\n" not in str(error.value)
 
 
+def test_without_a_connection_the_answer_comes_at_once(monkeypatch):
+    def no_name(*args, **kwargs):
+        raise OSError("Name or service not known")
+
+    asked = []
+    monkeypatch.setattr(loading.socket, "getaddrinfo", no_name)
+    monkeypatch.setattr(loading, "getproxies", dict)
+    from transformers import AutoConfig
+
+    real = AutoConfig.from_pretrained
+    monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *a, **k: asked.append(k) or real(*a, **k))
+    with pytest.raises(InputError, match="did not give it"):
+        load_encoder("somebody/some-encoder")
+    assert asked == [{"local_files_only": True}]
+
+
 def test_folders_that_hold_no_encoder(tmp_path, tiny_folder, load):
     def copied(name):
         return shutil.copytree(tiny_folder, tmp_path / name)
@@ -505,9 +521,10 @@ def test_a_tokenizer_of_another_model(tiny_folder, family_folders, load, tmp_pat
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 def test_precision_is_set_for_our_passes_only(tiny_folder, load, monkeypatch, multilingual_words):
     before = torch.get_float32_matmul_precision()
+    inside = []
     with pytest.raises(ZeroDivisionError), matmul_precision("medium"):
-        assert torch.get_float32_matmul_precision() == "medium"
-        raise ZeroDivisionError
+        inside.append(torch.get_float32_matmul_precision()) or 1 / 0
+    assert inside == ["medium"]
     assert torch.get_float32_matmul_precision() == before
     seen = []
     encoder = load(tiny_folder, precision="high")
@@ -586,5 +603,5 @@ def test_published_minilm():
     def cosine(a, b):
         return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
-    assert cosine(money.data[1], cash.data[1]) > cosine(money.data[1], river.data[1]) + 0.1
+    assert cosine(money.data[1], cash.data[1]) > cosine(money.data[1], river.data[1]) + 0.05
     assert close(money.data, slow_vectors(encoder, ["the", "bank", "lent", "him", "money"], "mean")[-1])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 
@@ -137,7 +140,8 @@ def _load(name: str, dtype: torch.dtype, attention: str | None):
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            config = AutoConfig.from_pretrained(name)
+            where = {"local_files_only": not os.path.isdir(name) and _unconnected()}
+            config = AutoConfig.from_pretrained(name, **where)
             kind = AutoModel
             if type(config) in AutoModelForTextEncoding._model_mapping:  # of T5 the encoder only
                 kind = AutoModelForTextEncoding
@@ -145,9 +149,11 @@ def _load(name: str, dtype: torch.dtype, attention: str | None):
                 raise SettingError(
                     f"{name} is an encoder with a decoder ({config.model_type}); of these only T5's kind can be used"
                 )
-            options = {} if attention is None else {"attn_implementation": attention}
-            model, report = kind.from_pretrained(name, dtype=dtype, output_loading_info=True, **options)
-            tokenizer = AutoTokenizer.from_pretrained(name)
+            how: dict[str, Any] = {"dtype": dtype, "output_loading_info": True, **where}
+            if attention is not None:
+                how["attn_implementation"] = attention
+            model, report = kind.from_pretrained(name, **how)
+            tokenizer = AutoTokenizer.from_pretrained(name, **where)
     except CalqueError:
         raise
     except Exception as error:  # a damaged folder can fail in every library on the way
@@ -169,6 +175,19 @@ def _load(name: str, dtype: torch.dtype, attention: str | None):
             path=name,
         )
     return model, tokenizer
+
+
+def _unconnected() -> bool:
+    """Whether the hub's host has no address here: then its client's half a minute of new attempts is in vain."""
+    from huggingface_hub.constants import ENDPOINT
+
+    if getproxies():
+        return False
+    try:
+        socket.getaddrinfo(urlsplit(ENDPOINT).hostname, None)
+    except OSError:
+        return True
+    return False
 
 
 @contextmanager
