@@ -184,7 +184,8 @@ def test_saved_maps_come_back_and_the_folder_is_a_transformers_model(tiny_encode
 def test_a_word_without_a_vector_stays_zero(tiny_encoder, text):
     corpus, pairs = text
     mapped = MappedEncoder.fit(tiny_encoder, corpus, pairs, make=NormalizedRotation, towards="en")
-    found = mapped.encode([Sentence(("cat", "\x00", "house"), "xx")])
+    with pytest.warns(UserWarning, match="have no vector"):
+        found = mapped.encode([Sentence(("cat", "\x00", "house"), "xx")])
     assert found.covered is not None
     assert found.covered.tolist() == [True, False, True]
     assert not found.data[1].any()
