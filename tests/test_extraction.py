@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -225,6 +226,18 @@ def test_a_file_that_cannot_be_written(encoder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         encoder.encode([["a"]], out=tmp_path / "file" / "vectors")
+    with pytest.raises(InputError, match="is a folder"):
+        encoder.encode([["a"]], out=tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve room")
+def test_a_full_disk_is_met_before_the_work(encoder, tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(InputError, match="cannot be written .No space left on device"):
+        encoder.encode([["a"]], out=tmp_path / "vectors")
 
 
 def test_bar_counts_words_on_standard_error(encoder, capsys):

@@ -79,6 +79,9 @@ def extract(
         identity = _identity(key, sentences, plan, layers, np.dtype(dtype))
         if (finished := _finished(out, identity)) is not None:
             return finished
+        for path in out.values():
+            if path.is_dir():
+                raise InputError("is a folder, expected the name of a file", path=path)
         try:
             store = _Files(layers, offsets, dim, np.dtype(dtype), out, identity)
         except OSError as error:
@@ -202,6 +205,7 @@ class _Files(_Memory):
             for path in self._partial.values():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 create_arrays(path, shapes, {"calque.encode": identity})["offsets"][...] = offsets
+                _reserve(path)
             self._journal.write_text(json.dumps({"encode": identity}) + "\n", encoding="utf-8")
         mapped = {layer: map_arrays(path, mode="r+")[0] for layer, path in self._partial.items()}
         self.data = {layer: arrays["data"] for layer, arrays in mapped.items()}
@@ -258,6 +262,13 @@ class _Files(_Memory):
             os.replace(path, self.out[layer])
         self._journal.unlink()
         return {layer: Embeddings.open(path) for layer, path in self.out.items()}
+
+
+def _reserve(path: Path) -> None:
+    """Take the room on disk now: a full disk is an error here, but the end of the process when met in mapped memory."""
+    if hasattr(os, "posix_fallocate"):
+        with open(path, "r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _finished(out: Mapping[int, Path], identity: str) -> dict[int, Embeddings] | None:

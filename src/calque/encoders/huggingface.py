@@ -101,7 +101,7 @@ class HuggingFaceEncoder(Encoder):
         """
         if not -self.n_layers - 1 <= layer <= self.n_layers:
             raise SettingError(
-                f"layer {layer}: {self.name} has layers 0 (embeddings) to {self.n_layers}, −1 is the last"
+                f"layer {layer}: {self.name} has layers 0 (embeddings) to {self.n_layers}, -1 is the last"
             )
         return layer % (self.n_layers + 1)
 
