@@ -1,0 +1,22 @@
+"""Which word translates which: statistical alignment of parallel text, links from word vectors, symmetrisation."""
+
+from __future__ import annotations
+
+from calque.wordalign.agreement import HmmSettings
+from calque.wordalign.diagonal import FastAlignSettings
+from calque.wordalign.sampler import GibbsSettings
+from calque.wordalign.similarity import links_from_embeddings
+from calque.wordalign.statistical import WordAligner, align_words
+from calque.wordalign.symmetrize import symmetrize
+from calque.wordalign.vocabulary import Classes
+
+__all__ = [
+    "Classes",
+    "FastAlignSettings",
+    "GibbsSettings",
+    "HmmSettings",
+    "WordAligner",
+    "align_words",
+    "links_from_embeddings",
+    "symmetrize",
+]

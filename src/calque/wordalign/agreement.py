@@ -1,0 +1,321 @@
+"""Training the two HMMs to agree, and the tables that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numba import njit
+
+from calque.wordalign.bitext import Bitext, Pairs
+from calque.wordalign.hmm import COUNT, HMM, IBM1, LANES, LINK, SAMPLE, F, sweep
+from calque.wordalign.links import Links
+from calque.wordalign.parallel import deal, n_shards, run
+
+REACH = 64  # jumps at least this wide share one weight
+
+
+@dataclass(frozen=True)
+class HmmSettings:
+    """Settings of the HMM; the defaults were chosen once, for all languages, on small and middling texts.
+
+    Args:
+        ibm1_iterations, hmm_iterations: passes of EM with each model.
+        null: probability that a word comes from no position.
+        strength: Dirichlet prior of a pair of types, as a count.
+        spelling: how many times larger that prior is for two words spelt the same.
+        null_strength: the same prior for words that come from no position.
+        jump_smoothing: share of the jump distribution that is uniform.
+        floor: states less probable than this are not followed in forward-backward.
+        blend: share, in choosing a word's position, of the geometric mean of both directions' posteriors; the rest
+            is the posterior of the direction itself.
+    """
+
+    ibm1_iterations: int = 4
+    hmm_iterations: int = 3
+    null: float = 0.1
+    strength: float = 3e-4
+    spelling: float = 10.0
+    null_strength: float = 0.01
+    jump_smoothing: float = 0.5
+    floor: float = 1e-5
+    blend: float = 1.0
+
+
+@dataclass
+class HmmTables:
+    """What training leaves: expected counts, from which the probabilities of any text follow.
+
+    Args:
+        pairs, counts: pairs of types and their expected counts, float32 `[n_pairs]`.
+        source_total, target_total: float64 `[n_types]`, counts and priors of all pairs of a type.
+        source_null, target_null: float32 `[n_types]`, p(word | no position).
+        forward_jump, backward_jump: float32 `[2 REACH + 1]`, weights of the jumps -REACH to REACH.
+    """
+
+    pairs: Pairs
+    counts: np.ndarray
+    source_total: np.ndarray
+    target_total: np.ndarray
+    source_null: np.ndarray
+    target_null: np.ndarray
+    forward_jump: np.ndarray
+    backward_jump: np.ndarray
+
+
+def first_jumps() -> np.ndarray:
+    """Jump weights before training: one step forward is likeliest."""
+    d = np.arange(-REACH, REACH + 1)
+    jump = np.exp(-np.abs(d - 1) / 2.0) + 0.01
+    return (jump / jump.sum()).astype(np.float32)
+
+
+def spread(jump: np.ndarray, longest: int) -> tuple[np.ndarray, int]:
+    """Weights of all jumps that occur in sentences of up to `longest` words, and the index of the jump by 0."""
+    middle = longest + 1 + LANES
+    d = np.arange(-middle, middle + LANES + 1)
+    return jump[np.clip(d, -REACH, REACH) + REACH].astype(np.float32), middle
+
+
+def gathered(flow: np.ndarray, middle: int, smoothing: float) -> np.ndarray:
+    """Jump weights from expected jumps."""
+    d = np.clip(np.arange(len(flow)) - middle, -REACH, REACH) + REACH
+    count = np.bincount(d, weights=flow, minlength=2 * REACH + 1)
+    count = count / max(count.sum(), 1e-30)
+    return ((1 - smoothing) * count + smoothing / len(count)).astype(np.float32)
+
+
+def pair_prior(ratio: np.ndarray, settings: HmmSettings) -> np.ndarray:
+    """Prior count of each pair of types, float32, from how alike they are spelt."""
+    return (settings.strength * (1 + settings.spelling * ratio**4)).astype(np.float32)
+
+
+class HmmPass:
+    """Passes over one bitext: the compiled sweep with its arrays, its shards and its threads."""
+
+    def __init__(self, bitext: Bitext, prior: np.ndarray, settings: HmmSettings, threads: int):
+        self.bitext, self.prior, self.settings, self.threads = bitext, prior, settings, threads
+        self.shards = n_shards(bitext.n_cells)
+        self.table = np.empty((len(bitext.pairs), 2), dtype=np.float32)
+
+    def fill(self, tables: HmmTables) -> None:
+        """Probabilities from counts."""
+        _probabilities(
+            tables.counts, self.prior, tables.pairs.starts, tables.pairs.target, tables.source_total,
+            tables.target_total, self.table,
+        )  # fmt: skip
+
+    def totals(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Counts and priors summed over the pairs of each source type and of each target type, float64."""
+        pairs = self.bitext.pairs
+        source, target = np.zeros(self.bitext.source.n_types), np.zeros(self.bitext.target.n_types)
+        _totals(counts, self.prior, pairs.starts, pairs.target, source, target)
+        return source, target
+
+    def sweep(self, model: int, want: int, tables: HmmTables, out: Callable[[int], tuple]) -> tuple[float, float]:
+        """Run the kernel over all blocks and shards; `out(shard)` gives the output arrays of a shard."""
+        text, s = self.bitext, self.settings
+        forward, middle = spread(tables.forward_jump, text.longest)
+        backward, _ = spread(tables.backward_jump, text.longest)
+        likelihood = np.zeros(2)
+        for sentences, origin, cells in text.blocks():
+            tasks = [
+                partial(
+                    sweep, model, want, part, origin, cells, text.source.words, text.source.offsets,
+                    text.target.words, text.target.offsets, text.longest, self.table, tables.source_null,
+                    tables.target_null, forward, backward, middle, F(s.null), F(s.floor), F(s.blend), *out(shard),
+                )
+                for shard, part in enumerate(deal(sentences, self.shards))
+            ]  # fmt: skip
+            for pair in run(tasks, self.threads):
+                likelihood += pair
+        return float(likelihood[0]), float(likelihood[1])
+
+
+    def links(self, tables: HmmTables) -> Links:
+        """The best position of every word, for both directions."""
+        out = Links.none(self.bitext)
+        arrays = (out.forward[None], out.backward[None], out.forward_posterior, out.backward_posterior)
+        self.sweep(HMM, LINK, tables, lambda _: (*_NO_COUNTS, *arrays, _NO_SEEDS))
+        return out
+
+    def samples(self, tables: HmmTables, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Draw a position for every word from its posterior, once for each seed.
+
+        Returns:
+            forward, int32 `[n_seeds, n_target_words]`; backward, int32 `[n_seeds, n_source_words]`.
+        """
+        forward, backward = (
+            np.full((len(seeds), len(side.words)), -1, np.int32) for side in (self.bitext.target, self.bitext.source)
+        )
+        self.sweep(HMM, SAMPLE, tables, lambda _: (*_NO_COUNTS, forward, backward, *_NO_LINKS[2:], seeds))
+        return forward, backward
+
+
+_NO_COUNTS = (np.zeros(0, np.float32),) * 3 + (np.zeros(0),) * 2
+_NO_LINKS = (np.zeros((1, 0), np.int32),) * 2 + (np.zeros(0, np.float32),) * 2
+_NO_SEEDS = np.zeros(0, np.uint64)
+
+
+def train(passes: HmmPass, step: Callable[[], object] = lambda: None) -> HmmTables:
+    """EM: IBM model 1, then the HMM, both directions agreeing. `step` is called after every pass."""
+    bitext, settings = passes.bitext, passes.settings
+    n_source, n_target = bitext.source.n_types, bitext.target.n_types
+    counts = np.zeros(len(bitext.pairs), dtype=np.float32)
+    tables = HmmTables(
+        bitext.pairs, counts, *passes.totals(counts),
+        np.full(n_source, 1 / max(n_source, 1), np.float32), np.full(n_target, 1 / max(n_target, 1), np.float32),
+        first_jumps(), first_jumps(),
+    )  # fmt: skip
+    passes.fill(tables)
+    weights, middle = spread(tables.forward_jump, bitext.longest)
+    shards = passes.shards
+    pair_counts = np.empty((shards, len(bitext.pairs)), np.float32)
+    for iteration in range(settings.ibm1_iterations + settings.hmm_iterations):
+        model = IBM1 if iteration < settings.ibm1_iterations else HMM
+        pair_counts[:] = 0
+        source_nulls, target_nulls = np.zeros((shards, n_source), np.float32), np.zeros((shards, n_target), np.float32)
+        flows = np.zeros((2, shards, len(weights)))
+
+        def out(k: int, rest=(source_nulls, target_nulls, *flows)) -> tuple[np.ndarray, ...]:
+            return (pair_counts[k], *(array[k] for array in rest), *_NO_LINKS, _NO_SEEDS)
+
+        passes.sweep(model, COUNT, tables, out)
+        for k in range(1, shards):
+            pair_counts[0] += pair_counts[k]
+        tables.counts = pair_counts[0]
+        tables.source_total, tables.target_total = passes.totals(tables.counts)
+        passes.fill(tables)
+        tables.source_null = _null(source_nulls, settings.null_strength)
+        tables.target_null = _null(target_nulls, settings.null_strength)
+        if model == HMM:
+            tables.forward_jump, tables.backward_jump = (
+                gathered(flow.sum(0), middle, settings.jump_smoothing) for flow in flows
+            )
+        step()
+    tables.counts = tables.counts.copy()
+    return tables
+
+
+def _null(counts: np.ndarray, strength: float) -> np.ndarray:
+    total = counts.sum(0, dtype=np.float64) + strength
+    return (total / max(total.sum(), 1e-30)).astype(np.float32)
+
+
+class HmmModel:
+    """The two HMMs that agree: expected counts of a training text, and what follows from them for any text."""
+
+    kind = "hmm"
+
+    def __init__(self, settings: HmmSettings, tables: HmmTables):
+        self.settings, self.tables = settings, tables
+
+    @classmethod
+    def fit(
+        cls,
+        bitext: Bitext,
+        ratio: np.ndarray,
+        settings: HmmSettings,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        step: Callable[[], object] = lambda: None,
+    ) -> tuple[HmmModel, Links]:
+        """Train on a text and align it.
+
+        Args:
+            bitext, ratio: the text, and how alike each pair of types is spelt.
+            settings: of the model.
+            seed: for other models; EM draws nothing.
+            threads: the result does not depend on it.
+            step: called after every pass.
+        """
+        passes = HmmPass(bitext, pair_prior(ratio, settings), settings, threads)
+        model = cls(settings, train(passes, step))
+        links = passes.links(model.tables)
+        step()
+        return model, links
+
+    def links(
+        self,
+        bitext: Bitext,
+        ratio: np.ndarray,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        step: Callable[[], object] = lambda: None,
+    ) -> Links:
+        """Align further text."""
+        passes, tables = self.passes(bitext, ratio, threads)
+        links = passes.links(tables)
+        step()
+        return links
+
+    def passes(self, bitext: Bitext, ratio: np.ndarray, threads: int) -> tuple[HmmPass, HmmTables]:
+        """The tables that further text needs: of its own pairs of types, also those that training never met."""
+        old = self.tables
+        counts = known(old.counts, bitext.pairs.find(old.pairs))
+        passes = HmmPass(bitext, pair_prior(ratio, self.settings), self.settings, threads)
+        source, target = passes.totals(counts)
+        source[: len(old.source_total)] = old.source_total
+        target[: len(old.target_total)] = old.target_total
+        tables = HmmTables(
+            bitext.pairs, counts, source, target,
+            _lengthened(old.source_null, len(source)), _lengthened(old.target_null, len(target)),
+            old.forward_jump, old.backward_jump,
+        )  # fmt: skip
+        passes.fill(tables)
+        return passes, tables
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that is learnt, for saving."""
+        t = self.tables
+        return {
+            "pairs.starts": t.pairs.starts, "pairs.target": t.pairs.target, "counts": t.counts,
+            "source_total": t.source_total, "target_total": t.target_total,
+            "source_null": t.source_null, "target_null": t.target_null,
+            "forward_jump": t.forward_jump, "backward_jump": t.backward_jump,
+        }  # fmt: skip
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], settings: HmmSettings) -> HmmModel:
+        """The model from what `arrays` gave."""
+        names = ("counts", "source_total", "target_total", "source_null", "target_null", "forward_jump", "backward_jump")
+        pairs = Pairs(arrays["pairs.starts"], arrays["pairs.target"])
+        return cls(settings, HmmTables(pairs, *(arrays[name] for name in names)))
+
+
+def known(values: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Values at the places found, 0 where nothing was (a place of -1)."""
+    return np.append(values, np.zeros(1, values.dtype))[found]
+
+
+def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
+    """p(word | no position) also for types that training never met: as for one that never came from nothing."""
+    return np.append(null, np.full(n - len(null), null.min(initial=1.0), null.dtype))
+
+
+@njit(cache=True, nogil=True)
+def _totals(counts, prior, starts, target, source_total, target_total):
+    for s in range(len(starts) - 1):
+        total = 0.0
+        for p in range(starts[s], starts[s + 1]):
+            mass = counts[p] + prior[p]
+            total += mass
+            target_total[target[p]] += mass
+        source_total[s] = total
+
+
+@njit(cache=True, nogil=True)
+def _probabilities(counts, prior, starts, target, source_total, target_total, table):
+    inverse = np.empty(len(target_total), F)
+    for t in range(len(target_total)):
+        inverse[t] = 1 / max(target_total[t], 1e-30)
+    for s in range(len(starts) - 1):
+        scale = F(1 / max(source_total[s], 1e-30))
+        for p in range(starts[s], starts[s + 1]):
+            mass = counts[p] + prior[p]
+            table[p, 0] = mass * scale
+            table[p, 1] = mass * inverse[target[p]]

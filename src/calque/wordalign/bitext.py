@@ -1,0 +1,216 @@
+"""Parallel text as integers: every source type and target type that meet in a sentence pair get a number.
+
+Tables over such pairs of types are flat arrays, and a pass of EM is gather, arithmetic, scatter. The numbers come from
+walking through the occurrences of one source type after the other with an array that remembers which target types it
+has met; so no hash table is needed, and the pairs of a source type lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+
+@dataclass
+class Side:
+    """One side of a bitext: `words` int32 `[n_words]` (types), `offsets` int64 `[n_sentences + 1]`, `n_types`."""
+
+    words: np.ndarray
+    offsets: np.ndarray
+    n_types: int
+
+    def __post_init__(self):
+        self.words = np.ascontiguousarray(self.words, dtype=np.int32)
+        if not self.words.flags.writeable:  # a read-only array is another type to Numba, and compiles everything anew
+            self.words = self.words.copy()
+
+
+@dataclass
+class Pairs:
+    """The pairs of types that meet, in rows by source type.
+
+    Args:
+        starts: int64 `[n_source_types + 1]`: the pairs of source type `s` are `starts[s]` to `starts[s + 1]`.
+        target: int32 `[n_pairs]`, target type of each pair.
+    """
+
+    starts: np.ndarray
+    target: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def find(self, other: Pairs) -> np.ndarray:
+        """Number that each pair of `self` has in `other`, int64 `[n_pairs]`, −1 where it is not there."""
+        found = np.full(len(self), -1, dtype=np.int64)
+        largest = max((int(pairs.target.max(initial=-1)) for pairs in (self, other)), default=-1)
+        _match(self.starts, self.target, other.starts, other.target, np.full(largest + 1, -1, dtype=np.int64), found)
+        return found
+
+
+class Bitext:
+    """Sentence pairs as cells: cell (i, j) of a sentence pair holds the number of the pair of types that meet there.
+
+    Args:
+        source, target: the two sides.
+        max_words: sentence pairs with more words than this on a side have no cells and get no links, because cells
+            grow with the square of the length. `too_long` counts them.
+        max_cells: cells held in memory at once (4 bytes each). A larger text is cut into blocks whose cells are
+            computed anew in every pass.
+    """
+
+    def __init__(self, source: Side, target: Side, *, max_words: int = 500, max_cells: int = 1 << 28):
+        self.source, self.target = source, target
+        rows, columns = np.diff(source.offsets), np.diff(target.offsets)
+        fits = (rows <= max_words) & (columns <= max_words)
+        self.too_long = int((~fits).sum())
+        used = np.flatnonzero(fits & (rows > 0) & (columns > 0))
+        # by length: sentence pairs of one shape share the normalisation of their jumps, and branch alike
+        self.used = used[np.lexsort((columns[used], rows[used]))]
+        self._size = np.zeros(len(rows), dtype=np.int64)
+        self._size[used] = rows[used] * columns[used]
+        self.longest = int(max(rows[used].max(), columns[used].max())) if len(used) else 0
+        self.max_cells = max_cells
+        self._sentence = np.repeat(np.arange(len(rows), dtype=np.int32), rows)
+        self._order, self._first = _by_type(source.words, source.n_types)
+        self.pairs, self._cells = self._number()
+
+    def __len__(self) -> int:
+        return len(self._size)
+
+    @property
+    def n_cells(self) -> int:
+        return int(self._size.sum())
+
+    def _number(self) -> tuple[Pairs, np.ndarray]:
+        kept = self.n_cells <= self.max_cells
+        cells = np.empty(self.n_cells if kept else 0, dtype=np.int32)
+        starts = np.zeros(self.source.n_types + 1, dtype=np.int64)
+        target = np.empty(min(self.n_cells, max(1 << 22, self.target.n_types)), dtype=np.int32)
+        stamp = np.full(self.target.n_types, -1, dtype=np.int64)
+        s, origin = 0, _origins(self._size)
+        while s < self.source.n_types:
+            s = _number_rows(
+                s, self.source.offsets, self.target.words, self.target.offsets, self._order, self._first,
+                self._sentence, origin, stamp, starts, target, cells,
+            )  # fmt: skip
+            if s < self.source.n_types:
+                target = np.concatenate([target, np.empty_like(target)])
+        return Pairs(starts, target[: starts[-1]].copy()), cells
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Cut the text into parts whose cells fit into memory.
+
+        Yields:
+            numbers of the sentence pairs of a block, int64, sorted by length; where in the cells each sentence pair
+            of the text begins, int64, −1 for those outside the block; the cells, int32, a row per source word.
+        """
+        if self.n_cells <= self.max_cells:
+            yield self.used, _origins(self._size), self._cells
+            return
+        filled = np.cumsum(self._size[self.used])
+        begin = 0
+        while begin < len(self.used):
+            before = filled[begin - 1] if begin else 0
+            end = max(begin + 1, int(np.searchsorted(filled, before + self.max_cells, side="right")))
+            size = np.zeros_like(self._size)
+            size[self.used[begin:end]] = self._size[self.used[begin:end]]
+            origin, cells = _origins(size), np.empty(int(size.sum()), dtype=np.int32)
+            slot = np.empty(self.target.n_types, dtype=np.int32)
+            _fill_rows(
+                self.source.offsets, self.target.words, self.target.offsets, self._order, self._first,
+                self._sentence, origin, self.pairs.starts, self.pairs.target, slot, cells,
+            )  # fmt: skip
+            yield self.used[begin:end], origin, cells
+            begin = end
+
+
+def _origins(size: np.ndarray) -> np.ndarray:
+    """Where the cells of each sentence pair begin; −1 where it has none."""
+    origin = np.cumsum(size) - size
+    origin[size == 0] = -1
+    return origin
+
+
+@njit(cache=True, nogil=True)
+def _by_type(words, n_types):
+    """Positions of the words sorted by type, and where each type begins among them."""
+    first = np.zeros(n_types + 1, np.int64)
+    for word in words:
+        first[word + 1] += 1
+    for s in range(n_types):
+        first[s + 1] += first[s]
+    free = first.copy()
+    order = np.empty(len(words), np.int64)
+    for k in range(len(words)):
+        order[free[words[k]]] = k
+        free[words[k]] += 1
+    return order, first
+
+
+@njit(cache=True, nogil=True)
+def _number_rows(
+    s, source_offsets, words, offsets, order, first, sentence, origin, stamp, starts, target, cells
+):  # fmt: skip
+    """Number the pairs of the source types from `s` on; returns the type whose row did not fit into `target`."""
+    n = starts[s]
+    while s < len(first) - 1:
+        row = n
+        for k in range(first[s], first[s + 1]):
+            b = sentence[order[k]]
+            if origin[b] < 0:
+                continue
+            low, length = offsets[b], offsets[b + 1] - offsets[b]
+            if n + length > len(target):
+                for p in range(row, n):  # this row is done again in a larger array: forget what it met
+                    stamp[target[p]] = -1
+                return s
+            cell = origin[b] + (order[k] - source_offsets[b]) * length
+            for j in range(length):
+                t = words[low + j]
+                p = stamp[t]
+                if p < row:
+                    p = n
+                    stamp[t] = n
+                    target[n] = t
+                    n += 1
+                if len(cells):
+                    cells[cell + j] = p
+        s += 1
+        starts[s] = n
+    return s
+
+
+@njit(cache=True, nogil=True)
+def _fill_rows(source_offsets, words, offsets, order, first, sentence, origin, starts, target, slot, cells):
+    """Write the numbers of known pairs into the cells of the sentence pairs that have an origin."""
+    for s in range(len(first) - 1):
+        loaded = False
+        for k in range(first[s], first[s + 1]):
+            b = sentence[order[k]]
+            if origin[b] < 0:
+                continue
+            if not loaded:
+                for p in range(starts[s], starts[s + 1]):
+                    slot[target[p]] = p
+                loaded = True
+            low, length = offsets[b], offsets[b + 1] - offsets[b]
+            cell = origin[b] + (order[k] - source_offsets[b]) * length
+            for j in range(length):
+                cells[cell + j] = slot[words[low + j]]
+
+
+@njit(cache=True, nogil=True)
+def _match(starts, target, other_starts, other_target, slot, found):
+    for s in range(min(len(starts), len(other_starts)) - 1):
+        if starts[s] == starts[s + 1]:
+            continue
+        for p in range(other_starts[s], other_starts[s + 1]):
+            slot[other_target[p]] = p
+        for p in range(starts[s], starts[s + 1]):
+            found[p] = slot[target[p]]
+        for p in range(other_starts[s], other_starts[s + 1]):
+            slot[other_target[p]] = -1

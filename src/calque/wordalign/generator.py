@@ -1,0 +1,32 @@
+"""Random numbers inside compiled loops: a generator that is one integer, so that every loop can own one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_30, _27, _31, _11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+
+
+@njit(cache=True, nogil=True)
+def mix(state):
+    """The output function of SplitMix64 (Steele, Lea & Flood 2014): a counter in, 64 random bits out.
+
+    A generator is a uint64 `state`; advance it with `state += GOLDEN` before every draw.
+    """
+    state = (state ^ (state >> _30)) * _A
+    state = (state ^ (state >> _27)) * _B
+    return state ^ (state >> _31)
+
+
+@njit(cache=True, nogil=True)
+def unit(state):
+    """A number from [0, 1) for a state."""
+    return (mix(state) >> _11) * (1.0 / 9007199254740992.0)
+
+
+def seeds(seed: int, n: int) -> np.ndarray:
+    """Well separated states for `n` generators, uint64 `[n]`."""
+    return np.random.SeedSequence(seed).generate_state(n, dtype=np.uint64)

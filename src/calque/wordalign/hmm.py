@@ -1,0 +1,269 @@
+"""Hidden Markov word alignment, the two directions trained to agree.
+
+Model (Vogel, Ney & Tillmann 1996, "HMM-based word alignment in statistical translation"; Och & Ney 2003, section 2.1):
+the words of the observed side are emitted from left to right; the hidden state is a position on the other side, and
+moves by a jump whose probability depends on its width alone. With probability `null` a word comes from no position,
+and the state stays (Och & Ney's empty word that remembers the last position).
+
+Agreement (Liang, Taskar & Klein 2006, "Alignment by agreement", eq. 4): the expected count of a cell is the product of
+its posteriors in the two directions, q(i, j) = p_f(i, j) p_b(i, j). So there is one table of counts c(s, t), and the
+translation tables are its rows and its columns, normalised:
+
+    p(t | s) = (c(s, t) + a(s, t)) / sum over t' of (c(s, t') + a(s, t')),     p(s | t) likewise over s'
+
+where t' runs over the words that meet s. The prior a(s, t) = strength (1 + spelling * ratio ** 4), with the longest
+common subsequence ratio of the two words, also is where EM starts. Departures from the paper: it has no prior, and
+starts from uniform tables.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from calque.wordalign.generator import GOLDEN, mix, unit
+
+F = np.float32
+ZERO, ONE = F(0), F(1)
+TINY = F(1e-30)
+LANES = 8  # rows are padded to full vectors
+IBM1, HMM = 0, 1
+COUNT, LINK, SAMPLE = 0, 1, 2
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def chain(
+    emission, null_emission, n, width, padded, jump, middle, null, floor, real, total, beta, scale, ahead, send,
+    flow, posterior, null_posterior,
+):  # fmt: skip
+    """Forward-backward for one sentence in one direction.
+
+    Slot 0 is the place before the sentence, slots 1 to `width` are its positions, slot `width + 1` is the end.
+
+    Args:
+        emission: float32 `[n, padded]`, p(observed word | position) in slots; zero in slot 0 and behind `width`.
+        null_emission: float32 `[n]`, p(observed word | no position).
+        n, width, padded: observed words; positions; row length, larger than `width` and a multiple of `LANES`.
+        jump, middle: float32, weight of a jump by d at `middle + d`.
+        null: probability of no position.
+        floor: states less probable than this are not followed further.
+        real, total, beta: float32 `[n + 1, padded]`; scale: float32 `[n]`; ahead, send: float32 `[padded]`; work space.
+        flow: float32 like `jump`; expected jumps are added, divided by their weight (the caller multiplies).
+        posterior: float32 `[n, padded]`, out: p(position | sentence pair) in slots.
+        null_posterior: float32 `[n]`, out.
+
+    Returns:
+        log of the probability of the observed words times the weight of the jump to the end.
+    """
+    likelihood = 0.0
+    weight = ZERO
+    for d in range(1, width + 1):
+        weight += jump[middle + d]
+    for a in range(width + 1):  # a jump is normalised over the positions that exist
+        send[a] = (ONE - null) / weight
+        weight += jump[middle - a] - jump[middle + width - a]
+    for a in range(padded):
+        total[0, a] = ZERO
+    total[0, 0] = ONE
+    for j in range(n):
+        row, old, new = real[j + 1], total[j], total[j + 1]
+        for i in range(padded):
+            row[i] = ZERO
+        for a in range(width + 1):
+            if old[a] > floor:
+                mass = old[a] * send[a]
+                near = jump[middle - a : middle - a + padded]
+                for i in range(padded):
+                    row[i] += mass * near[i]
+        stay = null * null_emission[j]
+        norm = ZERO
+        emit = emission[j]
+        for i in range(padded):
+            row[i] *= emit[i]
+            new[i] = row[i] + stay * old[i]
+            norm += new[i]
+        likelihood += math.log(norm)
+        norm = ONE / norm
+        scale[j] = norm
+        for i in range(padded):
+            row[i] *= norm
+            new[i] *= norm
+    norm = ZERO
+    for a in range(padded):
+        beta[n, a] = jump[middle + width + 1 - a] if a <= width else ZERO
+        norm += beta[n, a] * total[n, a]
+    likelihood += math.log(norm)
+    norm = ONE / norm
+    for a in range(padded):
+        beta[n, a] *= norm
+    for a in range(1, width + 1):
+        flow[middle + width + 1 - a] += total[n, a] * norm
+    for j in range(n - 1, -1, -1):
+        old, now, past = total[j], beta[j + 1], beta[j]
+        row, emit, answer = real[j + 1], emission[j], posterior[j]
+        filled = ZERO
+        for i in range(padded):
+            p = row[i] * now[i]
+            answer[i] = p
+            filled += p
+            ahead[i] = emit[i] * now[i]
+            past[i] = ZERO
+        null_posterior[j] = max(ZERO, ONE - filled)
+        stay = null * null_emission[j] * scale[j]
+        for a in range(width + 1):
+            if old[a] > floor:
+                out = send[a] * scale[j]
+                mass = old[a] * out
+                near = jump[middle - a : middle - a + padded]  # slices vectorise, shifted indices do not
+                flown = flow[middle - a : middle - a + padded]
+                reach = ZERO
+                for i in range(padded):
+                    step = ahead[i]
+                    reach += near[i] * step
+                    flown[i] += mass * step
+                past[a] = reach * out + stay * now[a]
+    return likelihood
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def independent(emission, null_emission, n, width, padded, null, posterior, null_posterior):
+    """IBM model 1 for one sentence in one direction: every position is as likely as any other."""
+    likelihood = 0.0
+    even = (ONE - null) / F(width)
+    for j in range(n):
+        row, answer = emission[j], posterior[j]
+        norm = ZERO
+        for i in range(padded):
+            norm += row[i]
+        empty = null * null_emission[j]
+        norm = norm * even + empty
+        likelihood += math.log(norm)
+        norm = ONE / norm
+        for i in range(padded):
+            answer[i] = row[i] * (even * norm)
+        null_posterior[j] = empty * norm
+    return likelihood
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def sweep(
+    model, want, sentences, origin, cells, source, source_offsets, target, target_offsets, longest, table,
+    source_null, target_null, forward_jump, backward_jump, middle, null, floor, blend,
+    counts, source_nulls, target_nulls, forward_flow, backward_flow,
+    forward_links, backward_links, forward_posterior, backward_posterior, seeds,
+):  # fmt: skip
+    """One pass over sentence pairs: posteriors in both directions, and what is wanted of them.
+
+    Args:
+        model: `IBM1` or `HMM`.
+        want: `COUNT` adds expected counts to `counts`, `source_nulls`, `target_nulls` and the flows; `LINK` writes the
+            best position of each word, -1 for none, and its posterior; `SAMPLE` draws a position of each word for
+            every row of `forward_links` and `backward_links`; row k depends on `seeds[k]` and the sentence alone.
+        table: float32 `[n_pairs, 2]`, p(target | source) and p(source | target).
+
+    Returns:
+        log-likelihood in the two directions.
+    """
+    size = longest + 1 + LANES
+    emit_f, emit_b = np.zeros((size, size), F), np.zeros((size, size), F)
+    post_f, post_b = np.zeros((size, size), F), np.zeros((size, size), F)
+    none_f, none_b = np.zeros(size, F), np.zeros(size, F)
+    empty_f, empty_b = np.zeros(size, F), np.zeros(size, F)
+    real, total, beta = np.zeros((size, size), F), np.zeros((size, size), F), np.zeros((size, size), F)
+    scale, ahead, send = np.zeros(size, F), np.zeros(size, F), np.zeros(size, F)
+    flow_f, flow_b = np.zeros(len(forward_jump), F), np.zeros(len(backward_jump), F)
+    forward, backward = 0.0, 0.0
+    for b in sentences:
+        top, left, cell = source_offsets[b], target_offsets[b], origin[b]
+        n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
+        wide_n, wide_m = (n + LANES) // LANES * LANES, (m + LANES) // LANES * LANES
+        for i in range(n):
+            for j in range(m):
+                p = cells[cell + i * m + j]
+                emit_f[j, i + 1] = table[p, 0]
+                emit_b[i, j + 1] = table[p, 1]
+            for j in range(m + 1, wide_m):
+                emit_b[i, j] = ZERO
+            empty_b[i] = source_null[source[top + i]]
+        for j in range(m):
+            for i in range(n + 1, wide_n):
+                emit_f[j, i] = ZERO
+            empty_f[j] = target_null[target[left + j]]
+        if model == IBM1:
+            forward += independent(emit_f, empty_f, m, n, wide_n, null, post_f, none_f)
+            backward += independent(emit_b, empty_b, n, m, wide_m, null, post_b, none_b)
+        else:
+            low_f, high_f = middle - n, middle + wide_n
+            low_b, high_b = middle - m, middle + wide_m
+            flow_f[low_f:high_f] = ZERO
+            flow_b[low_b:high_b] = ZERO
+            forward += chain(
+                emit_f, empty_f, m, n, wide_n, forward_jump, middle, null, floor, real, total, beta, scale, ahead,
+                send, flow_f, post_f, none_f,
+            )  # fmt: skip
+            backward += chain(
+                emit_b, empty_b, n, m, wide_m, backward_jump, middle, null, floor, real, total, beta, scale, ahead,
+                send, flow_b, post_b, none_b,
+            )  # fmt: skip
+            if want == COUNT:
+                for d in range(low_f, high_f):
+                    forward_flow[d] += flow_f[d] * forward_jump[d]
+                for d in range(low_b, high_b):
+                    backward_flow[d] += flow_b[d] * backward_jump[d]
+        if want == COUNT:
+            for j in range(m):
+                none_f[j] = ONE
+            for i in range(n):
+                left_over = ONE
+                for j in range(m):
+                    q = post_f[j, i + 1] * post_b[i, j + 1]
+                    if q > 1e-6:
+                        counts[cells[cell + i * m + j]] += q
+                        none_f[j] -= q
+                        left_over -= q
+                source_nulls[source[top + i]] += max(ZERO, left_over)
+            for j in range(m):
+                target_nulls[target[left + j]] += max(ZERO, none_f[j])
+        elif want == LINK:
+            for j in range(m):
+                best, at = none_f[j], -1
+                for i in range(n):
+                    p = post_f[j, i + 1]
+                    both = (ONE - blend) * p + blend * math.sqrt(p * post_b[i, j + 1])
+                    if both > best:
+                        best, at = both, i
+                forward_links[0, left + j] = at
+                forward_posterior[left + j] = post_f[j, at + 1] if at >= 0 else ZERO
+            for i in range(n):
+                best, at = none_b[i], -1
+                for j in range(m):
+                    p = post_b[i, j + 1]
+                    both = (ONE - blend) * p + blend * math.sqrt(p * post_f[j, i + 1])
+                    if both > best:
+                        best, at = both, j
+                backward_links[0, top + i] = at
+                backward_posterior[top + i] = post_b[i, at + 1] if at >= 0 else ZERO
+        else:
+            for k in range(len(seeds)):
+                state = mix(seeds[k] ^ mix(np.uint64(b)))
+                for j in range(m):
+                    state += GOLDEN
+                    rest, at = F(unit(state)), -1
+                    for i in range(n):
+                        rest -= post_f[j, i + 1]
+                        if rest < ZERO:
+                            at = i
+                            break
+                    forward_links[k, left + j] = at
+                for i in range(n):
+                    state += GOLDEN
+                    rest, at = F(unit(state)), -1
+                    for j in range(m):
+                        rest -= post_b[i, j + 1]
+                        if rest < ZERO:
+                            at = j
+                            break
+                    backward_links[k, top + i] = at
+    return forward, backward

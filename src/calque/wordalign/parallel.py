@@ -1,0 +1,47 @@
+"""Passes over a text by several threads, with the same result for any number of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from calque.errors import SettingError
+
+T = TypeVar("T")
+SHARDS = 8  # at most; a constant, never the number of threads: sums of floats depend on how they are grouped
+CELLS_PER_SHARD = 1 << 21
+
+
+def n_shards(n_cells: int) -> int:
+    """Parts in which a text of so many cells is worked on."""
+    return int(min(SHARDS, max(1, n_cells // CELLS_PER_SHARD)))
+
+
+def deal(sentences: np.ndarray, shards: int) -> list[np.ndarray]:
+    """Deal sentences sorted by length to shards like cards: all get the same work."""
+    return [np.ascontiguousarray(sentences[k::shards]) for k in range(shards)]
+
+
+def n_threads(threads: int | None) -> int:
+    """Threads to use: as asked, or as many as this process may run on.
+
+    Raises:
+        SettingError: fewer than one.
+    """
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads < 1:
+        raise SettingError(f"threads={threads}, expected 1 or more")
+    return threads
+
+
+def run(tasks: list[Callable[[], T]], threads: int) -> list[T]:
+    """Results of the tasks in their order."""
+    if threads == 1 or len(tasks) == 1:
+        return [task() for task in tasks]
+    with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
+        return [future.result() for future in [pool.submit(task) for task in tasks]]

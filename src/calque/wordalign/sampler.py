@@ -1,0 +1,288 @@
+"""Chains of the Gibbs sampler over a text: burn in, collect marginals, keep mean counts for further text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+
+import numpy as np
+
+from calque.wordalign.agreement import HmmModel, HmmPass, HmmSettings, known, pair_prior, train
+from calque.wordalign.bitext import Bitext
+from calque.wordalign.generator import seeds
+from calque.wordalign.gibbs import FERTILITIES, F, choose, sample, tally
+from calque.wordalign.links import Links
+from calque.wordalign.parallel import run
+
+REACH = 100  # jumps at least this wide share their count
+
+
+@dataclass(frozen=True)
+class GibbsSettings:
+    """Settings of the sampler; the defaults were chosen once, for all languages.
+
+    Args:
+        chains: independent samplers; their marginals are averaged.
+        burn_in: sweeps of each chain before marginals are collected.
+        sweeps: sweeps in which they are.
+        null: prior probability that a word comes from no position.
+        strength: Dirichlet prior of a pair of types, as a count.
+        spelling: how many times larger that prior is for two words spelt the same.
+        null_strength, jump_strength: the same priors for words from nowhere, and for jumps.
+        fertility_strength: prior of a word's fertilities, as a count of words.
+        blend: as in `HmmSettings`.
+        hmm: settings of the HMM whose samples the chains start from.
+    """
+
+    chains: int = 8
+    burn_in: int = 2
+    sweeps: int = 6
+    null: float = 0.1
+    strength: float = 1e-4
+    spelling: float = 3000.0
+    null_strength: float = 1e-3
+    jump_strength: float = 0.5
+    fertility_strength: float = 0.5
+    blend: float = 0.5
+    hmm: HmmSettings = HmmSettings()
+
+
+@dataclass
+class DirectionTables:
+    """Counts of one direction, without priors.
+
+    Args:
+        counts: float32 `[n_pairs]`, links of each pair of types.
+        given_total: float32 `[n_given]`, their sums.
+        given_prior: float32 `[n_given]`, the priors of the pairs of each type, summed.
+        observed_null: float32 `[n_observed]`, words of each type that come from nothing.
+        jumps: float64 `[2 REACH + 1]`.
+        fertilities: float32 `[n_given, FERTILITIES]`.
+    """
+
+    counts: np.ndarray
+    given_total: np.ndarray
+    given_prior: np.ndarray
+    observed_null: np.ndarray
+    jumps: np.ndarray
+    fertilities: np.ndarray
+
+
+class Chain:
+    """One direction of one sampler: its links, its counts with priors, and its generator."""
+
+    def __init__(self, bitext: Bitext, across: bool, links: np.ndarray, seed: int, settings: GibbsSettings):
+        self.across, self.links, self.settings = across, links, settings
+        self.given, self.observed = (bitext.source, bitext.target) if across else (bitext.target, bitext.source)
+        self.middle = 2 * bitext.longest + 2
+        self.slots = np.clip(np.arange(2 * self.middle + 1) - self.middle, -REACH, REACH) + REACH
+        self.state = np.array([seed], dtype=np.uint64)
+
+    def begin(self, n_pairs: int, given_prior: np.ndarray) -> None:
+        """Make room for counts of this text."""
+        self.counts, self.given_prior = np.zeros(n_pairs, np.float32), given_prior
+        self.given_total = np.zeros(self.given.n_types, np.float32)
+        self.observed_null = np.zeros(self.observed.n_types, np.float32)
+        self.jumps = np.zeros(len(self.slots))
+        self.fertilities = np.zeros((self.given.n_types, FERTILITIES), np.float32)
+
+    def load(self, tables: DirectionTables) -> None:
+        """Take counts that were learnt before."""
+        self.counts, self.given_prior = tables.counts.copy(), tables.given_prior
+        self.given_total, self.observed_null = tables.given_total.copy(), tables.observed_null.copy()
+        self.fertilities, self.jumps = tables.fertilities.copy(), tables.jumps[self.slots]
+
+    def tally(self, block: tuple) -> None:
+        """Count the links of a block."""
+        tally(
+            *block, self.across, self.given.words, self.given.offsets, self.observed.words, self.observed.offsets,
+            self.links, self.counts, self.given_total, self.observed_null, self.jumps, self.middle, self.fertilities,
+        )  # fmt: skip
+
+    def settle(self, prior: np.ndarray) -> None:
+        """Add the priors to the counts."""
+        self.null_total = np.array([self.observed_null.sum(dtype=np.float64)])
+        self.counts += prior
+        self.given_total += self.given_prior
+        self.jumps += self.settings.jump_strength
+        shape = self.fertilities.sum(0, dtype=np.float64) + 1
+        self.fertility_prior = (self.settings.fertility_strength * shape / shape.sum()).astype(np.float32)
+
+    def sweep(self, block: tuple, learn: bool, marginals: tuple[np.ndarray, np.ndarray]) -> None:
+        """Draw all links of a block anew."""
+        sample(
+            *block, self.across, self.given.words, self.given.offsets, self.observed.words, self.observed.offsets,
+            self.links, self.counts, self.given_total, self.observed_null, self.null_total, self.jumps, self.middle,
+            self.fertilities, self.fertility_prior, F(self.settings.null), F(self.settings.null_strength), learn,
+            *marginals, self.state,
+        )  # fmt: skip
+
+    def tables(self, prior: np.ndarray) -> DirectionTables:
+        """The counts without the priors."""
+        return DirectionTables(
+            np.maximum(self.counts - prior, 0), np.maximum(self.given_total - self.given_prior, 0), self.given_prior,
+            self.observed_null, np.bincount(self.slots, self.jumps - self.settings.jump_strength), self.fertilities,
+        )  # fmt: skip
+
+
+class GibbsModel:
+    """The sampler's model: an HMM to start from, and mean counts of all chains."""
+
+    kind = "gibbs"
+
+    def __init__(self, settings: GibbsSettings, hmm: HmmModel, forward: DirectionTables, backward: DirectionTables):
+        self.settings, self.hmm, self.directions = settings, hmm, (forward, backward)
+
+    @classmethod
+    def fit(
+        cls,
+        bitext: Bitext,
+        ratio: np.ndarray,
+        settings: GibbsSettings,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        step: Callable[[], object] = lambda: None,
+    ) -> tuple[GibbsModel, Links]:
+        """Train on a text and align it.
+
+        Args:
+            bitext, ratio: the text, and how alike each pair of types is spelt.
+            settings: of the model.
+            seed: of the chains.
+            threads: the result does not depend on it.
+            step: called after every pass of EM, and every sweep of all chains.
+        """
+        passes = HmmPass(bitext, pair_prior(ratio, settings.hmm), settings.hmm, threads)
+        hmm = HmmModel(settings.hmm, train(passes, step))
+        keys = seeds(seed, 3 * settings.chains).reshape(3, -1)
+        starts = passes.samples(hmm.tables, keys[0])
+        del passes
+        prior = _prior(ratio, settings)
+        source_of_pair = np.repeat(np.arange(bitext.source.n_types), np.diff(bitext.pairs.starts))
+        chains = []
+        for d, (types, side) in enumerate(((source_of_pair, bitext.source), (bitext.pairs.target, bitext.target))):
+            given_prior = np.bincount(types, prior, minlength=side.n_types).astype(np.float32)
+            chains.append([Chain(bitext, d == 0, starts[d][k], keys[d + 1, k], settings) for k in range(settings.chains)])
+            for chain in chains[d]:
+                chain.begin(len(prior), given_prior)
+        for block in bitext.blocks():
+            run([partial(chain.tally, block) for side in chains for chain in side], threads)
+        links = _sample(bitext, chains, prior, settings, True, threads, step)
+        means = [_mean([chain.tables(prior) for chain in side]) for side in chains]
+        return cls(settings, hmm, *means), links
+
+    def links(
+        self,
+        bitext: Bitext,
+        ratio: np.ndarray,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        step: Callable[[], object] = lambda: None,
+    ) -> Links:
+        """Align further text, with the counts left as they are."""
+        settings = self.settings
+        passes, tables = self.hmm.passes(bitext, ratio, threads)
+        keys = seeds(seed, 3 * settings.chains).reshape(3, -1)
+        starts = passes.samples(tables, keys[0])
+        prior = _prior(ratio, settings)
+        found = bitext.pairs.find(self.hmm.tables.pairs)
+        source_of_pair = np.repeat(np.arange(bitext.source.n_types), np.diff(bitext.pairs.starts))
+        chains = []
+        for d, (types, side) in enumerate(((source_of_pair, bitext.source), (bitext.pairs.target, bitext.target))):
+            old, observed = self.directions[d], bitext.target if d == 0 else bitext.source
+            given_prior = np.bincount(types, prior, minlength=side.n_types).astype(np.float32)
+            given_prior[: len(old.given_prior)] = old.given_prior
+            unseen = np.zeros((side.n_types - len(old.fertilities), FERTILITIES), np.float32)
+            loaded = DirectionTables(
+                known(old.counts, found), _padded(old.given_total, side.n_types), given_prior,
+                _padded(old.observed_null, observed.n_types), old.jumps, np.concatenate([old.fertilities, unseen]),
+            )  # fmt: skip
+            chains.append([Chain(bitext, d == 0, starts[d][k], keys[d + 1, k], settings) for k in range(settings.chains)])
+            for chain in chains[d]:
+                chain.load(loaded)
+        return _sample(bitext, chains, prior, settings, False, threads, step)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that is learnt, for saving."""
+        arrays = {f"hmm.{name}": array for name, array in self.hmm.arrays().items()}
+        for name, tables in zip(("forward", "backward"), self.directions, strict=True):
+            arrays |= {f"{name}.{field.name}": getattr(tables, field.name) for field in fields(tables)}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], settings: GibbsSettings) -> GibbsModel:
+        """The model from what `arrays` gave."""
+        hmm = {name.removeprefix("hmm."): array for name, array in arrays.items() if name.startswith("hmm.")}
+        both = [
+            DirectionTables(**{field.name: arrays[f"{name}.{field.name}"] for field in fields(DirectionTables)})
+            for name in ("forward", "backward")
+        ]
+        return cls(settings, HmmModel.from_arrays(hmm, settings.hmm), *both)
+
+
+def _prior(ratio: np.ndarray, settings: GibbsSettings) -> np.ndarray:
+    return (settings.strength * (1 + settings.spelling * ratio**4)).astype(np.float32)
+
+
+def _padded(values: np.ndarray, n: int) -> np.ndarray:
+    return np.append(values, np.zeros(n - len(values), values.dtype))
+
+
+def _sample(
+    bitext: Bitext,
+    chains: list[list[Chain]],
+    prior: np.ndarray,
+    settings: GibbsSettings,
+    learn: bool,
+    threads: int,
+    step: Callable[[], object],
+) -> Links:
+    """Burn in all chains, collect their marginals block by block, and choose links."""
+    both = [*chains[0], *chains[1]]
+    for chain in both:
+        chain.settle(prior)
+    nowhere = np.zeros(0, np.float32), np.zeros(0, np.float32)
+    for _ in range(settings.burn_in):
+        for block in bitext.blocks():
+            run([partial(chain.sweep, block, learn, nowhere) for chain in both], threads)
+        step()
+    links = Links.none(bitext)
+    for block in bitext.blocks():
+        sentences, origin, cells = block
+        marginals = [
+            (np.zeros(len(cells), np.float32), np.zeros(len(side), np.float32))
+            for side in (links.forward, links.backward)
+        ]
+
+        def collect(d: int, block=block, marginals=marginals) -> None:
+            # the chains of a direction one after the other: sums of floats depend on their order
+            for chain in chains[d]:
+                for _ in range(settings.sweeps):
+                    chain.sweep(block, learn, marginals[d])
+
+        run([partial(collect, 0), partial(collect, 1)], threads)
+        for pair in marginals:
+            for array in pair:
+                array /= settings.chains * settings.sweeps
+        (forward, forward_null), (backward, backward_null) = marginals
+        choose(
+            sentences, origin, bitext.source.offsets, bitext.target.offsets, forward, backward, forward_null,
+            backward_null, F(settings.blend), links.forward, links.backward, links.forward_posterior,
+            links.backward_posterior,
+        )  # fmt: skip
+        step()
+    return links
+
+
+def _mean(tables: list[DirectionTables]) -> DirectionTables:
+    means = {}
+    for field in fields(DirectionTables):
+        arrays = [getattr(table, field.name) for table in tables]
+        total = arrays[0].astype(np.float64)
+        for array in arrays[1:]:
+            total += array
+        means[field.name] = (total / len(tables)).astype(arrays[0].dtype)
+    return DirectionTables(**means)

@@ -1,0 +1,334 @@
+"""Statistical word alignment: from parallel text alone to links, and to an aligner for further text."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import asdict, dataclass
+from os import PathLike, fspath
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from calque.errors import InputError, SettingError
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+from calque.wordalign.agreement import HmmModel, HmmSettings
+from calque.wordalign.bitext import Bitext, Side
+from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
+from calque.wordalign.links import Links
+from calque.wordalign.parallel import n_threads
+from calque.wordalign.sampler import GibbsModel, GibbsSettings
+from calque.wordalign.spelling import similarity
+from calque.wordalign.symmetrize import METHODS, symmetrize
+from calque.wordalign.vocabulary import AS_IS, Classes, Vocabulary
+
+ModelName = Literal["auto", "fast-align", "hmm", "gibbs"]
+Settings = FastAlignSettings | HmmSettings | GibbsSettings
+Model = DiagonalModel | HmmModel | GibbsModel
+FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
+MAX_WORDS = 500
+_KINDS: dict[str, tuple[type[Model], type[Settings], Classes]] = {
+    "fast-align": (DiagonalModel, FastAlignSettings, AS_IS),
+    "hmm": (HmmModel, HmmSettings, Classes()),
+    "gibbs": (GibbsModel, GibbsSettings, Classes()),
+}
+
+
+def align_words(
+    corpus: ParallelCorpus,
+    *,
+    extra: ParallelCorpus | None = None,
+    model: str = "auto",
+    symmetrize: str = "intersection",
+    settings: Settings | None = None,
+    classes: Classes | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    max_words: int = MAX_WORDS,
+    progress: bool = False,
+) -> WordPairs:
+    """Link the words of parallel text that translate each other, by what occurs together in it.
+
+    Args:
+        corpus: the text to align.
+        extra: more text in the same languages, to learn from. Few sentences align much better together with many.
+        model: `fast-align`, IBM model 2 near the diagonal, the fastest; `hmm`, two hidden Markov models trained to
+            agree; `gibbs`, a sampler with fertilities, the most accurate; `auto`, the sampler for texts of fewer than
+            2,000 sentence pairs, else the HMM.
+        symmetrize: how the links of both directions are joined: `intersection`, `union`, `grow-diag`,
+            `grow-diag-final`, `grow-diag-final-and` or `one-to-one`; see `calque.wordalign.symmetrize`. Results
+            under different ones cannot be compared.
+        settings: of the model: `FastAlignSettings`, `HmmSettings` or `GibbsSettings`.
+        classes: which words count as one; None takes what suits the model (words as they are for `fast-align`, else
+            lower case, and rare words by their first five letters).
+        seed: of the sampler; the other models draw nothing.
+        threads: as many as there are processors, if None. Links do not depend on it.
+        max_words: sentence pairs with a longer side get no links; a warning tells how many.
+        progress: show a bar on standard error.
+
+    Returns:
+        links with posteriors, for every sentence pair of `corpus`; those with an empty side have none.
+
+    Raises:
+        SettingError: no such model or symmetrisation, settings of another model, or `extra` in other languages.
+    """
+    _check(symmetrize)
+    aligner = WordAligner.train(
+        corpus, extra=extra, model=model, settings=settings, classes=classes, seed=seed, threads=threads,
+        max_words=max_words, progress=progress,
+    )  # fmt: skip
+    return aligner.align(corpus, symmetrize=symmetrize)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Links of the text that an aligner was trained on."""
+
+    corpus: ParallelCorpus
+    links: Links
+
+
+class WordAligner:
+    """A trained word aligner: `WordAligner.train(corpus)`, then `align`, `save` and `WordAligner.open`.
+
+    Args:
+        model: the trained tables.
+        vocabularies: of the source and the target language.
+        langs: these languages.
+        max_words: longest side of a sentence pair.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        vocabularies: tuple[Vocabulary, Vocabulary],
+        langs: tuple[str, str],
+        *,
+        max_words: int = MAX_WORDS,
+    ):
+        self.model, self.vocabularies, self.langs, self.max_words = model, vocabularies, langs, max_words
+        self._trained_on: _Told | None = None
+
+    def __repr__(self) -> str:
+        return f"WordAligner({self.model.kind}, {self.langs[0]}-{self.langs[1]}, {len(self.vocabularies[0]):,} × {len(self.vocabularies[1]):,} types)"
+
+    @classmethod
+    def train(
+        cls,
+        corpus: ParallelCorpus,
+        *,
+        extra: ParallelCorpus | None = None,
+        model: str = "auto",
+        settings: Settings | None = None,
+        classes: Classes | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        max_words: int = MAX_WORDS,
+        progress: bool = False,
+    ) -> WordAligner:
+        """Train on parallel text; the arguments are those of `align_words`."""
+        text = corpus if extra is None else corpus + extra
+        if model == "auto":
+            model = next((name for name, kind in _KINDS.items() if settings and isinstance(settings, kind[1])), "auto")
+        if model == "auto":
+            model = "gibbs" if len(text) < FEW else "hmm"
+        if model not in _KINDS:
+            raise SettingError(f"model={model!r}, expected auto, {', '.join(_KINDS)}")
+        kind, kind_settings, kind_classes = _KINDS[model]
+        settings = settings or kind_settings()
+        if not isinstance(settings, kind_settings):
+            raise SettingError(f"{type(settings).__name__} for model={model!r}, which takes {kind_settings.__name__}")
+        if max_words < 1:
+            raise SettingError(f"max_words={max_words}, expected 1 or more")
+        workers = n_threads(threads)
+        classes = classes or kind_classes
+        source, source_side = _encode(text, "source", classes)
+        target, target_side = _encode(text, "target", classes)
+        bitext = _bitext(source_side, target_side, max_words)
+        ratio = _ratio(kind, bitext, source.forms, target.forms)
+        with _Bar(progress, f"{model} {text.langs[0]}-{text.langs[1]}", _n_steps(settings)) as bar:
+            trained, links = kind.fit(bitext, ratio, settings, seed=seed, threads=workers, step=bar.update)  # type: ignore[arg-type]
+        aligner = cls(trained, (source, target), text.langs, max_words=max_words)
+        aligner._trained_on = _Told(corpus, links)
+        return aligner
+
+    def align(
+        self,
+        corpus: ParallelCorpus,
+        *,
+        symmetrize: str = "intersection",
+        seed: int = 0,
+        threads: int | None = None,
+        progress: bool = False,
+    ) -> WordPairs:
+        """Link the words of a text, which may be new: words and pairs of words that training never met go by spelling
+        and position. For the very corpus it was trained on, the links are those of the training.
+
+        Args:
+            corpus: the text, in the languages of the aligner.
+            symmetrize: see `align_words`.
+            seed: of the sampler.
+            threads: as many as there are processors, if None. Links do not depend on it.
+            progress: show a bar on standard error.
+
+        Raises:
+            SettingError: another language, or no such symmetrisation.
+        """
+        _check(symmetrize)
+        return _joined(*self.directions(corpus, seed=seed, threads=threads, progress=progress), symmetrize)
+
+    def directions(
+        self, corpus: ParallelCorpus, *, seed: int = 0, threads: int | None = None, progress: bool = False
+    ) -> tuple[WordPairs, WordPairs]:
+        """Links of both directions before they are joined: at most one for each target word, and for each source word."""
+        if corpus.langs != self.langs:
+            raise SettingError(f"an aligner for {self.langs[0]}-{self.langs[1]} and a text in {corpus.langs[0]}-{corpus.langs[1]}")
+        if self._trained_on is not None and corpus is self._trained_on.corpus:
+            links = self._trained_on.links
+        else:
+            sides, forms = [], []
+            for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True):
+                words, offsets, unknown = vocabulary.encode(sentences)
+                sides.append(Side(words, offsets, len(vocabulary) + len(unknown)))
+                forms.append(pa.concat_arrays([vocabulary.forms, unknown]))
+            bitext = _bitext(*sides, self.max_words)
+            ratio = _ratio(type(self.model), bitext, *forms)
+            with _Bar(progress, f"{self.model.kind} {self.langs[0]}-{self.langs[1]}", None) as bar:
+                links = self.model.links(bitext, ratio, seed=seed, threads=n_threads(threads), step=bar.update)
+        return _pairs(corpus, links, True), _pairs(corpus, links, False)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write words and tables as one safetensors file."""
+        from safetensors.numpy import save_file
+
+        arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in self.model.arrays().items()}
+        for name, vocabulary in zip(("source", "target"), self.vocabularies, strict=True):
+            for part in ("names", "forms"):
+                arrays |= _packed(f"{name}.{part}", getattr(vocabulary, part))
+        about = {
+            "format": "calque word aligner 1",
+            "model": self.model.kind,
+            "langs": list(self.langs),
+            "max_words": self.max_words,
+            "settings": asdict(self.model.settings),
+            "classes": asdict(self.vocabularies[0].classes),
+        }
+        save_file(arrays, fspath(path), metadata={"calque": json.dumps(about)})
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> WordAligner:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: the file cannot be read, or holds no word aligner.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(fspath(path), framework="numpy") as file:
+                about = json.loads((file.metadata() or {})["calque"])
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            kind, kind_settings, _ = _KINDS[about["model"]]
+            settings = dict(about["settings"])
+            if "hmm" in settings:
+                settings["hmm"] = HmmSettings(**settings["hmm"])
+            classes = Classes(**about["classes"])
+            tables = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}
+            vocabularies = tuple(
+                Vocabulary(_unpacked(f"{name}.names", arrays), _unpacked(f"{name}.forms", arrays), classes)
+                for name in ("source", "target")
+            )
+            model = kind.from_arrays(tables, kind_settings(**settings))  # type: ignore[arg-type]
+            return cls(model, vocabularies, tuple(about["langs"]), max_words=about["max_words"])  # type: ignore[arg-type]
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"no word aligner that calque saved ({error})", path=path) from error
+
+
+def _check(method: str) -> None:
+    if method not in METHODS:
+        raise SettingError(f"symmetrize={method!r}, expected one of {', '.join(METHODS)}")
+
+
+def _encode(text: ParallelCorpus, side: str, classes: Classes) -> tuple[Vocabulary, Side]:
+    vocabulary, words, offsets = Vocabulary.build(getattr(text, side), classes)
+    return vocabulary, Side(words, offsets, len(vocabulary))
+
+
+def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
+    bitext = Bitext(source, target, max_words=max_words)
+    if bitext.too_long:
+        warnings.warn(
+            f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have a side of more than {max_words:,} words and "
+            "get no links; raise max_words to align them",
+            UserWarning,
+            stacklevel=3,
+        )
+    return bitext
+
+
+def _ratio(kind: type[Model], bitext: Bitext, source: pa.Array, target: pa.Array) -> np.ndarray | None:
+    return None if kind is DiagonalModel else similarity(bitext.pairs, source, target)
+
+
+def _pairs(corpus: ParallelCorpus, links: Links, across: bool) -> WordPairs:
+    """The links of one direction, of the sentence pairs of `corpus`, as pairs of positions."""
+    observed = (corpus.target if across else corpus.source).lengths()
+    others, posterior = links.direction(across)
+    n = int(observed.sum())
+    at = np.flatnonzero(others[:n] >= 0)
+    sentence = np.repeat(np.arange(len(observed)), observed)[at]
+    position = at - (np.cumsum(observed) - observed)[sentence]
+    ends = (others[at], position) if across else (position, others[at])
+    return WordPairs(sentence, *ends, n_sentences=len(observed), posterior=posterior[at])
+
+
+def _joined(forward: WordPairs, backward: WordPairs, method: str) -> WordPairs:
+    return symmetrize(forward, backward, method)
+
+
+def _packed(name: str, words: pa.Array) -> dict[str, np.ndarray]:
+    text = [word.encode() for word in words.to_pylist()]
+    offsets = np.zeros(len(text) + 1, np.int64)
+    np.cumsum([len(word) for word in text], out=offsets[1:])
+    return {f"{name}.bytes": np.frombuffer(b"".join(text), np.uint8), f"{name}.offsets": offsets}
+
+
+def _unpacked(name: str, arrays: dict[str, np.ndarray]) -> pa.Array:
+    offsets = arrays[f"{name}.offsets"]
+    large = pa.LargeStringArray.from_buffers(
+        len(offsets) - 1, pa.py_buffer(offsets.tobytes()), pa.py_buffer(arrays[f"{name}.bytes"].tobytes())
+    )
+    large.validate(full=True)
+    return large.cast(pa.string())
+
+
+def _n_steps(settings: Settings) -> int:
+    if isinstance(settings, FastAlignSettings):
+        return 2 * settings.iterations
+    hmm = settings if isinstance(settings, HmmSettings) else settings.hmm
+    passes = hmm.ibm1_iterations + hmm.hmm_iterations
+    return passes + 1 if isinstance(settings, HmmSettings) else passes + settings.burn_in + 1
+
+
+class _Bar:
+    """A progress bar on standard error, or nothing."""
+
+    def __init__(self, show: bool, label: str, total: int | None):
+        self.show, self.label, self.total, self.bar = show, label, total, None
+
+    def __enter__(self) -> _Bar:
+        if self.show:
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=self.total, desc=self.label, unit="pass", leave=False)
+        return self
+
+    def update(self) -> None:
+        if self.bar is not None:
+            self.bar.update()
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()

@@ -1,0 +1,107 @@
+"""Word types for statistical alignment: numbers instead of words, rare words by their stems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calque.text import Sentences
+
+_RARE = "\u2026"  # ends the name of a stem, so that it differs from a word spelt the same
+
+
+@dataclass(frozen=True)
+class Classes:
+    """How words are put into classes before alignment. A class is a frequent word, or a stem shared by rare ones.
+
+    A rare word has too few contexts to learn its translation from, so it shares those of its stem, the first `stem`
+    characters (Fraser & Marcu 2005, "ISI's participation in the Romanian-English alignment task"). `lower` folds
+    case; full-width and compatibility forms are folded with it (NFKC).
+
+    Args:
+        lower: fold case.
+        stem: characters of a rare word that count; 0 keeps all words whole.
+        frequent: occurrences from which on a word stands for itself.
+    """
+
+    lower: bool = True
+    stem: int = 5
+    frequent: int = 100
+
+
+AS_IS = Classes(lower=False, stem=0)
+
+
+class Vocabulary:
+    """The classes of one language's words.
+
+    Args:
+        names: Arrow strings, a name for each class: the word itself, or the stem and `…`.
+        forms: Arrow strings, the most frequent spelling in each class.
+        classes: how words were put into them.
+    """
+
+    def __init__(self, names: pa.Array, forms: pa.Array, classes: Classes):
+        self.names, self.forms, self.classes = names, forms, classes
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @classmethod
+    def build(cls, sentences: Sentences, classes: Classes) -> tuple[Vocabulary, np.ndarray, np.ndarray]:
+        """Collect the classes of a text and number its words.
+
+        Returns:
+            the vocabulary; classes of the words, int32 `[n_words]`; offsets of the sentences, int64 `[n + 1]`.
+        """
+        types, numbers, offsets = _types(sentences, classes)
+        frequency = np.bincount(numbers, minlength=len(types))
+        if classes.stem:
+            stems = _stem(types, classes)
+            rare = pa.array(frequency < classes.frequent)
+            named = pc.if_else(rare, stems, types)
+        else:
+            named = types
+        encoded = named.dictionary_encode()
+        of_type = encoded.indices.to_numpy()
+        names = encoded.dictionary
+        best = np.zeros(len(names), dtype=np.int64)
+        order = np.argsort(frequency, kind="stable")  # the last assignment wins: the most frequent spelling
+        best[of_type[order]] = order
+        return cls(names, types.take(pa.array(best)), classes), of_type[numbers].astype(np.int32), offsets
+
+    def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
+        """Number the words of a further text; a word in no class gets a number from `len(self)` on.
+
+        Returns:
+            classes, int32 `[n_words]`; offsets of the sentences, int64 `[n + 1]`; spellings of the unknown words.
+        """
+        types, numbers, offsets = _types(sentences, self.classes)
+        found = pc.index_in(types, self.names)
+        if self.classes.stem:
+            found = pc.coalesce(found, pc.index_in(_stem(types, self.classes), self.names))
+        of_type = pc.fill_null(found, -1).to_numpy().astype(np.int32)
+        unknown = np.flatnonzero(of_type < 0)
+        of_type[unknown] = len(self) + np.arange(len(unknown), dtype=np.int32)
+        return of_type[numbers], offsets, types.take(pa.array(unknown))
+
+
+def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+    """The different words after folding, the number of each running word, and the offsets of the sentences."""
+    words, offsets = sentences.flat()
+    if not len(words):
+        return pa.array([], type=pa.string()), np.zeros(0, dtype=np.int32), offsets
+    encoded = words.dictionary_encode().unify_dictionaries()
+    types = encoded.chunk(0).dictionary
+    numbers = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks])
+    if classes.lower:
+        folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()
+        types, numbers = folded.dictionary, folded.indices.to_numpy()[numbers]
+    return types, numbers.astype(np.int32), offsets
+
+
+def _stem(types: pa.Array, classes: Classes) -> pa.Array:
+    return pc.binary_join_element_wise(pc.utf8_slice_codeunits(types, 0, classes.stem), _RARE, "")
