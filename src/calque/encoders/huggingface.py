@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch, collate
@@ -322,7 +323,13 @@ class HuggingFaceEncoder(Encoder):
         """
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        self.model.save_pretrained(path)
+        bars = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()  # a bar for one file of weights is noise on standard error
+        try:
+            self.model.save_pretrained(path)
+        finally:
+            if bars:
+                logging.enable_progress_bar()
         self.tokenizer.save_pretrained(path)
         about = {
             "kind": "huggingface",

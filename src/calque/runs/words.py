@@ -44,13 +44,14 @@ def link_words(
             raise SettingError("--use trains nothing: leave out --extra and --tables")
         aligner = WordAligner.open(use)
     else:
-        training = corpus
+        more = None
         for path in extra:
-            training = training + words.read(path, langs, say)
-        aligner = WordAligner.train(training, model=words.model, seed=words.seed, progress=progress)
+            part = words.read(path, langs, say)
+            more = part if more is None else more + part
+        aligner = WordAligner.train(corpus, extra=more, model=words.model, seed=words.seed, progress=progress)
         if tables is not None:
             aligner.save(tables)
-    pairs = aligner.align(corpus, symmetrize=words.symmetrize)
+    pairs = aligner.align(corpus, symmetrize=words.symmetrize, seed=words.seed)
     out.parent.mkdir(parents=True, exist_ok=True)
     pairs.save(out, posteriors=posteriors)
     return pairs

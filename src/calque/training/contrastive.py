@@ -80,7 +80,7 @@ class Contrastive(Tuner):
 
     def default_rate(self, dim: int) -> float:
         # 2e-3 was best on held-out text for 128 dimensions (docs/results.md); 5e-5 is the usual choice for 768.
-        return 5e-5 * (768 / dim) ** 2
+        return min(2e-3, 5e-5 * (768 / dim) ** 2)
 
     @property
     def needs_reference(self) -> bool:

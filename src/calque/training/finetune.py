@@ -76,7 +76,7 @@ class FineTune(Tuner):
 
     def default_rate(self, dim: int) -> float:
         # 5e-5 is the paper's for 768 dimensions; 1e-3 did well on held-out text for 128 (docs/results.md).
-        return 5e-5 * (768 / dim) ** (5 / 3)
+        return min(2e-3, 5e-5 * (768 / dim) ** (5 / 3))
 
     @property
     def needs_reference(self) -> bool:
