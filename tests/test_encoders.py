@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from calque.encoders import HuggingFaceEncoder, collate, load_encoder, loading
 from calque.encoders import huggingface as module
+from calque.encoders.epilogues import bias_gelu, bias_residual_norm
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.layers import LayerTap, bert_states, is_bert_like
 from calque.encoders.numerics import faster_attention, matmul_precision, probe_precision
@@ -201,6 +202,61 @@ def test_flat_pass_equals_the_general_one(family, family_folders, texts, shared)
         for layer, states in encoder.hidden_states(batch, [0, 1, 3]).items():
             inside = batch.attention_mask.bool().flatten()
             torch.testing.assert_close(flat[layer][inside], states.flatten(0, 1)[inside], rtol=0, atol=2e-5)
+
+
+def test_epilogues_are_the_operations_of_pytorch():
+    generator = torch.Generator().manual_seed(0)
+    x, residual = (torch.randn(50, 48, generator=generator) * 4 for _ in range(2))
+    x[0, :5] = torch.tensor([-200.0, -5.0, 0.0, 5.0, 200.0])
+    bias, weight, shift = (torch.randn(48, generator=generator) for _ in range(3))
+    found = x.numpy().copy()
+    bias_gelu(found, bias.numpy())
+    expected = torch.nn.functional.gelu((x + bias).double()).numpy()
+    assert np.abs(found - expected).max() < 1e-6 * np.maximum(1, np.abs(expected)).max()
+    assert (np.abs(found - expected) < 2e-6 * np.maximum(1, np.abs(expected))).all()
+    found = x.numpy().copy()
+    bias_residual_norm(found, bias.numpy(), residual.numpy(), weight.numpy(), shift.numpy(), np.float32(1e-5))
+    total = (x + bias + residual).double()
+    expected = torch.nn.functional.layer_norm(total, (48,), weight.double(), shift.double(), 1e-5).numpy()
+    assert np.abs(found - expected).max() < 1e-5
+
+
+def test_epilogues_do_not_hide_what_is_not_a_number():
+    ones = np.ones(8, dtype=np.float32)
+    for bad in (np.nan, np.inf):
+        x = np.ones((2, 8), dtype=np.float32)
+        x[1, 3] = bad
+        after = x.copy()
+        bias_gelu(after, ones)
+        assert np.isfinite(after[0]).all()
+        assert not np.isfinite(after[1, 3])
+        bias_residual_norm(x, ones, np.ones((2, 8), dtype=np.float32), ones, ones, np.float32(1e-5))
+        assert np.isfinite(x[0]).all()
+        assert np.isnan(x[1]).any()
+
+
+def test_the_flat_pass_takes_modules_that_somebody_has_exchanged(tiny_folder, texts, load):
+    """As adapters do: the operations go through the modules unless these are what they were."""
+
+    class Adapted(torch.nn.Module):
+        def __init__(self, linear):
+            super().__init__()
+            self.linear = linear
+
+        def forward(self, x):
+            return self.linear(x) * 1.5
+
+    encoder = load(tiny_folder)
+    before = encoder.encode(texts[:4]).data
+    for layer in encoder.model.encoder.layer:
+        layer.attention.self.value = Adapted(layer.attention.self.value)
+        layer.intermediate.dense = Adapted(layer.intermediate.dense)
+        layer.output.dense = Adapted(layer.output.dense)
+    assert encoder._is_flat()
+    after = encoder.encode(texts[:4])
+    assert not close(after.data, before)
+    for i, words in enumerate(texts[:4]):
+        assert close(after[i], slow_vectors(encoder, words, "last")[-1])
 
 
 def test_no_flat_pass_where_it_would_not_be_the_model(tiny_folder, texts, load):

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from calque.encoders.batches import WordBatch
+from calque.encoders.epilogues import bias_gelu, bias_residual_norm
 
 
 class _Reached(Exception):
@@ -125,9 +127,9 @@ def is_bert_like(model: Any) -> bool:
 def bert_states(model: Any, batch: WordBatch, layers: Sequence[int], rows: Tensor | None = None) -> dict[int, Tensor]:
     """States of a BERT-like model in evaluation mode, without gradient.
 
-    The same operations on the same modules as the model's own forward pass, less the wrappers around each of them and
-    the copies, which take a fifth of the time of a small model. In the highest layer only the subwords that are wanted
-    go through what follows attention.
+    The same operations on the same weights as the model's own forward pass, less the wrappers around each of them and
+    the copies, with the element-wise ones taken together. In the highest layer only the subwords that are wanted go
+    through what follows attention. A model of 128 dimensions takes three quarters of its time.
 
     Args:
         layers: numbers from 0 to L, all that are wanted.
@@ -159,14 +161,34 @@ def bert_states(model: Any, batch: WordBatch, layers: Sequence[int], rows: Tenso
         context = context.transpose(1, 2).reshape(n * width, -1)
         if number == top:
             context, x = take(context), take(x)
-        x = layer.attention.output.LayerNorm(layer.attention.output.dense(context).add_(x))
-        inner = layer.intermediate.dense(x)
-        activation = layer.intermediate.intermediate_act_fn
-        if type(activation).__name__ == "GELUActivation" and activation.act is F.gelu:
-            inner = torch.ops.aten.gelu_(inner)
-        else:
-            inner = activation(inner)
-        x = layer.output.LayerNorm(layer.output.dense(inner).add_(x))
+        x = _added(layer.attention.output, context, x)
+        x = _added(layer.output, _activated(layer.intermediate, x), x)
         if number in wanted:
             found[number] = x if number == top else take(x)
+    return found
+
+
+def _is_plain(linear: nn.Module, x: Tensor) -> bool:
+    """A matrix and a bias, nothing added to them, in float32 on the processor."""
+    return type(linear) is nn.Linear and linear.bias is not None and x.dtype == torch.float32 and x.device.type == "cpu"
+
+
+def _activated(part: Any, x: Tensor) -> Tensor:
+    """The inner layer of the feed-forward part."""
+    activation = part.intermediate_act_fn
+    exact = type(activation).__name__ == "GELUActivation" and activation.act is F.gelu
+    if not exact or not _is_plain(part.dense, x):
+        return activation(part.dense(x))
+    inner = F.linear(x, part.dense.weight)
+    bias_gelu(inner.numpy(), part.dense.bias.detach().numpy())
+    return inner
+
+
+def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
+    """Linear map, residual and norm."""
+    if not _is_plain(part.dense, x) or type(part.LayerNorm) is not nn.LayerNorm or part.LayerNorm.bias is None:
+        return part.LayerNorm(part.dense(x).add_(residual))
+    found, norm = F.linear(x, part.dense.weight), part.LayerNorm
+    bias, add, weight, shift = (array.detach().numpy() for array in (part.dense.bias, residual, norm.weight, norm.bias))
+    bias_residual_norm(found.numpy(), bias, add, weight, shift, np.float32(norm.eps))
     return found
