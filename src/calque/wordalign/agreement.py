@@ -40,7 +40,7 @@ class HmmSettings:
     spelling: float = 10.0
     null_strength: float = 0.01
     jump_smoothing: float = 0.5
-    floor: float = 1e-5
+    floor: float = 1e-4
     blend: float = 1.0
 
 

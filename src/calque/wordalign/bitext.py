@@ -87,7 +87,7 @@ class Bitext:
 
     def _number(self) -> tuple[Pairs, np.ndarray]:
         kept = self.n_cells <= self.max_cells
-        cells = np.empty(self.n_cells if kept else 0, dtype=np.int32)
+        cells = np.empty(self.n_cells if kept else 0, dtype=np.uint32)
         starts = np.zeros(self.source.n_types + 1, dtype=np.int64)
         target = np.empty(min(self.n_cells, max(1 << 22, self.target.n_types)), dtype=np.int32)
         stamp = np.full(self.target.n_types, -1, dtype=np.int64)
@@ -106,7 +106,8 @@ class Bitext:
 
         Yields:
             numbers of the sentence pairs of a block, int64, sorted by length; where in the cells each sentence pair
-            of the text begins, int64, −1 for those outside the block; the cells, int32, a row per source word.
+            of the text begins, int64, −1 for those outside the block; the cells, uint32 (Numba need not think of
+            negative indices), a row per source word.
         """
         if self.n_cells <= self.max_cells:
             yield self.used, _origins(self._size), self._cells
@@ -118,7 +119,7 @@ class Bitext:
             end = max(begin + 1, int(np.searchsorted(filled, before + self.max_cells, side="right")))
             size = np.zeros_like(self._size)
             size[self.used[begin:end]] = self._size[self.used[begin:end]]
-            origin, cells = _origins(size), np.empty(int(size.sum()), dtype=np.int32)
+            origin, cells = _origins(size), np.empty(int(size.sum()), dtype=np.uint32)
             slot = np.empty(self.target.n_types, dtype=np.int32)
             _fill_rows(
                 self.source.offsets, self.target.words, self.target.offsets, self._order, self._first,

@@ -27,7 +27,7 @@ from calque.wordalign.generator import GOLDEN, mix, unit
 
 F = np.float32
 ZERO, ONE = F(0), F(1)
-TINY = F(1e-30)
+LEAST = F(1e-5)  # expected counts below are not worth a write to memory
 LANES = 8  # rows are padded to full vectors
 IBM1, HMM = 0, 1
 COUNT, LINK, SAMPLE = 0, 1, 2
@@ -36,7 +36,7 @@ COUNT, LINK, SAMPLE = 0, 1, 2
 @njit(cache=True, nogil=True, fastmath=True)
 def chain(
     emission, null_emission, n, width, padded, jump, middle, null, floor, real, total, beta, scale, ahead, send,
-    flow, posterior, null_posterior,
+    states, n_states, flow, posterior, null_posterior,
 ):  # fmt: skip
     """Forward-backward for one sentence in one direction.
 
@@ -49,7 +49,8 @@ def chain(
         jump, middle: float32, weight of a jump by d at `middle + d`.
         null: probability of no position.
         floor: states less probable than this are not followed further.
-        real, total, beta: float32 `[n + 1, padded]`; scale: float32 `[n]`; ahead, send: float32 `[padded]`; work space.
+        real, total, beta: float32 `[n + 1, padded]`; scale: float32 `[n]`; ahead, send: float32 `[padded]`; states: int32
+            `[n, padded]`, n_states: int64 `[n]`; work space.
         flow: float32 like `jump`; expected jumps are added, divided by their weight (the caller multiplies).
         posterior: float32 `[n, padded]`, out: p(position | sentence pair) in slots.
         null_posterior: float32 `[n]`, out.
@@ -71,12 +72,17 @@ def chain(
         row, old, new = real[j + 1], total[j], total[j + 1]
         for i in range(padded):
             row[i] = ZERO
-        for a in range(width + 1):
-            if old[a] > floor:
-                mass = old[a] * send[a]
-                near = jump[middle - a : middle - a + padded]
-                for i in range(padded):
-                    row[i] += mass * near[i]
+        alive = 0
+        for a in range(width + 1):  # without a branch, which would be mispredicted
+            states[j, alive] = a
+            alive += old[a] > floor
+        n_states[j] = alive
+        for k in range(alive):
+            a = states[j, k]
+            mass = old[a] * send[a]
+            near = jump[middle - a : middle - a + padded]  # slices vectorise, shifted indices do not
+            for i in range(padded):
+                row[i] += mass * near[i]
         stay = null * null_emission[j]
         norm = ZERO
         emit = emission[j]
@@ -112,18 +118,18 @@ def chain(
             past[i] = ZERO
         null_posterior[j] = max(ZERO, ONE - filled)
         stay = null * null_emission[j] * scale[j]
-        for a in range(width + 1):
-            if old[a] > floor:
-                out = send[a] * scale[j]
-                mass = old[a] * out
-                near = jump[middle - a : middle - a + padded]  # slices vectorise, shifted indices do not
-                flown = flow[middle - a : middle - a + padded]
-                reach = ZERO
-                for i in range(padded):
-                    step = ahead[i]
-                    reach += near[i] * step
-                    flown[i] += mass * step
-                past[a] = reach * out + stay * now[a]
+        for k in range(n_states[j]):
+            a = states[j, k]
+            out = send[a] * scale[j]
+            mass = old[a] * out
+            near = jump[middle - a : middle - a + padded]
+            flown = flow[middle - a : middle - a + padded]
+            reach = ZERO
+            for i in range(padded):
+                step = ahead[i]
+                reach += near[i] * step
+                flown[i] += mass * step
+            past[a] = reach * out + stay * now[a]
     return likelihood
 
 
@@ -167,29 +173,34 @@ def sweep(
         log-likelihood in the two directions.
     """
     size = longest + 1 + LANES
-    emit_f, emit_b = np.zeros((size, size), F), np.zeros((size, size), F)
-    post_f, post_b = np.zeros((size, size), F), np.zeros((size, size), F)
-    none_f, none_b = np.zeros(size, F), np.zeros(size, F)
-    empty_f, empty_b = np.zeros(size, F), np.zeros(size, F)
-    real, total, beta = np.zeros((size, size), F), np.zeros((size, size), F), np.zeros((size, size), F)
+    # one dimension each: matrices of the very size of a sentence pair are cut from them, and stay in the cache
+    room = np.zeros((7, size * size), F)
+    emits_f, emits_b, posts_f, posts_b = room[0], room[1], room[2], room[3]
+    reals, totals, betas = room[4], room[5], room[6]
+    survivors = np.zeros(size * size, np.int32)
+    none_f, none_b, empty_f, empty_b = np.zeros(size, F), np.zeros(size, F), np.zeros(size, F), np.zeros(size, F)
     scale, ahead, send = np.zeros(size, F), np.zeros(size, F), np.zeros(size, F)
+    n_states = np.zeros(size, np.int64)
     flow_f, flow_b = np.zeros(len(forward_jump), F), np.zeros(len(backward_jump), F)
     forward, backward = 0.0, 0.0
     for b in sentences:
-        top, left, cell = source_offsets[b], target_offsets[b], origin[b]
+        top, left = source_offsets[b], target_offsets[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
+        pairs = cells[origin[b] : origin[b] + n * m].reshape(n, m)
         wide_n, wide_m = (n + LANES) // LANES * LANES, (m + LANES) // LANES * LANES
+        emit_f, emit_b = emits_f[: m * wide_n].reshape(m, wide_n), emits_b[: n * wide_m].reshape(n, wide_m)
+        post_f, post_b = posts_f[: m * wide_n].reshape(m, wide_n), posts_b[: n * wide_m].reshape(n, wide_m)
+        emits_f[: m * wide_n] = ZERO
         for i in range(n):
+            row, emit = pairs[i], emit_b[i]
+            emit[0] = ZERO
+            emit[m:] = ZERO
             for j in range(m):
-                p = cells[cell + i * m + j]
+                p = row[j]
                 emit_f[j, i + 1] = table[p, 0]
-                emit_b[i, j + 1] = table[p, 1]
-            for j in range(m + 1, wide_m):
-                emit_b[i, j] = ZERO
+                emit[j + 1] = table[p, 1]
             empty_b[i] = source_null[source[top + i]]
         for j in range(m):
-            for i in range(n + 1, wide_n):
-                emit_f[j, i] = ZERO
             empty_f[j] = target_null[target[left + j]]
         if model == IBM1:
             forward += independent(emit_f, empty_f, m, n, wide_n, null, post_f, none_f)
@@ -199,13 +210,19 @@ def sweep(
             low_b, high_b = middle - m, middle + wide_m
             flow_f[low_f:high_f] = ZERO
             flow_b[low_b:high_b] = ZERO
+            cut = (m + 1) * wide_n
             forward += chain(
-                emit_f, empty_f, m, n, wide_n, forward_jump, middle, null, floor, real, total, beta, scale, ahead,
-                send, flow_f, post_f, none_f,
+                emit_f, empty_f, m, n, wide_n, forward_jump, middle, null, floor,
+                reals[:cut].reshape(m + 1, wide_n), totals[:cut].reshape(m + 1, wide_n),
+                betas[:cut].reshape(m + 1, wide_n), scale, ahead, send, survivors[:cut].reshape(m + 1, wide_n),
+                n_states, flow_f, post_f, none_f,
             )  # fmt: skip
+            cut = (n + 1) * wide_m
             backward += chain(
-                emit_b, empty_b, n, m, wide_m, backward_jump, middle, null, floor, real, total, beta, scale, ahead,
-                send, flow_b, post_b, none_b,
+                emit_b, empty_b, n, m, wide_m, backward_jump, middle, null, floor,
+                reals[:cut].reshape(n + 1, wide_m), totals[:cut].reshape(n + 1, wide_m),
+                betas[:cut].reshape(n + 1, wide_m), scale, ahead, send, survivors[:cut].reshape(n + 1, wide_m),
+                n_states, flow_b, post_b, none_b,
             )  # fmt: skip
             if want == COUNT:
                 for d in range(low_f, high_f):
@@ -216,11 +233,12 @@ def sweep(
             for j in range(m):
                 none_f[j] = ONE
             for i in range(n):
+                row, answer = pairs[i], post_b[i]
                 left_over = ONE
                 for j in range(m):
-                    q = post_f[j, i + 1] * post_b[i, j + 1]
-                    if q > 1e-6:
-                        counts[cells[cell + i * m + j]] += q
+                    q = post_f[j, i + 1] * answer[j + 1]
+                    if q > LEAST:
+                        counts[row[j]] += q
                         none_f[j] -= q
                         left_over -= q
                 source_nulls[source[top + i]] += max(ZERO, left_over)

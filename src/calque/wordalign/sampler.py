@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 
 import numpy as np
@@ -45,7 +45,7 @@ class GibbsSettings:
     jump_strength: float = 0.5
     fertility_strength: float = 0.5
     blend: float = 0.5
-    hmm: HmmSettings = HmmSettings()
+    hmm: HmmSettings = field(default_factory=HmmSettings)
 
 
 @dataclass
@@ -209,7 +209,7 @@ class GibbsModel:
         """All that is learnt, for saving."""
         arrays = {f"hmm.{name}": array for name, array in self.hmm.arrays().items()}
         for name, tables in zip(("forward", "backward"), self.directions, strict=True):
-            arrays |= {f"{name}.{field.name}": getattr(tables, field.name) for field in fields(tables)}
+            arrays |= {f"{name}.{column.name}": getattr(tables, column.name) for column in fields(tables)}
         return arrays
 
     @classmethod
@@ -217,7 +217,7 @@ class GibbsModel:
         """The model from what `arrays` gave."""
         hmm = {name.removeprefix("hmm."): array for name, array in arrays.items() if name.startswith("hmm.")}
         both = [
-            DirectionTables(**{field.name: arrays[f"{name}.{field.name}"] for field in fields(DirectionTables)})
+            DirectionTables(**{column.name: arrays[f"{name}.{column.name}"] for column in fields(DirectionTables)})
             for name in ("forward", "backward")
         ]
         return cls(settings, HmmModel.from_arrays(hmm, settings.hmm), *both)
@@ -279,10 +279,10 @@ def _sample(
 
 def _mean(tables: list[DirectionTables]) -> DirectionTables:
     means = {}
-    for field in fields(DirectionTables):
-        arrays = [getattr(table, field.name) for table in tables]
+    for column in fields(DirectionTables):
+        arrays = [getattr(table, column.name) for table in tables]
         total = arrays[0].astype(np.float64)
         for array in arrays[1:]:
             total += array
-        means[field.name] = (total / len(tables)).astype(arrays[0].dtype)
+        means[column.name] = (total / len(tables)).astype(arrays[0].dtype)
     return DirectionTables(**means)

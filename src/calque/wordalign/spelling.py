@@ -13,17 +13,10 @@ from numba import njit
 
 from calque.wordalign.bitext import Pairs
 
-_CYRILLIC = dict(
-    zip(
-        "абвгдеёжзийклмнопрстуфхцчшщъыьэюяєіїґђјљњћџѓќѕ",
-        ["a", "b", "v", "g", "d", "e", "e", "zh", "z", "i", "i", "k", "l", "m", "n", "o", "p", "r", "s", "t", "u", "f", "h", "ts", "ch", "sh", "sht", "", "y", "", "e", "yu", "ya", "e", "i", "i", "g", "d", "j", "l", "n", "c", "dz", "g", "k", "z"],
-        strict=True,
-    )
-)
-_GREEK = dict(
-    zip("αβγδεζηθικλμνξοπρσςτυφχψω", ["a", "v", "g", "d", "e", "z", "i", "th", "i", "k", "l", "m", "n", "x", "o", "p", "r", "s", "s", "t", "y", "f", "h", "ps", "o"], strict=True)
-)
-_ROMAN = str.maketrans(_CYRILLIC | _GREEK)
+_CYRILLIC = "а:a б:b в:v г:g д:d е:e ё:e ж:zh з:z и:i й:i к:k л:l м:m н:n о:o п:p р:r с:s т:t у:u ф:f х:h ц:ts ч:ch ш:sh щ:sht ъ: "
+_CYRILLIC += "ы:y ь: э:e ю:yu я:ya є:e і:i ї:i ґ:g ђ:d ј:j љ:l њ:n ћ:c џ:dz ѓ:g ќ:k ѕ:z "
+_GREEK = "α:a β:v γ:g δ:d ε:e ζ:z η:i θ:th ι:i κ:k λ:l μ:m ν:n ξ:x ο:o π:p ρ:r σ:s ς:s τ:t υ:y φ:f χ:h ψ:ps ω:o"
+_ROMAN = str.maketrans(dict(letter.split(":") for letter in (_CYRILLIC + _GREEK).split(" ")))
 _U = np.uint64
 _BITS = 64
 

@@ -21,7 +21,8 @@ from calque.wordalign.links import Links
 from calque.wordalign.parallel import n_threads
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
 from calque.wordalign.spelling import similarity
-from calque.wordalign.symmetrize import METHODS, symmetrize
+from calque.wordalign.symmetrize import METHODS
+from calque.wordalign.symmetrize import symmetrize as join_directions
 from calque.wordalign.vocabulary import AS_IS, Classes, Vocabulary
 
 ModelName = Literal["auto", "fast-align", "hmm", "gibbs"]
@@ -112,7 +113,8 @@ class WordAligner:
         self._trained_on: _Told | None = None
 
     def __repr__(self) -> str:
-        return f"WordAligner({self.model.kind}, {self.langs[0]}-{self.langs[1]}, {len(self.vocabularies[0]):,} × {len(self.vocabularies[1]):,} types)"
+        sizes = " × ".join(f"{len(vocabulary):,}" for vocabulary in self.vocabularies)
+        return f"WordAligner({self.model.kind}, {'-'.join(self.langs)}, {sizes} types)"
 
     @classmethod
     def train(
@@ -177,14 +179,15 @@ class WordAligner:
             SettingError: another language, or no such symmetrisation.
         """
         _check(symmetrize)
-        return _joined(*self.directions(corpus, seed=seed, threads=threads, progress=progress), symmetrize)
+        directions = self.directions(corpus, seed=seed, threads=threads, progress=progress)
+        return join_directions(*directions, symmetrize)
 
     def directions(
         self, corpus: ParallelCorpus, *, seed: int = 0, threads: int | None = None, progress: bool = False
     ) -> tuple[WordPairs, WordPairs]:
         """Links of both directions before they are joined: at most one for each target word, and for each source word."""
         if corpus.langs != self.langs:
-            raise SettingError(f"an aligner for {self.langs[0]}-{self.langs[1]} and a text in {corpus.langs[0]}-{corpus.langs[1]}")
+            raise SettingError(f"an aligner for {'-'.join(self.langs)} and a text in {'-'.join(corpus.langs)}")
         if self._trained_on is not None and corpus is self._trained_on.corpus:
             links = self._trained_on.links
         else:
@@ -282,10 +285,6 @@ def _pairs(corpus: ParallelCorpus, links: Links, across: bool) -> WordPairs:
     position = at - (np.cumsum(observed) - observed)[sentence]
     ends = (others[at], position) if across else (position, others[at])
     return WordPairs(sentence, *ends, n_sentences=len(observed), posterior=posterior[at])
-
-
-def _joined(forward: WordPairs, backward: WordPairs, method: str) -> WordPairs:
-    return symmetrize(forward, backward, method)
 
 
 def _packed(name: str, words: pa.Array) -> dict[str, np.ndarray]:

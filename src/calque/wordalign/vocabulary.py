@@ -61,8 +61,7 @@ class Vocabulary:
         frequency = np.bincount(numbers, minlength=len(types))
         if classes.stem:
             stems = _stem(types, classes)
-            rare = pa.array(frequency < classes.frequent)
-            named = pc.if_else(rare, stems, types)
+            named = pc.if_else(pc.less(_arrow(frequency), classes.frequent), stems, types)
         else:
             named = types
         encoded = named.dictionary_encode()
@@ -71,7 +70,7 @@ class Vocabulary:
         best = np.zeros(len(names), dtype=np.int64)
         order = np.argsort(frequency, kind="stable")  # the last assignment wins: the most frequent spelling
         best[of_type[order]] = order
-        return cls(names, types.take(pa.array(best)), classes), of_type[numbers].astype(np.int32), offsets
+        return cls(names, types.take(_arrow(best)), classes), of_type[numbers].astype(np.int32), offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
         """Number the words of a further text; a word in no class gets a number from `len(self)` on.
@@ -86,14 +85,14 @@ class Vocabulary:
         of_type = pc.fill_null(found, -1).to_numpy().astype(np.int32)
         unknown = np.flatnonzero(of_type < 0)
         of_type[unknown] = len(self) + np.arange(len(unknown), dtype=np.int32)
-        return of_type[numbers], offsets, types.take(pa.array(unknown))
+        return of_type[numbers], offsets, types.take(_arrow(unknown))
 
 
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
     """The different words after folding, the number of each running word, and the offsets of the sentences."""
     words, offsets = sentences.flat()
     if not len(words):
-        return pa.array([], type=pa.string()), np.zeros(0, dtype=np.int32), offsets
+        return pa.nulls(0, pa.string()), np.zeros(0, dtype=np.int32), offsets
     encoded = words.dictionary_encode().unify_dictionaries()
     types = encoded.chunk(0).dictionary
     numbers = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks])
@@ -101,6 +100,11 @@ def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray
         folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()
         types, numbers = folded.dictionary, folded.indices.to_numpy()[numbers]
     return types, numbers.astype(np.int32), offsets
+
+
+def _arrow(values: np.ndarray) -> pa.Array:
+    """A NumPy array as an Arrow array; `pa.array` would import pandas, where it is installed, to ask what this is."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
 def _stem(types: pa.Array, classes: Classes) -> pa.Array:
