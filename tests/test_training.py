@@ -289,3 +289,18 @@ def test_settings_that_cannot_work_say_so(tiny_encoder, text):
     empty = WordPairs(*np.zeros((3, 0), dtype=int), n_sentences=len(corpus))
     with pytest.raises(SettingError, match="nothing to train on"):
         Contrastive(towards="en").tune(tiny_encoder, corpus, empty)
+
+
+@pytest.mark.parametrize("make", [FineTune, Contrastive])
+def test_bfloat16_keeps_float32_weights_and_nearly_the_same_loss(tiny_encoder, text, make):
+    corpus, pairs = text
+    losses = {}
+    for precision in ("auto", "float32", "bfloat16"):
+        tuner = make(towards="en", batch=6, epochs=1, learning_rate=1e-3, precision=precision)
+        tuned = tuner.tune(tiny_encoder, corpus, pairs)
+        assert all(p.dtype == torch.float32 for p in tuned.model.parameters())
+        losses[precision] = tuner.history[-1]["loss"]
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.1)
+    assert losses["bfloat16"] != losses["float32"]
+    assert losses["auto"] == pytest.approx(losses["float32"], rel=0.05)
+    assert torch.get_float32_matmul_precision() == "highest"

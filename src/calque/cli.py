@@ -45,7 +45,7 @@ Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first so many sentence pairs of each text.")]
 Pooling = Annotated[str | None, typer.Option(help="A word's vector from its subwords: last, first or mean.")]
 MaxLength = Annotated[int | None, typer.Option(min=3, help="Most subwords of a sentence; default: the model's limit.")]
-Precision = Annotated[str, typer.Option(help="float32, or bfloat16 where the processor is quick at it.")]
+Precision = Annotated[str, typer.Option(help="Training: auto, float32 or bfloat16.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no news on standard error.")]
 
 
@@ -126,7 +126,7 @@ def align(
     freeze: Annotated[int | None, typer.Option(help="Training: keep the embeddings and so many layers fixed.")] = None,
     reduction: Annotated[str | None, typer.Option(help="finetune: sum (paper) or mean (code).")] = None,
     target: Annotated[str | None, typer.Option(help="finetune: live (paper) or frozen (code) target words.")] = None,
-    precision: Precision = "float32",
+    precision: Precision = "auto",
     model: Model = "auto",
     symmetrize: Symmetrize = "one-to-one",
     pretokenized: Pretokenized = False,

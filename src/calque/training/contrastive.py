@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch.nn import functional
 
-from calque.distributed import Precision, Processes
+from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.training.loop import Schedule
 from calque.training.tuner import Tuner
@@ -63,7 +63,7 @@ class Contrastive(Tuner):
         accumulate: int = 1,
         budget: int = 1024,
         window: int = 1,
-        precision: Precision = "float32",
+        precision: Literal["auto", "float32", "bfloat16"] = "auto",
         reference: Literal["auto", "cached", "recomputed"] = "auto",
     ):
         if temperature <= 0 or weight < 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from calque.distributed import Precision, Processes
+from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.training.loop import Schedule
 from calque.training.tuner import Tuner
@@ -59,7 +59,7 @@ class FineTune(Tuner):
         accumulate: int = 1,
         budget: int = 1024,
         window: int = 1,
-        precision: Precision = "float32",
+        precision: Literal["auto", "float32", "bfloat16"] = "auto",
         reference: Literal["auto", "cached", "recomputed"] = "auto",
     ):
         if reduction not in ("sum", "mean") or target not in ("live", "frozen"):

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from calque.distributed import Processes
+from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError
 
 T = TypeVar("T")
@@ -76,6 +77,8 @@ class Loop:
         folder: where checkpoints and `metrics.jsonl` go; None keeps neither.
         checkpoint_every: updates between checkpoints; 0 for none.
         progress: show a bar on standard error.
+        products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it. A resumed run
+            keeps the one that it began with, which may have been measured.
     """
 
     def __init__(
@@ -88,7 +91,9 @@ class Loop:
         folder: Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
+        products: str = "highest",
     ):
+        self.products = products
         self.module, self.schedule, self.processes = module, schedule, processes
         self.identity = json.dumps({**identity, "schedule": asdict(schedule)}, sort_keys=True, default=str)
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
@@ -120,6 +125,12 @@ class Loop:
         """
         total = max(1, round(self.schedule.epochs * steps_per_epoch))
         self._resume()
+        with matmul_precision(self.products):
+            self._steps(epoch, steps_per_epoch, total, backward)
+        self._write_metrics()
+        return self.history
+
+    def _steps(self, epoch, steps_per_epoch: int, total: int, backward) -> None:
         bar = self._bar(total)
         updates, loaded = [], -1
         while self.step < total:
@@ -148,8 +159,6 @@ class Loop:
                 self.save()
         if bar is not None:
             bar.close()
-        self._write_metrics()
-        return self.history
 
     def _bar(self, total: int):
         if not (self.progress and self.processes.is_first):
@@ -192,6 +201,7 @@ class Loop:
             state = {
                 "identity": self.identity,
                 "step": self.step,
+                "products": self.products,
                 "module": {name: value for name, value in self.module.state_dict().items() if name in trained},
                 "optimiser": self.optimiser.state_dict(),
                 "history": json.dumps(self.history),
@@ -213,7 +223,7 @@ class Loop:
             )
         self.module.load_state_dict(state["module"], strict=False)
         self.optimiser.load_state_dict(state["optimiser"])
-        self.step, self.history = state["step"], json.loads(state["history"])
+        self.step, self.history, self.products = state["step"], json.loads(state["history"]), state["products"]
 
     def finish(self) -> None:
         """Remove the checkpoint of a run that is done and saved."""
