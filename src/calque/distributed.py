@@ -28,7 +28,9 @@ class Processes:
     def __init__(self, precision: Precision = "float32"):
         from accelerate import Accelerator
 
-        self._accelerator = Accelerator(mixed_precision="bf16" if precision == "bfloat16" else "no")
+        # accelerate fixes its own precision once per process; ours may differ from one run to the next.
+        self._accelerator = Accelerator()
+        self._precision = precision
 
     @property
     def rank(self) -> int:
@@ -47,7 +49,9 @@ class Processes:
         return self._accelerator.is_main_process
 
     def autocast(self):
-        """Context in which the forward pass runs."""
+        """Context in which the forward pass runs: bfloat16 if asked for here, else as accelerate was configured."""
+        if self._precision == "bfloat16":
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return self._accelerator.autocast()
 
     def wait(self) -> None:
