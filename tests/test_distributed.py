@@ -33,7 +33,7 @@ def run_two(*arguments: str) -> None:
             subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
         )
     for process in processes:
-        _, errors = process.communicate(timeout=180)
+        _, errors = process.communicate(timeout=900)
         assert process.returncode == 0, errors[-3000:]
 
 

@@ -49,7 +49,7 @@ def test_killed_and_resumed_equals_undisturbed(tiny_folder, tmp_path):
             process.send_signal(signal.SIGKILL)
             killed += process.wait() == -signal.SIGKILL
         else:
-            assert process.wait(timeout=120) == 0
+            assert process.wait(timeout=900) == 0
             break
     assert killed == 2
     assert same(weights(whole), weights(broken))
