@@ -16,9 +16,10 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from calque.encoders import HuggingFaceEncoder, collate, load_encoder, loading
 from calque.encoders import huggingface as module
+from calque.encoders.bert import bert_states, is_bert_like
 from calque.encoders.epilogues import bias_gelu, bias_residual_norm
 from calque.encoders.extraction import UncoveredWordsWarning
-from calque.encoders.layers import LayerTap, bert_states, is_bert_like
+from calque.encoders.layers import LayerTap
 from calque.encoders.numerics import faster_attention, matmul_precision, probe_precision
 from calque.errors import CalqueError, InputError, SettingError
 from calque.text import Sentence, Sentences

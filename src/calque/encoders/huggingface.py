@@ -19,8 +19,9 @@ from transformers.utils import logging
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch, collate
+from calque.encoders.bert import bert_states, is_bert_like
 from calque.encoders.extraction import Plan, extract
-from calque.encoders.layers import LayerTap, all_states, bert_states, find_blocks, is_bert_like
+from calque.encoders.layers import LayerTap, all_states, examine
 from calque.encoders.numerics import PRECISIONS, matmul_precision, probe_precision
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
@@ -80,7 +81,8 @@ class HuggingFaceEncoder(Encoder):
         self.pooling, self.precision = pooling, precision
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
-        self.n_layers, self.dim, self._blocks, self._flat = self._look()
+        probe = self.subwords.split([["a"] * 2, ["the", "a", "in"] * 3])
+        self.n_layers, self.dim, self._blocks, self._flat = examine(model, collate(probe, np.arange(2)).to(self.device))
         self.layer = self.layer_number(layer)
         # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
         # costs little beside it; one of 768 at 512, where its states still fit the cache. A graphics card wants work
@@ -127,42 +129,6 @@ class HuggingFaceEncoder(Encoder):
         if wanted > limit:
             raise SettingError(f"max_length={wanted}: {self.name} takes at most {limit} subwords")
         return wanted
-
-    def _look(self) -> tuple[int, int, str | None, bool]:
-        """Number of layers, their size, and which short cuts give the very states that `transformers` gives."""
-        batch = collate(self.subwords.split([["a"] * 2, ["the", "a", "in"] * 3]), np.arange(2)).to(self.device)
-        with torch.inference_mode():
-            states = all_states(self.model, batch)
-            shape = (*batch.input_ids.shape, states[-1].shape[-1])
-            if any(tuple(layer.shape) != shape for layer in states):
-                raise SettingError(
-                    f"{type(self.model).__name__} has hidden states of different shapes "
-                    f"({', '.join(sorted({str(tuple(layer.shape)) for layer in states}))}); expected one per subword"
-                )
-            n_layers = len(states) - 1
-            inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
-
-            def agree(found: dict[int, Tensor]) -> bool:
-                return all(
-                    torch.allclose(
-                        found[k].view(shape)[inside], state[inside], rtol=0, atol=1e-5 * float(state.abs().max())
-                    )
-                    for k, state in enumerate(states)
-                )
-
-            blocks = find_blocks(self.model, n_layers)
-            numbers = range(n_layers + 1)
-            if blocks is not None:
-                try:
-                    found = {}
-                    for number in numbers:  # each as the highest one, too
-                        with LayerTap(self.model, blocks, [0, number]).attached() as tap:
-                            found.update(tap(batch))
-                    blocks = blocks if agree(found) else None
-                except (KeyError, TypeError, AttributeError):
-                    blocks = None
-            flat = is_bert_like(self.model) and agree(bert_states(self.model, batch, numbers))
-        return n_layers, shape[-1], blocks, flat
 
     # -- one batch -------------------------------------------------------------------------------------------------
     def _tap(self, layers: Iterable[int]) -> LayerTap | None:
