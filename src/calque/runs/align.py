@@ -86,7 +86,7 @@ def align(
     record.update(
         method=method,
         towards=towards,
-        encoder=encoder,
+        encoder=base.name,
         encoder_fingerprint=base.fingerprint,
         texts=[
             {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus), "word_pairs": len(p),
