@@ -29,11 +29,9 @@ class HmmSettings:
         null_strength: the same prior for words that come from no position.
         jump_smoothing: share of the jump distribution that is uniform.
         floor: states less probable than this are not followed in forward-backward.
-        blend: share, in choosing a word's position, of the geometric mean of both directions' posteriors; the rest
-            is the posterior of the direction itself.
     """
 
-    ibm1_iterations: int = 4
+    ibm1_iterations: int = 3
     hmm_iterations: int = 3
     null: float = 0.1
     strength: float = 3e-4
@@ -41,7 +39,6 @@ class HmmSettings:
     null_strength: float = 0.01
     jump_smoothing: float = 0.5
     floor: float = 1e-4
-    blend: float = 1.0
 
 
 @dataclass
@@ -125,7 +122,7 @@ class HmmPass:
                 partial(
                     sweep, model, want, part, origin, cells, text.source.words, text.source.offsets,
                     text.target.words, text.target.offsets, text.longest, self.table, tables.source_null,
-                    tables.target_null, forward, backward, middle, F(s.null), F(s.floor), F(s.blend), *out(shard),
+                    tables.target_null, forward, backward, middle, F(s.null), F(s.floor), *out(shard),
                 )
                 for shard, part in enumerate(deal(sentences, self.shards))
             ]  # fmt: skip

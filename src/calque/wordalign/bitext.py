@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+ROOM = 1 << 22  # pairs of types there is room for at first
+
 
 @dataclass
 class Side:
@@ -42,6 +44,11 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.target)
+
+    @property
+    def source(self) -> np.ndarray:
+        """int64 `[n_pairs]`, source type of each pair."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def find(self, other: Pairs) -> np.ndarray:
         """Number that each pair of `self` has in `other`, int64 `[n_pairs]`, −1 where it is not there."""
@@ -89,7 +96,7 @@ class Bitext:
         kept = self.n_cells <= self.max_cells
         cells = np.empty(self.n_cells if kept else 0, dtype=np.uint32)
         starts = np.zeros(self.source.n_types + 1, dtype=np.int64)
-        target = np.empty(min(self.n_cells, max(1 << 22, self.target.n_types)), dtype=np.int32)
+        target = np.empty(min(self.n_cells, max(ROOM, self.target.n_types)), dtype=np.int32)
         stamp = np.full(self.target.n_types, -1, dtype=np.int64)
         s, origin = 0, _origins(self._size)
         while s < self.source.n_types:

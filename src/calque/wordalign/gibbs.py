@@ -64,6 +64,15 @@ def _one_more(fertilities, prior, k, own):
     return (fertilities[high] + prior[high]) / (max(fertilities[low] - own, F(0)) + prior[low])
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _refresh(e, words, phi, given_total, fertilities, prior, own, factor):
+    """What the probability of position i owes to the word e there, wherever e stands in the sentence."""
+    scale = F(1) / given_total
+    for i in range(len(words)):
+        if words[i] == e:
+            factor[i] = scale * _one_more(fertilities, prior, phi[i], own)
+
+
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def sample(
     sentences, origin, cells, across, given, given_offsets, observed, observed_offsets, links,
@@ -87,7 +96,6 @@ def sample(
     collect = len(marginal) > 0
     own = F(1) if learn else F(0)
     weight, factor = np.zeros(middle + 1, F), np.zeros(middle + 1, F)
-    scale, ratio = np.zeros(middle + 1, F), np.zeros(middle + 1, F)
     phi = np.zeros(middle + 1, np.int32)
     moves = jumps.sum()
     generator = state[0]
@@ -104,9 +112,8 @@ def sample(
             if chosen[j] >= 0:
                 phi[chosen[j]] += 1
         for i in range(n):
-            scale[i] = F(1) / given_total[words[i]]
-            ratio[i] = _one_more(fertilities[words[i]], fertility_prior, phi[i], own)
-            factor[i] = scale[i] * ratio[i]
+            e = words[i]
+            factor[i] = _one_more(fertilities[e], fertility_prior, phi[i], own) / given_total[e]
         before = -1
         for j in range(m):
             f = observed[left + j]
@@ -125,11 +132,10 @@ def sample(
                     jumps[middle + old - before] -= 1
                     jumps[middle + after - old] -= 1
                     jumps[middle + after - before] += 1
+                    moves -= 1
                     fertilities[e, min(k + 1, FERTILITIES - 1)] -= 1
                     fertilities[e, min(k, FERTILITIES - 1)] += 1
-                    scale[old] = F(1) / given_total[e]
-                ratio[old] = _one_more(fertilities[e], fertility_prior, k, own)
-                factor[old] = scale[old] * ratio[old]
+                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, own, factor)
             elif learn:
                 observed_null[f] -= 1
                 empty -= 1
@@ -170,11 +176,10 @@ def sample(
                     jumps[middle + new - before] += 1
                     jumps[middle + after - new] += 1
                     jumps[middle + after - before] -= 1
+                    moves += 1
                     fertilities[e, min(k - 1, FERTILITIES - 1)] -= 1
                     fertilities[e, min(k, FERTILITIES - 1)] += 1
-                    scale[new] = F(1) / given_total[e]
-                ratio[new] = _one_more(fertilities[e], fertility_prior, k, own)
-                factor[new] = scale[new] * ratio[new]
+                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, own, factor)
                 before = new
             elif learn:
                 observed_null[f] += 1
@@ -185,10 +190,10 @@ def sample(
 
 @njit(cache=True, nogil=True)
 def choose(
-    sentences, origin, source_offsets, target_offsets, forward, backward, forward_null, backward_null, blend,
+    sentences, origin, source_offsets, target_offsets, forward, backward, forward_null, backward_null,
     forward_links, backward_links, forward_posterior, backward_posterior,
 ):  # fmt: skip
-    """The best position of every word by its marginals, blended with the geometric mean of the two directions."""
+    """The position of every word whose geometric mean of both marginals is largest, if larger than that of none."""
     for b in sentences:
         top, left, cell = source_offsets[b], target_offsets[b], origin[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
@@ -196,7 +201,7 @@ def choose(
             best, at = forward_null[left + j], -1
             for i in range(n):
                 c = cell + i * m + j
-                p = (F(1) - blend) * forward[c] + blend * np.sqrt(forward[c] * backward[c])
+                p = np.sqrt(forward[c] * backward[c])
                 if p > best:
                     best, at = p, i
             forward_links[left + j] = at
@@ -205,7 +210,7 @@ def choose(
             best, at = backward_null[top + i], -1
             for j in range(m):
                 c = cell + i * m + j
-                p = (F(1) - blend) * backward[c] + blend * np.sqrt(forward[c] * backward[c])
+                p = np.sqrt(forward[c] * backward[c])
                 if p > best:
                     best, at = p, j
             backward_links[top + i] = at

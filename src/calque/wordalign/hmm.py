@@ -156,7 +156,7 @@ def independent(emission, null_emission, n, width, padded, null, posterior, null
 @njit(cache=True, nogil=True, fastmath=True)
 def sweep(
     model, want, sentences, origin, cells, source, source_offsets, target, target_offsets, longest, table,
-    source_null, target_null, forward_jump, backward_jump, middle, null, floor, blend,
+    source_null, target_null, forward_jump, backward_jump, middle, null, floor,
     counts, source_nulls, target_nulls, forward_flow, backward_flow,
     forward_links, backward_links, forward_posterior, backward_posterior, seeds,
 ):  # fmt: skip
@@ -165,7 +165,8 @@ def sweep(
     Args:
         model: `IBM1` or `HMM`.
         want: `COUNT` adds expected counts to `counts`, `source_nulls`, `target_nulls` and the flows; `LINK` writes the
-            best position of each word, -1 for none, and its posterior; `SAMPLE` draws a position of each word for
+            position of each word whose geometric mean of both directions' posteriors is largest, if that is larger
+            than the posterior of no position, else -1, and its posterior in the direction itself; `SAMPLE` draws a position of each word for
             every row of `forward_links` and `backward_links`; row k depends on `seeds[k]` and the sentence alone.
         table: float32 `[n_pairs, 2]`, p(target | source) and p(source | target).
 
@@ -248,8 +249,7 @@ def sweep(
             for j in range(m):
                 best, at = none_f[j], -1
                 for i in range(n):
-                    p = post_f[j, i + 1]
-                    both = (ONE - blend) * p + blend * math.sqrt(p * post_b[i, j + 1])
+                    both = math.sqrt(post_f[j, i + 1] * post_b[i, j + 1])
                     if both > best:
                         best, at = both, i
                 forward_links[0, left + j] = at
@@ -257,8 +257,7 @@ def sweep(
             for i in range(n):
                 best, at = none_b[i], -1
                 for j in range(m):
-                    p = post_b[i, j + 1]
-                    both = (ONE - blend) * p + blend * math.sqrt(p * post_f[j, i + 1])
+                    both = math.sqrt(post_b[i, j + 1] * post_f[j, i + 1])
                     if both > best:
                         best, at = both, j
                 backward_links[0, top + i] = at

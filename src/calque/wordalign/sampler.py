@@ -31,7 +31,6 @@ class GibbsSettings:
         spelling: how many times larger that prior is for two words spelt the same.
         null_strength, jump_strength: the same priors for words from nowhere, and for jumps.
         fertility_strength: prior of a word's fertilities, as a count of words.
-        blend: as in `HmmSettings`.
         hmm: settings of the HMM whose samples the chains start from.
     """
 
@@ -42,9 +41,8 @@ class GibbsSettings:
     strength: float = 1e-4
     spelling: float = 3000.0
     null_strength: float = 1e-3
-    jump_strength: float = 0.5
-    fertility_strength: float = 0.5
-    blend: float = 0.5
+    jump_strength: float = 5.0
+    fertility_strength: float = 2.0
     hmm: HmmSettings = field(default_factory=HmmSettings)
 
 
@@ -160,9 +158,8 @@ class GibbsModel:
         starts = passes.samples(hmm.tables, keys[0])
         del passes
         prior = _prior(ratio, settings)
-        source_of_pair = np.repeat(np.arange(bitext.source.n_types), np.diff(bitext.pairs.starts))
         chains = []
-        for d, (types, side) in enumerate(((source_of_pair, bitext.source), (bitext.pairs.target, bitext.target))):
+        for d, (types, side) in enumerate(((bitext.pairs.source, bitext.source), (bitext.pairs.target, bitext.target))):
             given_prior = np.bincount(types, prior, minlength=side.n_types).astype(np.float32)
             chains.append([Chain(bitext, d == 0, starts[d][k], keys[d + 1, k], settings) for k in range(settings.chains)])
             for chain in chains[d]:
@@ -189,9 +186,8 @@ class GibbsModel:
         starts = passes.samples(tables, keys[0])
         prior = _prior(ratio, settings)
         found = bitext.pairs.find(self.hmm.tables.pairs)
-        source_of_pair = np.repeat(np.arange(bitext.source.n_types), np.diff(bitext.pairs.starts))
         chains = []
-        for d, (types, side) in enumerate(((source_of_pair, bitext.source), (bitext.pairs.target, bitext.target))):
+        for d, (types, side) in enumerate(((bitext.pairs.source, bitext.source), (bitext.pairs.target, bitext.target))):
             old, observed = self.directions[d], bitext.target if d == 0 else bitext.source
             given_prior = np.bincount(types, prior, minlength=side.n_types).astype(np.float32)
             given_prior[: len(old.given_prior)] = old.given_prior
@@ -270,8 +266,7 @@ def _sample(
         (forward, forward_null), (backward, backward_null) = marginals
         choose(
             sentences, origin, bitext.source.offsets, bitext.target.offsets, forward, backward, forward_null,
-            backward_null, F(settings.blend), links.forward, links.backward, links.forward_posterior,
-            links.backward_posterior,
+            backward_null, links.forward, links.backward, links.forward_posterior, links.backward_posterior,
         )  # fmt: skip
         step()
     return links

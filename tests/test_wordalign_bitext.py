@@ -1,0 +1,129 @@
+"""Words as numbers: classes of words, pairs of types, cells, and how words are spelt."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.text import Sentences
+from calque.wordalign import bitext as bitext_module
+from calque.wordalign.bitext import Bitext, Pairs, Side
+from calque.wordalign.spelling import code_points, similarity
+from calque.wordalign.vocabulary import AS_IS, Classes, Vocabulary
+
+TYPES = 7
+SENTENCE = st.lists(st.integers(0, TYPES - 1), max_size=6)
+
+
+def side(sentences: list[list[int]], n_types: int = TYPES) -> Side:
+    offsets = np.concatenate([[0], np.cumsum([len(words) for words in sentences])]).astype(np.int64)
+    return Side(np.array([word for words in sentences for word in words], dtype=np.int32), offsets, n_types)
+
+
+def cells_of(text: Bitext) -> dict[int, np.ndarray]:
+    """Cells of each sentence pair as a matrix."""
+    rows, columns = np.diff(text.source.offsets), np.diff(text.target.offsets)
+    found = {}
+    for sentences, origin, cells in text.blocks():
+        for b in sentences:
+            found[int(b)] = cells[origin[b] : origin[b] + rows[b] * columns[b]].reshape(rows[b], columns[b])
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=8), st.integers(1, 40), st.integers(3, 6))
+def test_cells_hold_the_pair_of_types_that_meet_there(text, max_cells, max_words):
+    source, target = side([a for a, _ in text]), side([b for _, b in text])
+    for limit in (max_cells, 1 << 20):
+        made = Bitext(source, target, max_words=max_words, max_cells=limit)
+        kept = {k for k, (a, b) in enumerate(text) if a and b and max(len(a), len(b)) <= max_words}
+        assert made.too_long == sum(max(len(a), len(b)) > max_words for a, b in text)
+        pairs = list(zip(made.pairs.source.tolist(), made.pairs.target.tolist(), strict=True))
+        assert len(set(pairs)) == len(pairs)
+        assert set(pairs) == {(s, t) for k in kept for s in text[k][0] for t in text[k][1]}
+        found = cells_of(made)
+        assert set(found) == kept
+        for k, numbers in found.items():
+            assert [[pairs[p] for p in row] for row in numbers] == [[(s, t) for t in text[k][1]] for s in text[k][0]]
+
+
+def test_room_for_pairs_grows(monkeypatch):
+    rng = np.random.default_rng(0)
+    text = [[rng.integers(0, 50, 6).tolist() for _ in range(60)] for _ in range(2)]
+    enough = Bitext(side(text[0], 50), side(text[1], 50))
+    monkeypatch.setattr(bitext_module, "ROOM", 64)
+    grown = Bitext(side(text[0], 50), side(text[1], 50))
+    assert np.array_equal(enough.pairs.starts, grown.pairs.starts)
+    assert np.array_equal(enough.pairs.target, grown.pairs.target)
+    for k, numbers in cells_of(enough).items():
+        assert np.array_equal(numbers, cells_of(grown)[k])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))), st.sets(st.tuples(st.integers(0, 3), st.integers(0, 8))))
+def test_pairs_are_found_in_other_pairs(mine, theirs):
+    def pairs(members, n):
+        rows = sorted(members)
+        starts = np.searchsorted([s for s, _ in rows], np.arange(n + 1)).astype(np.int64)
+        return rows, Pairs(starts, np.array([t for _, t in rows], dtype=np.int32))
+
+    (left, a), (right, b) = pairs(mine, 6), pairs(theirs, 4)
+    assert a.find(b).tolist() == [right.index(pair) if pair in theirs else -1 for pair in left]
+
+
+def test_frequent_words_stand_for_themselves_and_rare_ones_for_their_stem():
+    text = Sentences.of([["House"] * 3, ["houses", "Housing"], [], ["of", "of", "of", "OF"]])
+    vocabulary, words, offsets = Vocabulary.build(text, Classes(stem=4, frequent=3))
+    assert offsets.tolist() == [0, 3, 5, 5, 9]
+    names = vocabulary.names.to_pylist()
+    assert [names[k] for k in words] == ["house"] * 3 + ["hous…"] * 2 + ["of"] * 4
+    assert vocabulary.forms.to_pylist()[names.index("of")] == "of"
+    again, _, unknown = vocabulary.encode(text)
+    assert again.tolist() == words.tolist()
+    assert len(unknown) == 0
+    more, _, unknown = vocabulary.encode(Sentences.of([["HOUSE", "housed", "cats", "Cats", "o"]]))
+    assert [names[k] if k < len(names) else k - len(names) for k in more] == ["house", "hous…", 0, 0, 1]
+    assert unknown.to_pylist() == ["cats", "o"]
+
+
+def test_words_as_they_are():
+    vocabulary, words, _ = Vocabulary.build(Sentences.of([["A", "a", "A", "longish"]]), AS_IS)
+    assert [vocabulary.names.to_pylist()[k] for k in words] == ["A", "a", "A", "longish"]
+    for classes in (AS_IS, Classes()):
+        empty, words, offsets = Vocabulary.build(Sentences.of([[], []]), classes)
+        assert (len(empty), len(words), offsets.tolist()) == (0, 0, [0, 0, 0])
+        assert empty.encode(Sentences.of([["new"]]))[2].to_pylist() == ["new"]
+
+
+def literal_ratio(a: str, b: str) -> float:
+    longest = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i in range(len(a)):
+        for j in range(len(b)):
+            longest[i + 1][j + 1] = (
+                longest[i][j] + 1 if a[i] == b[j] else max(longest[i][j + 1], longest[i + 1][j])
+            )  # fmt: skip
+    return longest[-1][-1] / max(len(a), len(b), 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text("abcé", max_size=9), min_size=1, max_size=5), st.lists(st.text("abcd", max_size=9), min_size=1))
+def test_similarity_is_the_longest_common_subsequence_ratio(left, right):
+    everything = Pairs(np.arange(len(left) + 1) * len(right), np.tile(np.arange(len(right), dtype=np.int32), len(left)))
+    found = similarity(everything, pa.array(left, pa.string()), pa.array(right, pa.string()))
+    expected = [literal_ratio(a.replace("é", "e"), b) for a in left for b in right]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_long_words_and_other_alphabets():
+    one = Pairs(np.array([0, 1]), np.array([0], dtype=np.int32))
+    for a, b, expected in (
+        ("Пикассо", "picasso", 6 / 7), ("Αθήνα", "athina", 1.0), ("ÉCOLE", "ecole", 1.0), ("中国", "中国", 1.0),
+        ("x" * 64, "x" * 64, 1.0), ("x" * 80, "x" * 80, 0.8), ("\u0301", "a", 0.0), ("\u0301", "\u0301", 0.0),
+    ):  # fmt: skip
+        assert similarity(one, pa.array([a]), pa.array([b]))[0] == pytest.approx(expected, rel=1e-6)
+    points, offsets = code_points(pa.array(["Ж\n", "", "ab"]))
+    assert "".join(map(chr, points)) == "zhab"
+    assert offsets.tolist() == [0, 2, 2, 4]
