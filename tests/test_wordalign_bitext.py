@@ -63,7 +63,9 @@ def test_room_for_pairs_grows(monkeypatch):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))), st.sets(st.tuples(st.integers(0, 3), st.integers(0, 8))))
+@given(
+    st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))), st.sets(st.tuples(st.integers(0, 3), st.integers(0, 8)))
+)
 def test_pairs_are_found_in_other_pairs(mine, theirs):
     def pairs(members, n):
         rows = sorted(members)

@@ -92,7 +92,7 @@ def literal_fast_align(text, settings: FastAlignSettings):
 @pytest.mark.parametrize("iterations", [1, 2, 3, 6])
 def test_fast_align_is_its_paper(alpha, iterations):
     settings = FastAlignSettings(iterations=iterations, alpha=alpha, exact=True)
-    model, links = DiagonalModel.fit(bitext(), None, settings)
+    model, links = DiagonalModel.fit(bitext(), np.zeros(0), settings)
     for d, (text, got) in enumerate(((TEXT, links.forward), (turned(TEXT), links.backward))):
         expected, tension = literal_fast_align(text, settings)
         used = np.concatenate([[bool(a and b)] * len(b) for a, b in text]).astype(bool)
@@ -280,7 +280,9 @@ def test_agreement_is_the_product_of_posteriors(ibm1, more):
 
 
 # -- Gibbs -------------------------------------------------------------------------------------------------------------
-def literal_gibbs(text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order):
+def literal_gibbs(
+    text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order
+):
     """The conditional distributions of the module's docstring with counters, and the same random numbers."""
     state, cap = int(state), gibbs.FERTILITIES - 1
     n_jumps = 2 * (2 * longest + 2) + 1
@@ -324,8 +326,8 @@ def literal_gibbs(text, links, prior, fertility_prior, *, null, null_strength, j
                     w *= (jumps[i - before] + jump_strength) * (jumps[after - i] + jump_strength)
                     w /= jumps[after - before] + jump_strength
                     w /= sum(jumps.values()) + jump_strength * n_jumps
-                    w *= (fertilities[e, high] + fertility_prior[high])
-                    w /= (fertilities[e, low] - 1 + fertility_prior[low])
+                    w *= fertilities[e, high] + fertility_prior[high]
+                    w /= fertilities[e, low] - 1 + fertility_prior[low]
                     weights.append((1 - null) * w)
                 nothing = null * (nulls[f] + null_strength) / (sum(nulls.values()) + null_strength * N_TARGET)
                 state = (state + int(GOLDEN)) % 2**64

@@ -130,7 +130,6 @@ class HmmPass:
                 likelihood += pair
         return float(likelihood[0]), float(likelihood[1])
 
-
     def links(self, tables: HmmTables) -> Links:
         """The best position of every word, for both directions."""
         out = Links.none(self.bitext)
@@ -279,7 +278,15 @@ class HmmModel:
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: HmmSettings) -> HmmModel:
         """The model from what `arrays` gave."""
-        names = ("counts", "source_total", "target_total", "source_null", "target_null", "forward_jump", "backward_jump")
+        names = (
+            "counts",
+            "source_total",
+            "target_total",
+            "source_null",
+            "target_null",
+            "forward_jump",
+            "backward_jump",
+        )
         pairs = Pairs(arrays["pairs.starts"], arrays["pairs.target"])
         return cls(settings, HmmTables(pairs, *(arrays[name] for name in names)))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+Block = tuple[np.ndarray, np.ndarray, np.ndarray]
 ROOM = 1 << 22  # pairs of types there is room for at first
 
 
@@ -108,7 +109,7 @@ class Bitext:
                 target = np.concatenate([target, np.empty_like(target)])
         return Pairs(starts, target[: starts[-1]].copy()), cells
 
-    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def blocks(self) -> Iterator[Block]:
         """Cut the text into parts whose cells fit into memory.
 
         Yields:

@@ -75,7 +75,7 @@ class DiagonalModel:
     def fit(
         cls,
         bitext: Bitext,
-        ratio: np.ndarray | None,
+        ratio: np.ndarray,
         settings: FastAlignSettings,
         *,
         seed: int = 0,
@@ -92,7 +92,7 @@ class DiagonalModel:
     def links(
         self,
         bitext: Bitext,
-        ratio: np.ndarray | None,
+        ratio: np.ndarray,
         *,
         seed: int = 0,
         threads: int = 1,
@@ -106,7 +106,9 @@ class DiagonalModel:
             null_table = np.full((bitext.target if across else bitext.source).n_types, UNSEEN)
             null_table[: len(trained.null_table)] = trained.null_table
             table = np.append(trained.table, UNSEEN)[found]  # a pair that was not found has number -1
-            tasks.append(partial(_pass, bitext, across, self.settings, Direction(table, null_table, trained.tension), out))
+            tasks.append(
+                partial(_pass, bitext, across, self.settings, Direction(table, null_table, trained.tension), out)
+            )
         run(tasks, threads)
         step()
         return out

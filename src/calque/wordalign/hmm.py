@@ -166,8 +166,9 @@ def sweep(
         model: `IBM1` or `HMM`.
         want: `COUNT` adds expected counts to `counts`, `source_nulls`, `target_nulls` and the flows; `LINK` writes the
             position of each word whose geometric mean of both directions' posteriors is largest, if that is larger
-            than the posterior of no position, else -1, and its posterior in the direction itself; `SAMPLE` draws a position of each word for
-            every row of `forward_links` and `backward_links`; row k depends on `seeds[k]` and the sentence alone.
+            than the posterior of no position, else -1, and its posterior in the direction itself; `SAMPLE` draws a
+            position of each word for every row of `forward_links` and `backward_links`; row k depends on `seeds[k]`
+            and the sentence alone.
         table: float32 `[n_pairs, 2]`, p(target | source) and p(source | target).
 
     Returns:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from calque.wordalign.agreement import HmmModel, HmmPass, HmmSettings, known, pair_prior, train
-from calque.wordalign.bitext import Bitext
+from calque.wordalign.bitext import Bitext, Block
 from calque.wordalign.generator import seeds
 from calque.wordalign.gibbs import FERTILITIES, F, choose, sample, tally
 from calque.wordalign.links import Links
@@ -91,7 +91,7 @@ class Chain:
         self.given_total, self.observed_null = tables.given_total.copy(), tables.observed_null.copy()
         self.fertilities, self.jumps = tables.fertilities.copy(), tables.jumps[self.slots]
 
-    def tally(self, block: tuple) -> None:
+    def tally(self, block: Block) -> None:
         """Count the links of a block."""
         tally(
             *block, self.across, self.given.words, self.given.offsets, self.observed.words, self.observed.offsets,
@@ -107,7 +107,7 @@ class Chain:
         shape = self.fertilities.sum(0, dtype=np.float64) + 1
         self.fertility_prior = (self.settings.fertility_strength * shape / shape.sum()).astype(np.float32)
 
-    def sweep(self, block: tuple, learn: bool, marginals: tuple[np.ndarray, np.ndarray]) -> None:
+    def sweep(self, block: Block, learn: bool, marginals: tuple[np.ndarray, np.ndarray]) -> None:
         """Draw all links of a block anew."""
         sample(
             *block, self.across, self.given.words, self.given.offsets, self.observed.words, self.observed.offsets,
@@ -120,7 +120,8 @@ class Chain:
         """The counts without the priors."""
         return DirectionTables(
             np.maximum(self.counts - prior, 0), np.maximum(self.given_total - self.given_prior, 0), self.given_prior,
-            self.observed_null, np.bincount(self.slots, self.jumps - self.settings.jump_strength), self.fertilities,
+            self.observed_null, np.bincount(self.slots, self.jumps - self.settings.jump_strength, minlength=2 * REACH + 1),
+            self.fertilities,
         )  # fmt: skip
 
 
@@ -161,7 +162,9 @@ class GibbsModel:
         chains = []
         for d, (types, side) in enumerate(((bitext.pairs.source, bitext.source), (bitext.pairs.target, bitext.target))):
             given_prior = np.bincount(types, prior, minlength=side.n_types).astype(np.float32)
-            chains.append([Chain(bitext, d == 0, starts[d][k], keys[d + 1, k], settings) for k in range(settings.chains)])
+            chains.append(
+                [Chain(bitext, d == 0, starts[d][k], keys[d + 1, k], settings) for k in range(settings.chains)]
+            )
             for chain in chains[d]:
                 chain.begin(len(prior), given_prior)
         for block in bitext.blocks():
@@ -196,7 +199,9 @@ class GibbsModel:
                 known(old.counts, found), _padded(old.given_total, side.n_types), given_prior,
                 _padded(old.observed_null, observed.n_types), old.jumps, np.concatenate([old.fertilities, unseen]),
             )  # fmt: skip
-            chains.append([Chain(bitext, d == 0, starts[d][k], keys[d + 1, k], settings) for k in range(settings.chains)])
+            chains.append(
+                [Chain(bitext, d == 0, starts[d][k], keys[d + 1, k], settings) for k in range(settings.chains)]
+            )
             for chain in chains[d]:
                 chain.load(loaded)
         return _sample(bitext, chains, prior, settings, False, threads, step)

@@ -41,7 +41,7 @@ def iterative(similarity: np.ndarray, *, rounds: int = 2, discount: float = 0.9)
     linked = mutual(similarity)
     positive = 0.5 * (1 + similarity)  # cosines below 0 would grow by a factor below 1
     for _ in range(rounds - 1):
-        rows, columns = linked.any(1), linked.any(0)
+        rows, columns = np.asarray(linked.any(1)), np.asarray(linked.any(0))
         weight = np.where(rows[:, None] ^ columns, discount, 1.0) * ~(rows[:, None] & columns)
         new = mutual(2 * positive * weight - 1) * (weight > 0) * (linked == 0)
         if not new.any():

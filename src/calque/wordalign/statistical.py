@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
-from calque.text import ParallelCorpus
+from calque.text import ParallelCorpus, Sentences
 from calque.wordalign.agreement import HmmModel, HmmSettings
 from calque.wordalign.bitext import Bitext, Side
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
@@ -191,13 +191,12 @@ class WordAligner:
         if self._trained_on is not None and corpus is self._trained_on.corpus:
             links = self._trained_on.links
         else:
-            sides, forms = [], []
-            for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True):
-                words, offsets, unknown = vocabulary.encode(sentences)
-                sides.append(Side(words, offsets, len(vocabulary) + len(unknown)))
-                forms.append(pa.concat_arrays([vocabulary.forms, unknown]))
-            bitext = _bitext(*sides, self.max_words)
-            ratio = _ratio(type(self.model), bitext, *forms)
+            (source, source_forms), (target, target_forms) = (
+                _encode_further(vocabulary, sentences)
+                for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True)
+            )
+            bitext = _bitext(source, target, self.max_words)
+            ratio = _ratio(type(self.model), bitext, source_forms, target_forms)
             with _Bar(progress, f"{self.model.kind} {self.langs[0]}-{self.langs[1]}", None) as bar:
                 links = self.model.links(bitext, ratio, seed=seed, threads=n_threads(threads), step=bar.update)
         return _pairs(corpus, links, True), _pairs(corpus, links, False)
@@ -259,6 +258,12 @@ def _encode(text: ParallelCorpus, side: str, classes: Classes) -> tuple[Vocabula
     return vocabulary, Side(words, offsets, len(vocabulary))
 
 
+def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side, pa.Array]:
+    """New sentences, and the spelling of each type in them, known or not."""
+    words, offsets, unknown = vocabulary.encode(sentences)
+    return Side(words, offsets, len(vocabulary) + len(unknown)), pa.concat_arrays([vocabulary.forms, unknown])
+
+
 def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
     bitext = Bitext(source, target, max_words=max_words)
     if bitext.too_long:
@@ -271,8 +276,9 @@ def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
     return bitext
 
 
-def _ratio(kind: type[Model], bitext: Bitext, source: pa.Array, target: pa.Array) -> np.ndarray | None:
-    return None if kind is DiagonalModel else similarity(bitext.pairs, source, target)
+def _ratio(kind: type[Model], bitext: Bitext, source: pa.Array, target: pa.Array) -> np.ndarray:
+    """How alike the pairs of types are spelt, for the models that ask."""
+    return np.zeros(0, np.float32) if kind is DiagonalModel else similarity(bitext.pairs, source, target)
 
 
 def _pairs(corpus: ParallelCorpus, links: Links, across: bool) -> WordPairs:

@@ -12,7 +12,14 @@ from calque.pairs import WordPairs
 
 Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and", "one-to-one"]
 METHODS: tuple[str, ...] = get_args(Symmetrization)
-_CODES = {"intersection": 0, "one-to-one": 0, "union": 1, "grow-diag": 2, "grow-diag-final": 3, "grow-diag-final-and": 4}
+_CODES = {
+    "intersection": 0,
+    "one-to-one": 0,
+    "union": 1,
+    "grow-diag": 2,
+    "grow-diag-final": 3,
+    "grow-diag-final-and": 4,
+}
 
 
 def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersection") -> WordPairs:
@@ -42,9 +49,7 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
     known = forward.posterior is not None and backward.posterior is not None
     found = _join(*a, *b, forward.n_sentences, _CODES[method])
     sentence, source, target, posterior = found
-    pairs = WordPairs(
-        sentence, source, target, n_sentences=forward.n_sentences, posterior=posterior if known else None
-    )
+    pairs = WordPairs(sentence, source, target, n_sentences=forward.n_sentences, posterior=posterior if known else None)
     return pairs.one_to_one() if method == "one-to-one" else pairs
 
 

@@ -1,5 +1,8 @@
 """Word types for statistical alignment: numbers instead of words, rare words by their stems."""
 
+# pyright: reportAttributeAccessIssue=false
+# pyarrow.compute makes its functions when it is imported; checkers cannot see them.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,0 +1,229 @@
+"""Aligning text from the outside: what is found, kept, saved and told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from calque.errors import InputError, SettingError
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+from calque.wordalign import (
+    Classes,
+    FastAlignSettings,
+    GibbsSettings,
+    HmmSettings,
+    WordAligner,
+    align_words,
+    bitext,
+    parallel,
+    statistical,
+)  # fmt: skip
+
+MODELS = ("fast-align", "hmm", "gibbs")
+LETTERS = "bcdfghklmnprstvz"
+
+
+def planted(n: int, seed: int, *, first: int = 0, size: int = 120) -> tuple[ParallelCorpus, WordPairs]:
+    """Text in which source word k is translated by target word k of another spelling, in nearly the same order; some
+    target words come from nothing. With it the true links."""
+    rng = np.random.default_rng(seed)
+    words = [[first_letter + LETTERS[k // 16] + LETTERS[k % 16] + tail for k in range(size)]
+             for first_letter, tail in (("a", "xq"), ("o", "jw"))]  # fmt: skip
+    source, target, links = [], [], []
+    for sentence in range(n):
+        length = int(rng.integers(2, 12))
+        chosen = (first + rng.zipf(1.3, length) - 1) % size
+        order = np.argsort(np.arange(length) + rng.normal(0, 1.0, length), kind="stable")
+        row: list[str] = []
+        for i in order.tolist():
+            if rng.random() < 0.1:
+                row.append("uh")
+            links.append((sentence, i, len(row)))
+            row.append(words[1][chosen[i]])
+        source.append([words[0][k] for k in chosen])
+        target.append(row)
+    k, i, j = np.array(links).T
+    return ParallelCorpus.of(source, target, ("xx", "yy")), WordPairs(k, i, j, n_sentences=n)
+
+
+def keys(pairs: WordPairs) -> set[tuple[int, int, int]]:
+    return set(zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
+
+
+def f1(found: WordPairs, true: WordPairs) -> float:
+    return 2 * len(keys(found) & keys(true)) / (len(found) + len(true))
+
+
+@pytest.fixture(scope="module")
+def text():
+    return planted(600, 0)
+
+
+@pytest.fixture(scope="module")
+def aligners(text):
+    return {model: WordAligner.train(text[0], model=model) for model in MODELS}
+
+
+@pytest.mark.parametrize(("model", "least"), [("fast-align", 0.9), ("hmm", 0.88), ("gibbs", 0.91)])
+@pytest.mark.parametrize("symmetrize", ["intersection", "grow-diag-final-and"])
+def test_planted_links_are_recovered(text, aligners, model, least, symmetrize):
+    found = aligners[model].align(text[0], symmetrize=symmetrize)
+    assert f1(found, text[1]) > least
+    assert found.posterior is not None
+    assert ((found.posterior > 0) & (found.posterior <= 1 + 1e-5)).all()
+    correct = np.array([link in keys(text[1]) for link in zip(found.sentence, found.source, found.target, strict=True)])
+    if not correct.all():
+        assert found.posterior[correct].mean() > found.posterior[~correct].mean()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_links_do_not_depend_on_threads_or_blocks(text, model, monkeypatch):
+    monkeypatch.setattr(parallel, "CELLS_PER_SHARD", 4000)
+    one, two = (align_words(text[0], model=model, threads=n) for n in (1, 2))
+    assert one == two
+    assert np.array_equal(one.posterior, two.posterior)
+    make = statistical.Bitext
+    monkeypatch.setattr(statistical, "Bitext", lambda *a, **k: make(*a, **k, max_cells=5000))
+    blocks = [align_words(text[0], model=model, threads=n) for n in (1, 2)]
+    assert blocks[0] == blocks[1]
+    # sums of floats are grouped otherwise, and chains collect block by block: close, not equal
+    assert f1(blocks[0], one) > (0.95 if model == "gibbs" else 0.99)
+
+
+def test_the_seed_decides(text):
+    few = GibbsSettings(chains=1, burn_in=0, sweeps=1)
+    same = [align_words(text[0], settings=few, seed=seed) for seed in (1, 1, 2)]
+    assert same[0] == same[1]
+    assert same[0] != same[2]
+    assert align_words(text[0], model="hmm", seed=1) == align_words(text[0], model="hmm", seed=2)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_saved_aligners_align_new_text_alike(text, aligners, model, tmp_path):
+    aligner = aligners[model]
+    aligner.save(tmp_path / "aligner.safetensors")
+    again = WordAligner.open(tmp_path / "aligner.safetensors")
+    assert repr(again) == repr(aligner)
+    assert (again.langs, again.max_words, again.model.settings) == (("xx", "yy"), 500, aligner.model.settings)
+    new, true = planted(80, 7, first=3)
+    for symmetrize in ("union", "one-to-one"):
+        a, b = (one.align(new, symmetrize=symmetrize) for one in (aligner, again))
+        assert a == b
+        assert np.array_equal(a.posterior, b.posterior)
+    assert f1(aligner.align(new), true) > (0.75 if model == "fast-align" else 0.9)
+    if model != "gibbs":  # whose chains draw other numbers
+        assert again.align(text[0]) == aligner.align(text[0])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_unseen_words(aligners, model):
+    strange = ParallelCorpus.of(
+        [["abbxq", "Ostrogoth", "accxq"], ["never", "seen"], [], ["x"]],
+        [["obbjw", "ostrogoths", "occjw"], ["weder", "noch", "je"], ["y"], []],
+        ("xx", "yy"),
+    )
+    found = aligners[model].align(strange)
+    assert {(0, 0, 0), (0, 2, 2)} <= keys(found)
+    if model != "fast-align":  # spelling tells
+        assert (0, 1, 1) in keys(found)
+    assert found.n_sentences == 4
+    assert not (found.sentence >= 2).any()
+
+
+def test_extra_text_teaches():
+    few, true = planted(12, 3)
+    more, _ = planted(1500, 4)
+    alone, taught = align_words(few, model="hmm"), align_words(few, extra=more, model="hmm")
+    assert taught.n_sentences == len(few)
+    assert f1(taught, true) > f1(alone, true) + 0.05
+    joined = align_words(few + more, model="hmm")
+    assert joined.slice(0, len(few)) == taught
+    aligner = WordAligner.train(few, extra=more, model="hmm")
+    assert aligner.align(few) == taught
+    assert aligner.align(few + more[:0]) == taught  # the same sentences, as new text
+
+
+def test_spelling_case_and_stems_help_small_text():
+    source = [["Pablo", "Picasso", "paints"], ["he", "painted", "in", "Paris"], ["in", "1910", "painters", "came"]]
+    target = [["Пабло", "Пикассо", "malt"], ["in", "Paris", "malte", "er"], ["1910", "kamen", "Maler"]]
+    found = keys(align_words(ParallelCorpus.of(source, target, ("en", "xx"))))
+    assert {(0, 0, 0), (0, 1, 1), (1, 3, 1), (2, 1, 0)} <= found
+
+
+def test_which_model_auto_takes(text, monkeypatch):
+    assert WordAligner.train(text[0]).model.kind == "gibbs"
+    monkeypatch.setattr(statistical, "FEW", 600)
+    assert WordAligner.train(text[0]).model.kind == "hmm"
+    for settings, kind in ((FastAlignSettings(), "fast-align"), (HmmSettings(), "hmm"), (GibbsSettings(), "gibbs")):
+        assert WordAligner.train(text[0][:20], settings=settings).model.kind == kind
+
+
+def test_empty_text():
+    for model in MODELS:
+        for rows in ([], [[]], [["a"]]):
+            corpus = ParallelCorpus.of(rows, [[] for _ in rows], ("xx", "yy"))
+            aligner = WordAligner.train(corpus, model=model)
+            assert len(aligner.align(corpus)) == 0
+            new = ParallelCorpus.of([["a"]], [["a"]], ("xx", "yy"))
+            assert aligner.align(new).n_sentences == 1
+
+
+def test_long_sentences_are_counted_and_left_out(text):
+    corpus = text[0] + ParallelCorpus.of([list(text[0][0][0].words) * 40], [list(text[0][0][1].words)], ("xx", "yy"))
+    with pytest.warns(UserWarning, match="1 of 601 sentence pairs have a side of more than 30 words"):
+        found = align_words(corpus, model="fast-align", max_words=30)
+    assert found == WordPairs(
+        *(getattr(align_words(text[0], model="fast-align"), name) for name in ("sentence", "source", "target")),
+        n_sentences=601,
+    )
+
+
+def test_words_as_they_are_on_request(text):
+    assert WordAligner.train(text[0], model="fast-align").vocabularies[0].classes == Classes(lower=False, stem=0)
+    upper = ParallelCorpus.of([["A"], ["a"]], [["x"], ["X"]], ("xx", "yy"))
+    whole = WordAligner.train(upper, classes=Classes(lower=False, stem=0))
+    assert len(whole.vocabularies[0]) == 2
+    assert len(WordAligner.train(upper).vocabularies[0]) == 1
+
+
+def test_progress_goes_to_standard_error(text, capfd):
+    align_words(text[0][:50], model="hmm", progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "hmm xx-yy" in err
+
+
+def test_what_users_get_wrong(text, aligners, tmp_path):
+    small = text[0][:5]
+    for options, message in (
+        ({"model": "giza"}, "expected auto, fast-align, hmm, gibbs"),
+        ({"symmetrize": "both"}, "expected one of intersection"),
+        ({"model": "hmm", "settings": FastAlignSettings()}, "FastAlignSettings for model='hmm'"),
+        ({"threads": 0}, "expected 1 or more"),
+        ({"max_words": 0}, "max_words=0"),
+        ({"extra": small.swapped()}, "languages differ"),
+    ):
+        with pytest.raises(SettingError, match=message):
+            align_words(small, **options)
+    with pytest.raises(SettingError, match="an aligner for xx-yy and a text in yy-xx"):
+        aligners["hmm"].align(small.swapped())
+    for content in (b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      "):
+        (tmp_path / "wrong").write_bytes(content)
+        with pytest.raises(InputError, match="no word aligner"):
+            WordAligner.open(tmp_path / "wrong")
+    with pytest.raises(InputError, match="no word aligner"):
+        WordAligner.open(tmp_path / "absent")
+
+
+def test_no_heavy_imports():
+    import subprocess
+    import sys
+
+    code = "import sys, calque.wordalign; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_cells_are_what_a_bitext_counts():
+    side = bitext.Side(np.array([0, 1], np.int32), np.array([0, 2]), 2)
+    assert bitext.Bitext(side, side).n_cells == 4
