@@ -22,7 +22,16 @@ from calque.tasks import WordRetrieval
 from calque.training import Contrastive, FineTune
 from calque.wordalign import align_words
 
-METHODS = ("base", "rotation", "normalized-rotation", "sentence-rotation", "linear", "finetune", "contrastive", "static")
+METHODS = (
+    "base",
+    "rotation",
+    "normalized-rotation",
+    "sentence-rotation",
+    "linear",
+    "finetune",
+    "contrastive",
+    "static",
+)
 
 
 def aligned(method: str, base, corpora, pairs, vectors: str | None, options: dict):
@@ -51,7 +60,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("encoder")
     parser.add_argument("--langs", nargs="+", required=True, help="the languages beside English")
-    parser.add_argument("--methods", nargs="+", default=["base", "rotation", "finetune", "contrastive"], choices=METHODS)
+    parser.add_argument(
+        "--methods", nargs="+", default=["base", "rotation", "finetune", "contrastive"], choices=METHODS
+    )
     parser.add_argument("--together", action="store_true", help="one model for all languages")
     parser.add_argument("--limit", type=int, help="training pairs of each language")
     parser.add_argument("--vectors", help="folder with fastText XX.bin, for the static baseline")

@@ -54,10 +54,7 @@ def read(path, **settings):
 
 
 def words(corpus):
-    return [
-        (list(source.words), list(target.words))
-        for source, target in map(corpus.__getitem__, range(len(corpus)))
-    ]
+    return [(list(source.words), list(target.words)) for source, target in map(corpus.__getitem__, range(len(corpus)))]
 
 
 @given(LINES, st.sampled_from(list(PACK)), st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.booleans())
@@ -102,9 +99,7 @@ def test_every_flaw_is_counted_and_placed(tmp_path_factory, lines, suffix, newli
 @given(
     raw=st.one_of(
         st.binary(max_size=200),
-        st.lists(st.sampled_from([b"a\tb", b"\n", b"\r", b"\xff", b"\0", b" ||| ", b"x"]), max_size=30).map(
-            b"".join
-        ),
+        st.lists(st.sampled_from([b"a\tb", b"\n", b"\r", b"\xff", b"\0", b" ||| ", b"x"]), max_size=30).map(b"".join),
     ),
     name=st.sampled_from(["f.tsv", "f.txt", "f", "f.csv", "f.gz", "f.zst", "f.xz", "f.bz2"]),
     format=st.sampled_from([None, "tsv", "fast-align"]),
@@ -275,9 +270,7 @@ def test_moses_files_of_unequal_length(tmp_path, on_error):
        st.sampled_from(["raise", "skip", "blank"]))  # fmt: skip
 @settings(max_examples=80, deadline=None)
 def test_moses_any_lines(tmp_path_factory, source, target, on_error):
-    prefix = moses(
-        tmp_path_factory.mktemp("moses"), *(b"".join(s + b"\n" for s in side) for side in (source, target))
-    )
+    prefix = moses(tmp_path_factory.mktemp("moses"), *(b"".join(s + b"\n" for s in side) for side in (source, target)))
     usable = [k for k, pair in enumerate(zip(source, target, strict=False), 1) if pair == (b"a b", b"x")]
     with suppress(InputError):
         corpus = read(prefix, on_error=on_error)

@@ -70,9 +70,7 @@ def test_translation_column_and_order_of_languages(tmp_path):
 
 
 def test_saved_data_sets_and_folders(tmp_path):
-    features = datasets.Features(
-        {"translation": datasets.Translation(languages=LANGS), "id": datasets.Value("int64")}
-    )
+    features = datasets.Features({"translation": datasets.Translation(languages=LANGS), "id": datasets.Value("int64")})
     data = datasets.Dataset.from_list(TRANSLATION, features=features)
     data.save_to_disk(tmp_path / "one")
     assert words(read_parallel(tmp_path / "one", langs=LANGS)) == EXPECTED
@@ -123,9 +121,7 @@ def test_columns_that_do_not_tell(tmp_path):
         read_parallel(path, langs=LANGS)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"\x00\xff", b"PAR1", b"[1, 2]", b'{"en": 1, "de": 2}\n', b"\x80,\n"]
-)
+@pytest.mark.parametrize("content", [b"", b"{", b"\x00\xff", b"PAR1", b"[1, 2]", b'{"en": 1, "de": 2}\n', b"\x80,\n"])
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv", "json"])
 def test_files_that_are_no_table(tmp_path, content, suffix):
     path = tmp_path / f"f.{suffix}"

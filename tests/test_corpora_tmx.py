@@ -67,9 +67,7 @@ def test_languages_and_what_lacks_one(tmp_path):
     assert read(path, on_error="skip").lines.tolist() == [4, 6, 7]
     assert words(read(path, langs=("en-GB", "de"))) == [("c", "z"), ("d", "w")]
     assert words(read(path, langs=("de", "en")))[0] == ("x", "a")
-    with pytest.raises(
-        InputError, match=r"no sentence pair could be read: 5 × language missing \(first: .* line 4\)"
-    ):
+    with pytest.raises(InputError, match=r"no sentence pair could be read: 5 × language missing \(first: .* line 4\)"):
         read(path, langs=("en", "bg"))
 
 
@@ -87,9 +85,7 @@ def test_inline_tags(tmp_path):
 
 
 def test_flaws_of_units(tmp_path):
-    path = write(
-        tmp_path / "f.tmx", unit(en="a", de="x") + unit(en=" ", de="y") + unit(en="c &nbsp;", de="z")
-    )
+    path = write(tmp_path / "f.tmx", unit(en="a", de="x") + unit(en=" ", de="y") + unit(en="c &nbsp;", de="z"))
     with pytest.raises(InputError, match="line 5: the source side has no words"):
         read(path)
     corpus = read(path, on_error="skip")
@@ -159,11 +155,7 @@ PIECES = [
 PIECES += ["</seg>", "a", "<ph>", "</ph>", "&x;", "<", "<!DOCTYPE tmx [", "]>", "<!ENTITY a 'b'>"]
 
 
-@given(
-    st.one_of(
-        st.binary(max_size=120), st.lists(st.sampled_from(PIECES), max_size=14).map("".join).map(str.encode)
-    )
-)
+@given(st.one_of(st.binary(max_size=120), st.lists(st.sampled_from(PIECES), max_size=14).map("".join).map(str.encode)))
 @settings(max_examples=200, deadline=None)
 def test_anything_gives_a_corpus_or_a_clear_error(tmp_path_factory, raw):
     path = tmp_path_factory.mktemp("fuzz") / "f.tmx"

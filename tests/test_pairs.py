@@ -14,9 +14,7 @@ from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 
-LINKS = st.dictionaries(
-    st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(0, 4)), st.booleans(), max_size=30
-)
+LINKS = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(0, 4)), st.booleans(), max_size=30)
 
 
 def pairs_of(links, n=6, seed=None, posterior=False):
@@ -26,9 +24,7 @@ def pairs_of(links, n=6, seed=None, posterior=False):
         np.random.default_rng(seed).shuffle(items)
     columns = np.array(items, dtype=np.int64).reshape(-1, 3).T
     probability = [(s * 25 + i * 5 + j) / 200 for s, i, j in items] if posterior else None
-    return WordPairs(
-        *columns, n_sentences=n, possible=[links[tuple(k)] for k in items], posterior=probability
-    )
+    return WordPairs(*columns, n_sentences=n, possible=[links[tuple(k)] for k in items], posterior=probability)
 
 
 def items(pairs):
@@ -59,9 +55,7 @@ def test_pharaoh_there_and_back(links, seed, one_based):
     assert len(lines) == 6
     assert WordPairs.parse(lines, one_based=one_based) == pairs
     if one_based and links:
-        assert "0" not in {
-            i for line in lines for link in line.split() for i in link.replace("?", "-").split("-")
-        }
+        assert "0" not in {i for line in lines for link in line.split() for i in link.replace("?", "-").split("-")}
 
 
 def test_files(tmp_path):
@@ -75,9 +69,7 @@ def test_files(tmp_path):
     pairs.save(path, one_based=True)
     assert path.read_text() == "1-1 2-3\n\n1?4\n\n"
     assert WordPairs.open(path, one_based=True) == pairs
-    path.write_bytes(
-        b"\xef\xbb\xbf0-1 2p0\r\n\r\n0-0"
-    )  # BOM, CRLF, the other sign for possible, no last newline
+    path.write_bytes(b"\xef\xbb\xbf0-1 2p0\r\n\r\n0-0")  # BOM, CRLF, the other sign for possible, no last newline
     assert items(WordPairs.open(path)) == {(0, 0, 1): False, (0, 2, 0): True, (2, 0, 0): False}
 
 
@@ -157,9 +149,7 @@ def test_any_bytes_give_links_or_an_error(tmp_path_factory, raw):
     path.write_bytes(raw)
     with suppress(InputError):
         pairs = WordPairs.open(path)
-        assert pairs.n_sentences == raw.count(b"\n") + (
-            not raw.endswith(b"\n") and raw not in (b"", b"\xef\xbb\xbf")
-        )
+        assert pairs.n_sentences == raw.count(b"\n") + (not raw.endswith(b"\n") and raw not in (b"", b"\xef\xbb\xbf"))
 
 
 def test_check_names_the_line():

@@ -45,9 +45,7 @@ def test_sentences_are_a_list_of_words(pairs):
 
 def test_iteration_over_many_chunks():
     chunks = pa.chunked_array([pa.array([[str(k)]] * 10_000, WORDS) for k in range(3)])
-    assert [sentence.words[0] for sentence in Sentences(chunks)] == ["0"] * 10_000 + ["1"] * 10_000 + [
-        "2"
-    ] * 10_000
+    assert [sentence.words[0] for sentence in Sentences(chunks)] == ["0"] * 10_000 + ["1"] * 10_000 + ["2"] * 10_000
 
 
 @given(pairs=PAIRS)

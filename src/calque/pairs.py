@@ -44,17 +44,12 @@ class WordPairs:
         self.sentence, self.source, self.target = arrays
         self.n_sentences = int(n_sentences)
         self.posterior = None if posterior is None else np.asarray(posterior, dtype=np.float32)
-        self.possible = (
-            np.zeros(len(arrays[0]), dtype=bool) if possible is None else np.asarray(possible, dtype=bool)
-        )
-        if any(
-            extra is not None and extra.shape != arrays[0].shape for extra in (self.posterior, self.possible)
-        ):
+        self.possible = np.zeros(len(arrays[0]), dtype=bool) if possible is None else np.asarray(possible, dtype=bool)
+        if any(extra is not None and extra.shape != arrays[0].shape for extra in (self.posterior, self.possible)):
             raise SettingError(f"{len(self)} links, but posterior or possible has another shape")
         if len(self) and (self.sentence.min() < 0 or self.sentence.max() >= self.n_sentences):
             raise SettingError(
-                f"links name sentences {self.sentence.min()} to {self.sentence.max()}, "
-                f"there are {self.n_sentences}"
+                f"links name sentences {self.sentence.min()} to {self.sentence.max()}, there are {self.n_sentences}"
             )
         if len(self) and (self.source.min() < 0 or self.target.min() < 0):
             raise SettingError("a link names a word before the first, words count from 0")
@@ -72,16 +67,9 @@ class WordPairs:
 
     def __eq__(self, other: object) -> bool:
         """The same links in the same sentences, in whatever order, posteriors aside."""
-        if (
-            not isinstance(other, WordPairs)
-            or self.n_sentences != other.n_sentences
-            or len(self) != len(other)
-        ):
+        if not isinstance(other, WordPairs) or self.n_sentences != other.n_sentences or len(self) != len(other):
             return False
-        orders = [
-            np.lexsort((pairs.possible, pairs.target, pairs.source, pairs.sentence))
-            for pairs in (self, other)
-        ]
+        orders = [np.lexsort((pairs.possible, pairs.target, pairs.source, pairs.sentence)) for pairs in (self, other)]
         return all(
             np.array_equal(getattr(self, name)[orders[0]], getattr(other, name)[orders[1]])
             for name in ("sentence", "source", "target", "possible")
@@ -106,9 +94,7 @@ class WordPairs:
         alone = np.ones(len(self), dtype=bool)
         for words in (self.source, self.target):
             width = int(words.max()) + 1 if len(self) else 1
-            _, inverse, counts = np.unique(
-                self.sentence * width + words, return_inverse=True, return_counts=True
-            )
+            _, inverse, counts = np.unique(self.sentence * width + words, return_inverse=True, return_counts=True)
             alone &= counts[inverse] == 1
         return self.select(alone)
 
@@ -226,9 +212,7 @@ class WordPairs:
             for item in line.split():
                 match = _LINK.fullmatch(item)
                 if match is None:
-                    raise InputError(
-                        f"{item[:40]!r} is not a link, expected i-j or i?j", path=path, line=number + 1
-                    )
+                    raise InputError(f"{item[:40]!r} is not a link, expected i-j or i?j", path=path, line=number + 1)
                 i, mark, j, probability = match.groups()
                 if len(i) > 9 or len(j) > 9 or int(i) < shift or int(j) < shift:
                     raise InputError(f"link {item[:40]!r} is out of range", path=path, line=number + 1)
@@ -272,7 +256,5 @@ def _probability(text: str, path: str | PathLike[str] | None, line: int) -> floa
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise InputError(
-            f"{text[:40]!r} is no probability, expected a number from 0 to 1", path=path, line=line
-        )
+        raise InputError(f"{text[:40]!r} is no probability, expected a number from 0 to 1", path=path, line=line)
     return value

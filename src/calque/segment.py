@@ -113,16 +113,12 @@ def _cutter(library: str, language: str) -> Callable[[str], list[str]]:
     if library == "rjieba":
         return package.Jieba().cut  # an own dictionary: rjieba.add_word elsewhere must not change our words
     if library == "fugashi":
-        dictionary = importlib.import_module(
-            "unidic_lite"
-        ).DICDIR  # by name: its default is whatever is installed
+        dictionary = importlib.import_module("unidic_lite").DICDIR  # by name: its default is whatever is installed
         tagger = package.GenericTagger(f'-r "{os.devnull}" -d "{dictionary}"')
         return lambda run: [word.surface for word in tagger(run)]
     if library == "pythainlp":
         return importlib.import_module("pythainlp.tokenize").word_tokenize
-    model = (
-        resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"
-    )  # its loaders lack the word model of ja
+    model = resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"  # its loaders lack the word model of ja
     return package.Parser(json.loads(model.read_text(encoding="utf-8"))).parse
 
 
@@ -188,9 +184,7 @@ class _Chunks(dict):
         return words
 
     def _words(self, chunk: str) -> tuple[str, ...]:
-        if (
-            self._run is None
-        ):  # a word, with or without a mark after it, needs no pattern: most chunks are that
+        if self._run is None:  # a word, with or without a mark after it, needs no pattern: most chunks are that
             if chunk.isalpha():
                 return (chunk,)
             if chunk[-1] in ".,;:!?" and chunk[:-1].isalpha():
@@ -244,12 +238,7 @@ class Segmenter:
         words = []
         for chunk, following in zip(chunks, [*chunks[1:], ""], strict=True):
             words.extend(self._chunks[chunk])
-            if (
-                following
-                and words[-1:] == ["."]
-                and len(chunk) > 1
-                and self._abbreviates(words[-2:-1], following)
-            ):
+            if following and words[-1:] == ["."] and len(chunk) > 1 and self._abbreviates(words[-2:-1], following):
                 words[-2:] = [words[-2] + "."]
         return words
 

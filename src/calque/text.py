@@ -40,9 +40,7 @@ class Sentences(Sequence[Sentence]):
     """
 
     def __init__(self, column: pa.ChunkedArray | pa.Array, lang: str = ""):
-        self._column = (
-            column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], type=WORDS)
-        )
+        self._column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], type=WORDS)
         self.lang = lang
 
     @classmethod
@@ -148,9 +146,7 @@ class ParallelCorpus:
         if len(left) != len(right):
             raise InputError(f"{len(left)} source sentences but {len(right)} target sentences")
         columns = {"source": left, "target": right}
-        columns.update(
-            {name: pa.array(list(values), type=pa.string()) for name, values in (metadata or {}).items()}
-        )
+        columns.update({name: pa.array(list(values), type=pa.string()) for name, values in (metadata or {}).items()})
         return cls(pa.table(columns), langs)
 
     # -- looking ---------------------------------------------------------------------------------------------
@@ -185,9 +181,7 @@ class ParallelCorpus:
             SettingError: neither is.
         """
         if lang not in self.langs:
-            raise SettingError(
-                f"language {lang!r} is not in this corpus, it has {self.langs[0]} and {self.langs[1]}"
-            )
+            raise SettingError(f"language {lang!r} is not in this corpus, it has {self.langs[0]} and {self.langs[1]}")
         return "source" if self.langs[0] == lang else "target"
 
     @property
@@ -233,16 +227,12 @@ class ParallelCorpus:
         """The pairs of both, one corpus after the other; metadata that only one of them has is dropped."""
         if self.langs != other.langs:
             raise SettingError(f"cannot join {self.langs} and {other.langs}: the languages differ")
-        shared = [
-            name for name in self.table.column_names if name in other.table.column_names and name != LINE
-        ]
+        shared = [name for name in self.table.column_names if name in other.table.column_names and name != LINE]
         reasons = [*self.skipped, *(reason for reason in other.skipped if reason not in self.skipped)]
         return ParallelCorpus(
             pa.concat_tables([self.table.select(shared), other.table.select(shared)]),
             self.langs,
-            skipped={
-                reason: self.skipped.get(reason, 0) + other.skipped.get(reason, 0) for reason in reasons
-            },
+            skipped={reason: self.skipped.get(reason, 0) + other.skipped.get(reason, 0) for reason in reasons},
             first_skipped={**other.first_skipped, **self.first_skipped},
             segmenters=self.segmenters if self.segmenters == other.segmenters else ("", ""),
         )
@@ -284,9 +274,7 @@ class ParallelCorpus:
                 raise ValueError
             return cls(table, **record)
         except (KeyError, ValueError, TypeError, IndexError, SettingError) as error:
-            raise InputError(
-                "an Arrow file, but not a parallel corpus that calque saved", path=path
-            ) from error
+            raise InputError("an Arrow file, but not a parallel corpus that calque saved", path=path) from error
 
 
 def corpus_record(
@@ -306,9 +294,7 @@ def _words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     try:
         return pa.array([list(words) for words in sentences], type=WORDS)
     except (UnicodeEncodeError, pa.ArrowException) as error:
-        raise InputError(
-            f"words that are no text ({_one_line(error)}), expected valid Unicode strings"
-        ) from error
+        raise InputError(f"words that are no text ({_one_line(error)}), expected valid Unicode strings") from error
 
 
 def _one_line(error: BaseException) -> str:

@@ -32,16 +32,9 @@ class Embeddings:
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
         offsets = np.asarray(offsets, dtype=np.int64)
-        if (
-            data.ndim != 2
-            or offsets.ndim != 1
-            or len(offsets) < 1
-            or offsets[0] != 0
-            or offsets[-1] != len(data)
-        ):
+        if data.ndim != 2 or offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(data):
             raise InputError(
-                f"vectors of shape {tuple(data.shape)} do not fit offsets that end at "
-                f"{offsets.ravel()[-1:].tolist()}"
+                f"vectors of shape {tuple(data.shape)} do not fit offsets that end at {offsets.ravel()[-1:].tolist()}"
             )
         if (np.diff(offsets) < 0).any():
             raise InputError("offsets go backwards, expected the number of words before each sentence")
@@ -109,9 +102,7 @@ class Embeddings:
         """Map saved vectors into memory; nothing is read before it is used."""
         arrays, _ = map_arrays(path)
         if "data" not in arrays or "offsets" not in arrays:
-            raise InputError(
-                "no word vectors that calque saved (tensors data and offsets are missing)", path=path
-            )
+            raise InputError("no word vectors that calque saved (tensors data and offsets are missing)", path=path)
         try:
             return cls(arrays["data"], np.asarray(arrays["offsets"]), arrays.get("covered"))
         except InputError as error:
@@ -169,9 +160,7 @@ def map_arrays(
             if end == begin:  # an empty array cannot be mapped
                 arrays[name] = np.zeros(shape, dtype=dtype)
             else:
-                arrays[name] = np.memmap(
-                    fspath(path), dtype=dtype, mode=mode, offset=8 + length + begin, shape=shape
-                )
+                arrays[name] = np.memmap(fspath(path), dtype=dtype, mode=mode, offset=8 + length + begin, shape=shape)
     except _UNREADABLE as error:
         raise InputError(f"not a safetensors file that can be mapped ({error})", path=path) from error
     return arrays, metadata

@@ -44,9 +44,7 @@ def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Sour
     return Source(_paired_lines(source, target))
 
 
-def _paired_lines(
-    source: str | PathLike[str], target: str | PathLike[str]
-) -> Iterator[Record | Flaw | Omission]:
+def _paired_lines(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[Record | Flaw | Omission]:
     pairs = enumerate(zip_longest(read_lines(source), read_lines(target)), 1)
     for number, (left, right) in pairs:
         if left is None or right is None:  # one has ended; blank lines at the end of the other are no matter

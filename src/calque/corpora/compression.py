@@ -39,9 +39,7 @@ def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
             file.seek(0)
             packing = next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
             if suffix in SUFFIXES and packing is None:
-                raise InputError(
-                    f"named {suffix} but is not compressed so; rename or pack it again", path=path
-                )
+                raise InputError(f"named {suffix} but is not compressed so; rename or pack it again", path=path)
             yield from _unpack(file, packing)
     except (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:

@@ -34,9 +34,7 @@ def find_format(
     """
     if isinstance(path, tuple | list):
         if len(path) != 2 or format not in (None, "moses"):
-            raise SettingError(
-                f"{len(path)} paths with format {format}, expected two with format 'moses' or one"
-            )
+            raise SettingError(f"{len(path)} paths with format {format}, expected two with format 'moses' or one")
         return [fspath(path[0]), fspath(path[1])], "moses"
     name = fspath(path)
     if name.startswith(hub.PREFIX):

@@ -77,18 +77,14 @@ def _open(datasets: Any, path: str) -> Any:
     if split is None:
         split = "train" if "train" in data else next(iter(data)) if len(data) == 1 else None
     if split not in data:
-        raise InputError(
-            f"has the splits {', '.join(data)}; name one: {PREFIX}{name}:{next(iter(data))}", path=path
-        )
+        raise InputError(f"has the splits {', '.join(data)}; name one: {PREFIX}{name}:{next(iter(data))}", path=path)
     return data[split]
 
 
 Column = tuple[str, str | None]  # a column's name, and the key in it where it holds translations
 
 
-def _columns(
-    batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[str]
-) -> tuple[Column, Column]:
+def _columns(batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[str]) -> tuple[Column, Column]:
     for name, values in batch.items():
         keys = next((list(value) for value in values if isinstance(value, dict)), [])
         found = [best_match(lang, keys) for lang in langs]
@@ -141,9 +137,7 @@ def _rows(
 def _side(batch: dict[str, list], column: Column) -> list:
     name, key = column
     values = batch.get(name, [])
-    return (
-        values if key is None else [value.get(key) if isinstance(value, dict) else None for value in values]
-    )
+    return values if key is None else [value.get(key) if isinstance(value, dict) else None for value in values]
 
 
 def _said(error: Exception) -> str:

@@ -66,9 +66,7 @@ def whole_lines(path: str | PathLike[str]) -> Iterator[bytes]:
                 parts = [block]
                 continue
             if block.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise InputError(
-                    "UTF-16 text, expected UTF-8; convert it (iconv -f UTF-16 -t UTF-8)", path=path
-                )
+                raise InputError("UTF-16 text, expected UTF-8; convert it (iconv -f UTF-16 -t UTF-8)", path=path)
             block, first = block.removeprefix(b"\xef\xbb\xbf"), False
             if not block:
                 continue
@@ -84,9 +82,7 @@ def whole_lines(path: str | PathLike[str]) -> Iterator[bytes]:
         parts.append(block[cut:])
         size += len(block) - cut
         if size > LONGEST_LINE:
-            raise InputError(
-                "a line of more than 64 MiB, expected a sentence; is it text?", path=path, line=lines + 1
-            )
+            raise InputError("a line of more than 64 MiB, expected a sentence; is it text?", path=path, line=lines + 1)
 
 
 def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
@@ -119,9 +115,7 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
 
 def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
     if b"\0" in raw:
-        return Flaw(
-            number, "NUL character", "holds a NUL character, expected text; is the file damaged?", path
-        )
+        return Flaw(number, "NUL character", "holds a NUL character, expected text; is the file damaged?", path)
     try:
         return raw.decode("utf-8").removesuffix("\r")
     except UnicodeDecodeError as error:

@@ -115,9 +115,7 @@ class _Reading:
         self.pairs = 0
         self.skipped: dict[str, int] = {}
         self.first_skipped: dict[str, str] = {}
-        self._blank: Flaw | None = (
-            None  # the first of a run of blank lines, which counts only if something follows
-        )
+        self._blank: Flaw | None = None  # the first of a run of blank lines, which counts only if something follows
         self._blanks = 0
 
     def take(self, item: Record | Flaw | Omission, split: tuple[_Split, _Split], writer: TableWriter) -> None:
@@ -188,9 +186,7 @@ def _splitters(
 ) -> tuple[tuple[_Split, _Split], tuple[str, str]]:
     """What divides each side into words, and its name."""
     if unknown := [lang for lang in libraries if lang not in langs]:
-        raise SettingError(
-            f"segmenters names the language {unknown[0]!r}, the text is in {langs[0]} and {langs[1]}"
-        )
+        raise SettingError(f"segmenters names the language {unknown[0]!r}, the text is in {langs[0]} and {langs[1]}")
     if pretokenized:
         return (split_spaces, split_spaces), ("spaces", "spaces")
     source, target = (get_segmenter(lang, libraries.get(lang)) for lang in langs)
@@ -213,9 +209,7 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
         corpus = corpus.swapped()
     if corpus.langs != langs:
         saved, asked = "-".join(corpus.langs), "-".join(langs)
-        raise InputError(
-            f"a saved corpus in {saved}, expected {asked}; ask for the languages it has", path=path
-        )
+        raise InputError(f"a saved corpus in {saved}, expected {asked}; ask for the languages it has", path=path)
     return corpus if limit is None or limit >= len(corpus) else corpus[:limit]
 
 

@@ -39,9 +39,7 @@ def _messages(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[Rec
         if entry.is_header:
             encoding = _encoding(entry, path)
             language = _header(entry, "latin-1", "Language")
-            swapped = bool(
-                language and best_match(langs[0], [language]) and not best_match(langs[1], [language])
-            )
+            swapped = bool(language and best_match(langs[0], [language]) and not best_match(langs[1], [language]))
         else:
             item = entry.item(path, encoding)
             if swapped and isinstance(item, Record):
@@ -79,9 +77,7 @@ class _Entry:
         try:
             source, target = (_text(self.fields[name], encoding) for name in (b"msgid", b"msgstr"))
         except UnicodeError:
-            return Flaw(
-                self.line, f"not {encoding.upper()}", f"not {encoding}, as the header says; convert it", path
-            )
+            return Flaw(self.line, f"not {encoding.upper()}", f"not {encoding}, as the header says; convert it", path)
         if "\0" in source or "\0" in target:
             return Flaw(self.line, "NUL character", "holds a NUL character, expected text", path)
         return Record(self.line, source, target)
@@ -126,9 +122,7 @@ def _add(entry: _Entry, line: bytes, number: int) -> None:
         entry.line = number
     if string is None or (name is None and entry.last is None):
         start = line[:40].decode("utf-8", "replace")
-        entry.fault = (
-            entry.fault or f"{start!r} is no line of a PO file, expected a keyword and a quoted string"
-        )
+        entry.fault = entry.fault or f"{start!r} is no line of a PO file, expected a keyword and a quoted string"
     elif name is None:
         entry.fields[entry.last] += string[1]  # type: ignore[index]
     elif name in entry.fields:
@@ -148,16 +142,12 @@ def _encoding(header: _Entry, path: str | PathLike[str]) -> str:
             raise LookupError
         return codecs.lookup(name).name
     except (LookupError, ValueError) as error:
-        raise InputError(
-            f"unknown encoding {name[:40]!r}; convert it to UTF-8", path=path, line=header.line
-        ) from error
+        raise InputError(f"unknown encoding {name[:40]!r}; convert it to UTF-8", path=path, line=header.line) from error
 
 
 def _header(header: _Entry, encoding: str, name: str) -> str:
     text = _text(header.fields.get(b"msgstr", b""), encoding, errors="replace")
-    return next(
-        (line[len(name) + 1 :].strip() for line in text.split("\n") if line.startswith(name + ":")), ""
-    )
+    return next((line[len(name) + 1 :].strip() for line in text.split("\n") if line.startswith(name + ":")), "")
 
 
 def _text(raw: bytes, encoding: str, errors: str = "strict") -> str:

@@ -45,9 +45,7 @@ def _units(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[Record
     ) as error:  # the latter two: encodings that expat has not
         message = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
         line = units.parser.CurrentLineNumber
-        raise InputError(
-            f"not well-formed XML ({message}), expected a TMX document", path=path, line=line
-        ) from error
+        raise InputError(f"not well-formed XML ({message}), expected a TMX document", path=path, line=line) from error
     yield from units.take()
 
 
@@ -106,9 +104,7 @@ class _Units:
                 raise InputError("a segment of more than 64 MiB, expected a sentence", path=self._path)
 
     def _entity(self, name: str, *_: object) -> None:
-        raise InputError(
-            f"declares the entity {name[:40]!r}, which is refused; write the text out", path=self._path
-        )
+        raise InputError(f"declares the entity {name[:40]!r}, which is refused; write the text out", path=self._path)
 
     def _skipped_entity(self, name: str, _: bool) -> None:
         self._unknown = name
@@ -118,8 +114,6 @@ class _Units:
         if source is None or target is None or source == target:
             return Omission(self._line, "language missing")
         if self._unknown:
-            fact = (
-                f"uses the entity &{self._unknown[:40]}; that nothing declares; write the character instead"
-            )
+            fact = f"uses the entity &{self._unknown[:40]}; that nothing declares; write the character instead"
             return Flaw(self._line, "unknown entity", fact, self._path)
         return Record(self._line, self._sides[source], self._sides[target])
