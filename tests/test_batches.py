@@ -46,7 +46,15 @@ def test_collate(split, numbers):
     assert (batch.attention_mask is not None) == padded
     if padded:
         assert batch.attention_mask.tolist() == mask
+        # The way into the batch and out of it: what is inside stands where `spread` takes it from.
+        assert batch.spread[batch.inside].tolist() == list(range(batch.n_subwords))
+        assert batch.input_ids.flatten()[batch.inside].tolist() == [
+            i for r, m in zip(ids, mask) for i, k in zip(r, m) if k
+        ]
+        assert batch.spread.min() >= 0 and batch.spread.max() < batch.n_subwords
     assert batch.starts.tolist() == starts
+    within = range(batch.input_ids.numel()) if batch.inside is None else batch.inside.tolist()
+    assert [within[i] for i in batch.packed.tolist()] == starts
     assert batch.lengths.tolist() == lengths
     assert batch.word_counts.tolist() == counts
     for tensor in vars(batch).values():
@@ -60,8 +68,8 @@ def test_a_batch_without_sentences(split):
 
 
 def test_to_another_device(split):
-    batch = collate(split, np.array([0, 18])).to("meta")
-    assert {tensor.device.type for tensor in vars(batch).values()} == {"meta"}
+    batch = collate(split, np.array([0, 17])).to("meta")
+    assert {tensor.device.type for tensor in vars(batch).values() if tensor is not None} == {"meta"}
     assert collate(split, np.array([0])).to("cpu").attention_mask is None
 
 

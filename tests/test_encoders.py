@@ -7,6 +7,7 @@ import importlib.util
 import json
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from calque.encoders import HuggingFaceEncoder, collate, load_encoder, loading
 from calque.encoders import huggingface as module
-from calque.encoders.bert import bert_states, is_bert_like
+from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.epilogues import bias_gelu, bias_residual_norm
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.layers import LayerTap
@@ -199,10 +200,38 @@ def test_flat_pass_equals_the_general_one(family, family_folders, texts, shared)
     encoder = shared(family_folders(family))
     batch = collate(encoder.subwords.split(texts), np.arange(len(texts)))
     with torch.inference_mode():
-        flat = bert_states(encoder.model, batch, [0, 1, 3])
+        flat = bert_states(encoder.model, embedded(encoder.model, [batch]), [batch], [0, 1, 3])
         for layer, states in encoder.hidden_states(batch, [0, 1, 3]).items():
             inside = batch.attention_mask.bool().flatten()
-            torch.testing.assert_close(flat[layer][inside], states.flatten(0, 1)[inside], rtol=0, atol=2e-5)
+            torch.testing.assert_close(flat[layer], states.flatten(0, 1)[inside], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_flat_pass_over_several_batches_has_the_gradient_of_the_general_one(family, pooling, load, family_folders):
+    encoder = load(family_folders(family), pooling=pooling)
+    generator = np.random.default_rng(0)
+    texts = [list(generator.choice(["the", "house", "unbelievable", "sees", "Wasser"], n)) for n in (3, 9, 1, 4, 4, 7)]
+    split = encoder.subwords.split(texts)
+    batches = [collate(split, np.array(numbers)) for numbers in ([2, 0], [3, 4], [1, 5])]
+    encoder.model.train()
+    for part in encoder.model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    gradients, found = [], []
+    for flat in (True, False):
+        encoder._flat = flat
+        encoder.model.zero_grad()
+        vectors = encoder.forward(batches, [1, 3])
+        found.append(torch.cat(list(vectors.values())))
+        (found[-1].sin() * torch.arange(1.0, len(found[-1]) + 1)[:, None]).sum().backward()
+        gradients.append({name: p.grad for name, p in encoder.model.named_parameters() if p.grad is not None})
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=2e-5)
+    assert gradients[0].keys() == gradients[1].keys()
+    largest = max(float(gradient.abs().max()) for gradient in gradients[1].values())
+    for name, gradient in gradients[1].items():  # a key's bias changes nothing: its gradient is rounding alone
+        scale = float(gradient.abs().max()) + 0.01 * largest
+        torch.testing.assert_close(gradients[0][name], gradient, rtol=0, atol=1e-4 * scale, msg=name)
 
 
 def test_epilogues_are_the_operations_of_pytorch():
@@ -253,7 +282,7 @@ def test_the_flat_pass_takes_modules_that_somebody_has_exchanged(tiny_folder, te
         layer.attention.self.value = Adapted(layer.attention.self.value)
         layer.intermediate.dense = Adapted(layer.intermediate.dense)
         layer.output.dense = Adapted(layer.output.dense)
-    assert encoder._is_flat()
+    assert encoder.is_flat()
     after = encoder.encode(texts[:4])
     assert not close(after.data, before)
     for i, words in enumerate(texts[:4]):
@@ -308,7 +337,7 @@ def test_hooks_are_gone_afterwards_also_after_an_error(tiny_folder, multilingual
     batch = collate(encoder.subwords.split(multilingual_words), np.arange(3))
     tap = LayerTap(encoder.model, encoder._blocks, [1, 2])
     with pytest.raises(IndexError), tap.attached():
-        tap(type(batch)(batch.input_ids + 10_000, None, batch.starts, batch.lengths, batch.word_counts))
+        tap(replace(batch, input_ids=batch.input_ids + 10_000, attention_mask=None))
     assert not any(module._forward_pre_hooks for module in encoder.model.modules())
     assert len(encoder.model(batch.input_ids, output_hidden_states=True).hidden_states) == 4
 

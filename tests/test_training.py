@@ -13,9 +13,12 @@ from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
+from calque.threads import Threads
 from calque.training import Contrastive, FineTune
 from calque.training.aligned import AlignedText
 from calque.training.contrastive import info_nce
+from calque.training.freezing import freeze_below
+from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan
 from calque.training.update import Alignment, Reference
 
@@ -41,7 +44,7 @@ def gradients(model) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def fast(tuner, encoder, corpora, pairs, chosen):
+def fast(tuner, encoder, corpora, pairs, chosen, threads=Threads(1)):
     """Loss terms and gradients of one update, by the library."""
     text = AlignedText(corpora, pairs, encoder.subwords, towards=tuner.towards, special=tuner.special)
     layers, processes = tuner._layers(encoder), Processes()
@@ -50,8 +53,9 @@ def fast(tuner, encoder, corpora, pairs, chosen):
     with torch.no_grad():  # moved away from the frozen encoder, so that the second term is not zero
         for p in tuned.model.parameters():
             p.add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
-    reference = Reference.of(tuner, encoder, text, layers, processes) if tuner.needs_reference else None
-    terms = Alignment(tuner, tuned, text, layers, processes, reference).backward(chosen)
+    freeze_below(tuned.model, tuner.freeze)
+    reference = Reference.of(tuner, encoder, text, layers, processes, threads) if tuner.needs_reference else None
+    terms = Alignment(tuner, tuned, text, layers, processes, reference, threads).backward(chosen)
     return terms, gradients(tuned.model), tuned
 
 
@@ -162,11 +166,39 @@ def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropo
                 module.p = dropout
         text = AlignedText([corpus], [pairs], noisy.subwords, towards="en", special=False)
         noisy.model.train()
-        alignment = Alignment(make(towards="en", accumulate=3, **options), noisy, text, (2,), Processes(), None)
+        alignment = Alignment(
+            make(towards="en", accumulate=3, **options), noisy, text, (2,), Processes(), None, Threads(1)
+        )
         part = text.update(chosen, budget=100, accumulate=3)[1]
-        first, again = alignment._forward(part, 5)[2], alignment._forward(part, 5)[2]
+        first, again, other = (alignment._pass(part, seed).vectors[2] for seed in (5, 5, 6))
         torch.testing.assert_close(first, again)
-        assert not torch.equal(first, alignment._forward(part, 6)[2])
+        assert not torch.equal(first, other)
+        assert shares_at_once(noisy, torch.device("cpu")) == 1, "threads would share one source of random numbers"
+
+
+@pytest.mark.parametrize("make", [FineTune, Contrastive])
+@pytest.mark.parametrize("freeze", [None, 0, 1])
+def test_an_update_in_threads_equals_one_in_one_piece(tiny_encoder, text, make, freeze):
+    found = []
+    for count in (1, 3):
+        with Threads(count) as threads:
+            tuner = make(towards="en", layers=(1, 2), freeze=freeze)
+            found.append(fast(tuner, tiny_encoder, [text[0]], [text[1]], [np.arange(12)], threads))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
+    assert_same(found[1][1], found[0][1])
+    assert any(name.startswith("embeddings") for name in found[0][1]) == (freeze is None)
+
+
+def test_shares_hold_every_sentence_once_and_batches_keep_to_the_budget(tiny_encoder, text):
+    laid = AlignedText([text[0]], [text[1]], tiny_encoder.subwords, towards="en", special=True)
+    sentences = np.random.default_rng(0).permutation(20)
+    lengths = np.diff(laid.table.offsets)
+    for budget, n in ((1, 1), (40, 3), (1000, 2), (1000, 64)):
+        shares = laid.shares(sentences, budget, n)
+        assert sorted(s for share in shares for batch in share for s in batch) == list(range(20))
+        assert len(shares) == min(n, 20)
+        for batch in (batch for share in shares for batch in share):
+            assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
 
 
 def test_vectors_of_the_frozen_encoder_kept_or_recomputed(tiny_encoder, text):

@@ -18,16 +18,27 @@ class WordBatch:
     Attributes:
         input_ids: int64 `[B, T]`.
         attention_mask: int64 `[B, T]`, 1 for a subword; None where nothing is padded.
+        inside: int64 `[N]`, flat index into `B * T` of each subword; None where nothing is padded.
+        spread: int64 `[B * T]`, for each place the subword there, 0 to N − 1, and any of them for padding; or None.
         starts: int64 `[W]`, flat index into `B * T` of each word's first subword, sentence after sentence.
+        packed: int64 `[W]`, the same index, counting subwords only and no padding.
         lengths: int64 `[W]`, subwords of each word; 0 for a word without a vector.
         word_counts: int64 `[B]`, words of each sentence.
     """
 
     input_ids: Tensor
     attention_mask: Tensor | None
+    inside: Tensor | None
+    spread: Tensor | None
     starts: Tensor
+    packed: Tensor
     lengths: Tensor
     word_counts: Tensor
+
+    @property
+    def n_subwords(self) -> int:
+        """N, padding not counted."""
+        return self.input_ids.numel() if self.inside is None else len(self.inside)
 
     def to(self, device: torch.device | str) -> WordBatch:
         """The same batch on another device."""
@@ -48,19 +59,25 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
     width = int(lengths.max()) if len(lengths) else 0
     if (lengths == width).all():
         input_ids, mask = split.ids[first[:, None] + np.arange(width)].astype(np.int64), None
+        places = spread = None
     else:
         inside = np.arange(width) < lengths[:, None]
         input_ids = np.full(inside.shape, split.pad_id, dtype=np.int64)
         input_ids[inside] = split.ids[ranges(first, lengths)]
         mask = torch.from_numpy(inside.astype(np.int64))
+        places = torch.from_numpy(np.flatnonzero(inside))
+        spread = torch.from_numpy(np.maximum(np.cumsum(inside) - 1, 0))
     first_word = split.word_offsets[sentences]
     counts = split.word_offsets[sentences + 1] - first_word
     words = ranges(first_word, counts)
-    starts = split.word_starts[words] + np.repeat(np.arange(len(sentences)) * width, counts)
+    within = split.word_starts[words]
     return WordBatch(
         input_ids=torch.from_numpy(input_ids),
         attention_mask=mask,
-        starts=torch.from_numpy(starts),
+        inside=places,
+        spread=spread,
+        starts=torch.from_numpy(within + np.repeat(np.arange(len(sentences)) * width, counts)),
+        packed=torch.from_numpy(within + np.repeat(np.cumsum(lengths) - lengths, counts)),
         lengths=torch.from_numpy(split.word_lengths[words].astype(np.int64)),
         word_counts=torch.from_numpy(counts),
     )

@@ -7,8 +7,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from calque.encoders.batches import WordBatch, collate, ranges, token_batches
 from calque.encoders.subwords import SplitSentences, Subwords, not_a_string
 from calque.errors import InputError
 from calque.text import Sentence, Sentences
+from calque.threads import Threads
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
 FLUSH_SECONDS = 5.0  # how much work a stop may cost
@@ -87,7 +87,7 @@ def extract(
         except OSError as error:
             raise InputError(f"cannot be written ({error.strerror})", path=next(iter(out.values()))) from error
     counts = np.zeros(3, dtype=np.int64)
-    with _bar(int(offsets[-1]), progress) as bar, _workers(plan, len(sentences)) as run:
+    with _bar(int(offsets[-1]), progress) as bar, Threads(plan.workers if len(sentences) > 1 else 1) as threads:
         for number, start in enumerate(range(0, len(sentences), plan.window)):
             split = subwords.split(sentences[start : start + plan.window])
             counts += (split.truncated_words, split.truncated_sentences, split.empty_words)
@@ -105,7 +105,7 @@ def extract(
                         store.data[layer][rows] = found.to("cpu", torch.float32).numpy()
                 return len(rows)
 
-            for i, n in run(work, {i: b for i, b in enumerate(batches) if i not in done}):
+            for i, n in threads.unordered(work, {i: b for i, b in enumerate(batches) if i not in done}):
                 bar.update(n)
                 store.finished(number, i)
             store.flush()
@@ -132,32 +132,6 @@ def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
 
 def _n_words(split: SplitSentences, numbers: np.ndarray) -> int:
     return int((split.word_offsets[numbers + 1] - split.word_offsets[numbers]).sum())
-
-
-@contextmanager
-def _workers(plan: Plan, n_sentences: int) -> Iterator[Callable]:
-    """Yields `run(work, batches)`, which yields `(number, work(batch))` as batches are finished.
-
-    Several threads with a batch each are faster than several threads on one small matrix product: nobody waits for
-    anybody. They also make the numbers independent of how many threads there are.
-    """
-    if plan.workers == 1 or n_sentences < 2:
-        yield lambda work, batches: ((i, work(batch)) for i, batch in batches.items())
-        return
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    executor = ThreadPoolExecutor(plan.workers, thread_name_prefix="calque-encode")
-
-    def run(work, batches):
-        futures = {executor.submit(work, batch): i for i, batch in batches.items()}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-
-    try:
-        yield run
-    finally:
-        executor.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
 
 
 # -- where the vectors go ----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from transformers.utils import logging
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch, collate
-from calque.encoders.bert import bert_states, is_bert_like
+from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.extraction import Plan, extract
 from calque.encoders.layers import LayerTap, all_states, examine
 from calque.encoders.numerics import PRECISIONS, matmul_precision, probe_precision
@@ -148,32 +148,54 @@ class HuggingFaceEncoder(Encoder):
                 states = tap(batch)
         return {layer: states[number] for layer, number in numbers.items()}
 
-    def forward(self, batch: WordBatch, layers: Sequence[int]) -> dict[int, Tensor]:
-        """Word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable."""
-        if torch.is_grad_enabled() or self.model.training or not self._is_flat():
-            return {layer: self.pool(states, batch) for layer, states in self.hidden_states(batch, layers).items()}
-        return self._flat_vectors(batch, {layer: self.layer_number(layer) for layer in layers})
+    def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
+        """Word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
+
+        Args:
+            batch: one, or several whose words come one after the other.
+        """
+        batches = [batch] if isinstance(batch, WordBatch) else list(batch)
+        if self.is_flat():
+            return self.above(self.embedded(batches), batches, layers)
+        found: dict[int, list[Tensor]] = {layer: [] for layer in layers}
+        for each in batches:
+            for layer, states in self.hidden_states(each, layers).items():
+                found[layer].append(self.pool(states, each))
+        return {layer: parts[0] if len(parts) == 1 else torch.cat(parts) for layer, parts in found.items()}
 
     def pool(self, states: Tensor, batch: WordBatch) -> Tensor:
         """Word vectors `[W, dim]` from hidden states `[B, T, dim]`."""
         flat = states.reshape(-1, states.shape[-1])
         if self.pooling == "mean":
-            return _mean(flat, batch)
-        return flat[self._ends(batch)] * (batch.lengths > 0)[:, None]
+            return _mean(flat, batch.starts, batch.lengths)
+        return flat[self._ends(batch.starts, batch.lengths)] * (batch.lengths > 0)[:, None]
 
-    def _ends(self, batch: WordBatch) -> Tensor:
-        """Flat position of each word's first or last subword, int64 `[W]`."""
-        return batch.starts if self.pooling == "first" else batch.starts + (batch.lengths - 1).clamp(min=0)
+    def _ends(self, starts: Tensor, lengths: Tensor) -> Tensor:
+        """Position of each word's first or last subword, int64 `[W]`."""
+        return starts if self.pooling == "first" else starts + (lengths - 1).clamp(min=0)
 
-    def _is_flat(self) -> bool:
+    # -- the same in two steps, without padding --------------------------------------------------------------------
+    def is_flat(self) -> bool:
+        """Whether `embedded` and `above` work for this model, as it is now."""
         return self._flat and isinstance(self.model, PreTrainedModel) and is_bert_like(self.model)
 
-    def _flat_vectors(self, batch: WordBatch, numbers: dict[int, int]) -> dict[int, Tensor]:
-        rows = None if self.pooling == "mean" else self._ends(batch)
-        states = bert_states(self.model, batch, list(numbers.values()), rows)
-        some = (batch.lengths > 0)[:, None]
+    def embedded(self, batches: Sequence[WordBatch]) -> Tensor:
+        """The first step of `forward`: layer 0 of all N subwords of the batches, `[N, dim]`."""
+        return embedded(self.model, batches)
+
+    def above(self, x: Tensor, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
+        """The second step of `forward`, from what `embedded` gave."""
+        numbers = {layer: self.layer_number(layer) for layer in layers}
+        start, starts = 0, []
+        for batch in batches:
+            starts.append(batch.packed + start)
+            start += batch.n_subwords
+        first, lengths = torch.cat(starts), torch.cat([batch.lengths for batch in batches])
+        rows = None if self.pooling == "mean" else self._ends(first, lengths)
+        states = bert_states(self.model, x, batches, list(numbers.values()), rows)
+        some = (lengths > 0)[:, None]
         return {
-            layer: _mean(states[number], batch) if rows is None else states[number] * some
+            layer: _mean(states[number], first, lengths) if rows is None else states[number] * some
             for layer, number in numbers.items()
         }
 
@@ -226,8 +248,7 @@ class HuggingFaceEncoder(Encoder):
         if dtype not in ("float32", "float16"):
             raise SettingError(f"dtype={dtype!r}: vectors are stored as float32 or float16")
         device = self.device
-        numbers = {layer: layer for layer in layers}
-        flat, tap = self._is_flat(), self._tap(layers)
+        flat, tap = self.is_flat(), self._tap(layers)
         training = [module for module in self.model.modules() if module.training]
         precision = self._resolved_precision()
         key = ""
@@ -239,7 +260,7 @@ class HuggingFaceEncoder(Encoder):
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
             batch = batch.to(device)
             if flat:
-                return self._flat_vectors(batch, numbers)
+                return self.above(self.embedded([batch]), [batch], layers)
             states = all_states(self.model, batch) if tap is None else tap(batch)
             return {layer: self.pool(states[layer], batch) for layer in layers}
 
@@ -306,15 +327,14 @@ class HuggingFaceEncoder(Encoder):
         (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
-def _mean(flat: Tensor, batch: WordBatch) -> Tensor:
-    """Mean of each word's subwords, `[W, dim]` from `[B * T, dim]`."""
-    lengths = batch.lengths
+def _mean(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
+    """Mean of each word's subwords, `[W, dim]` from the states of all subwords one below the other."""
     if not len(lengths):
-        return flat[batch.starts]
+        return flat[starts]
     # Words side by side, [W, longest word]: a row holds the places of a word's subwords, and weight 0 beyond them.
     steps = torch.arange(int(lengths.max()), device=flat.device)
     inside = steps < lengths[:, None]
-    places = torch.where(inside, batch.starts[:, None] + steps, batch.starts[:, None])
+    places = torch.where(inside, starts[:, None] + steps, starts[:, None])
     return (flat[places] * inside[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]
 
 

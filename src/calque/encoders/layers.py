@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from calque.encoders.batches import WordBatch
-from calque.encoders.bert import bert_states, is_bert_like
+from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.errors import SettingError
 
 
@@ -118,9 +118,7 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, b
 
         def agree(found: Mapping[int, Tensor]) -> bool:
             return all(
-                torch.allclose(
-                    found[number].view(shape)[inside], state[inside], rtol=0, atol=1e-5 * float(state.abs().max())
-                )
+                torch.allclose(found[number], state[inside], rtol=0, atol=1e-5 * float(state.abs().max()))
                 for number, state in enumerate(states)
             )
 
@@ -131,8 +129,11 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, b
                 for number in range(n_layers + 1):  # each as the highest one, too
                     with LayerTap(model, blocks, [0, number]).attached() as tap:  # type: ignore[arg-type]
                         found.update(tap(batch))
-                blocks = blocks if agree(found) else None
+                blocks = blocks if agree({number: state[inside] for number, state in found.items()}) else None
             except (KeyError, TypeError, AttributeError):
                 blocks = None
-        flat = is_bert_like(model) and agree(bert_states(model, batch, range(n_layers + 1)))
+        flat = False
+        if is_bert_like(model):
+            found = bert_states(model, embedded(model, [batch]), [batch], range(n_layers + 1))
+            flat = agree({number: state.view(states[number][inside].shape) for number, state in found.items()})
     return n_layers, shape[-1], blocks, flat

@@ -14,6 +14,8 @@ from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 
+_LONGER = 2.0  # how much longer than its shortest sentence may be what a batch holds
+
 
 @dataclass(frozen=True)
 class GroupRows:
@@ -36,14 +38,14 @@ class Update:
     """One part of one process's share of an update.
 
     Args:
-        pieces: sentence numbers, sorted by length and cut by a budget of subwords: each is one forward pass, and their
-            words in this order are the rows.
+        shares: batches of sentence numbers, `[share][batch]`; the words in this order are the rows. Shares are equally
+            long and may be gone through side by side.
         targets: numbers of the target sentences among them.
         groups: one for each corpus.
         reference: room for the frozen encoder's vectors of the target words, by layer.
     """
 
-    pieces: list[np.ndarray]
+    shares: list[list[np.ndarray]]
     targets: np.ndarray
     groups: list[GroupRows]
     reference: dict | None = None
@@ -163,48 +165,66 @@ class AlignedText:
         size = np.diff(self.table.offsets)
         return [size[s] + size[t] for s, t in zip(self._sources, self._targets, strict=True)]
 
-    def pieces(self, sentences: np.ndarray, budget: int) -> list[np.ndarray]:
-        """Sort sentences by length and cut them so that each piece, padded, has about `budget` subwords."""
+    def shares(self, sentences: np.ndarray, budget: int, n: int = 1) -> list[list[np.ndarray]]:
+        """Deal sentences out into `n` shares of about equal work, and cut each into batches of about equal length.
+
+        A batch, padded, has at most `budget` subwords, or a single sentence.
+        """
         size = np.diff(self.table.offsets)[sentences]
         order = np.argsort(size, kind="stable")
-        sentences, size = sentences[order], size[order]
-        pieces, start = [], 0
-        while start < len(sentences):
-            stop = start + 1
-            while stop < len(sentences) and (stop + 1 - start) * size[stop] <= budget:
-                stop += 1
-            pieces.append(sentences[start:stop])
-            start = stop
-        return pieces
+        shares = []
+        for first in range(min(n, len(order))):
+            mine, lengths = sentences[order[first::n]], size[order[first::n]]
+            batches, start = [], 0
+            while start < len(mine):
+                # What differs in length costs padding, what stands alone costs calls.
+                limit = _LONGER * lengths[start] + 4
+                stop = start + 1
+                while stop < len(mine) and (stop + 1 - start) * lengths[stop] <= budget and lengths[stop] <= limit:
+                    stop += 1
+                batches.append(mine[start:stop])
+                start = stop
+            shares.append(batches)
+        return shares
 
     def update(
-        self, chosen: Sequence[np.ndarray], *, budget: int, rank: int = 0, world: int = 1, accumulate: int = 1
+        self,
+        chosen: Sequence[np.ndarray],
+        *,
+        budget: int,
+        shares: int = 1,
+        rank: int = 0,
+        world: int = 1,
+        accumulate: int = 1,
     ) -> list[Update]:
         """Lay out one update.
 
         Args:
             chosen: `[corpus]` → pair numbers, as a `BatchPlan` gives them.
-            budget: subwords in one forward pass.
+            budget: subwords in a batch, padding included.
+            shares: to be gone through side by side.
             rank, world: which share of the pairs is this process's.
             accumulate: into how many parts to cut this process's share.
 
         Returns:
             one `Update` for each part.
         """
-        shares = [np.array_split(pairs, world * accumulate) for pairs in chosen]
+        parts = [np.array_split(pairs, world * accumulate) for pairs in chosen]
         mine = range(rank * accumulate, (rank + 1) * accumulate)
         n_links = [[int(np.diff(o)[p].sum() + 2 * self._special * len(p)) for p in s]
-                   for o, s in zip(self._offsets, shares, strict=True)]  # fmt: skip
+                   for o, s in zip(self._offsets, parts, strict=True)]  # fmt: skip
         totals = [int(self.word_counts[t[pairs]].sum()) for t, pairs in zip(self._targets, chosen, strict=True)]
         return [
-            self._part([share[part] for share in shares], budget, [tuple(n) for n in n_links], totals) for part in mine
+            self._part([pairs[part] for pairs in parts], budget, shares, [tuple(n) for n in n_links], totals)
+            for part in mine
         ]
 
-    def _part(self, chosen, budget, n_links, totals) -> Update:
+    def _part(self, chosen, budget, shares, n_links, totals) -> Update:
         sources = [s[pairs] for s, pairs in zip(self._sources, chosen, strict=True)]
         targets = [t[pairs] for t, pairs in zip(self._targets, chosen, strict=True)]
-        pieces = self.pieces(np.concatenate(sources + targets), budget)
-        ordered = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int64)
+        dealt = self.shares(np.concatenate(sources + targets), budget, shares)
+        batches = [batch for share in dealt for batch in share]
+        ordered = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
         sizes = self.word_counts[ordered]
         row = np.full(len(self.word_counts), -1, dtype=np.int64)
         row[ordered] = np.cumsum(sizes) - sizes
@@ -223,7 +243,7 @@ class AlignedText:
             regularised, _ = ragged(row[t], self.word_counts[t])
             reference, _ = ragged(self.reference_start[t], self.word_counts[t])
             groups.append(GroupRows(source, target, regularised, reference, linked, n_links[corpus], totals[corpus]))
-        return Update(pieces, np.concatenate(targets), groups)
+        return Update(dealt, np.concatenate(targets), groups)
 
 
 def ragged(starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

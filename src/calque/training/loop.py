@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -16,8 +18,10 @@ import torch
 from calque.distributed import Processes
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError
+from calque.threads import Threads
 
 T = TypeVar("T")
+_LARGE = 20_000_000  # parameters: Adam over fewer is quicker on one core than waking the others
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class Loop:
         progress: show a bar on standard error.
         products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it. A resumed run
             keeps the one that it began with, which may have been measured.
+        threads: that the updates are computed in, if they are.
     """
 
     def __init__(
@@ -92,7 +97,9 @@ class Loop:
         checkpoint_every: int = 200,
         progress: bool = False,
         products: str = "highest",
+        threads: Threads | None = None,
     ):
+        self.threads = threads or Threads(1)
         self.products = products
         self.module, self.schedule, self.processes = module, schedule, processes
         self.identity = json.dumps({**identity, "schedule": asdict(schedule)}, sort_keys=True, default=str)
@@ -104,6 +111,7 @@ class Loop:
         self.optimiser = torch.optim.Adam(
             self.parameters, lr=schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused
         )
+        self.large = sum(p.numel() for p in self.parameters) > _LARGE
         self.step = 0
         self.history: list[dict[str, float]] = []
 
@@ -125,8 +133,13 @@ class Loop:
         """
         total = max(1, round(self.schedule.epochs * steps_per_epoch))
         self._resume()
-        with matmul_precision(self.products):
-            self._steps(epoch, steps_per_epoch, total, backward)
+        # What stands now outlives the run: Python need not look through it for garbage again and again.
+        gc.freeze()
+        try:
+            with matmul_precision(self.products):
+                self._steps(epoch, steps_per_epoch, total, backward)
+        finally:
+            gc.unfreeze()
         self._write_metrics()
         return self.history
 
@@ -148,7 +161,8 @@ class Loop:
             rate = self.schedule.rate(self.step, total)
             for group in self.optimiser.param_groups:
                 group["lr"] = rate
-            self.optimiser.step()
+            with self.threads.all_cores() if self.large else nullcontext():
+                self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
             self.step += 1
             self._record({"step": self.step, "epoch": self.step / steps_per_epoch, "rate": rate, **norm, **terms})

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from calque.distributed import Processes
 from calque.encoders.numerics import probe_precision
 from calque.errors import SettingError
+from calque.threads import Threads
 from calque.training.aligned import AlignedText
 from calque.training.freezing import freeze_below
 from calque.training.loop import Loop, Schedule
+from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan
 from calque.training.update import Alignment, GroupVectors, Reference
 
@@ -134,23 +136,27 @@ class Tuner(ABC):
             schedule = replace(schedule, learning_rate=self.default_rate(encoder.dim))
         plan = BatchPlan(text.lengths, batch=self.batch, seed=schedule.seed, window=self.window)
         layers = self._layers(encoder)
-        frozen = Reference.of(self, encoder, text, layers, processes) if self.needs_reference else None
         tuned = copy.copy(encoder)
         tuned.model = copy.deepcopy(encoder.model)
         tuned.model.to(device=processes.device).float().train()  # type: ignore[call-arg]
         freeze_below(tuned.model, self.freeze)
-        alignment = Alignment(self, tuned, text, layers, processes, frozen)
-        loop = Loop(
-            tuned.model,
-            schedule=schedule,
-            processes=processes,
-            identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
-            folder=None if folder is None else Path(folder),
-            checkpoint_every=checkpoint_every,
-            progress=progress,
-            products=self._products(encoder, processes),
-        )
-        self.history = loop.run(plan.epoch, plan.steps_per_epoch, alignment.backward)
+        with Threads(shares_at_once(encoder, processes.device)) as threads:
+            frozen = None
+            if self.needs_reference:
+                frozen = Reference.of(self, encoder, text, layers, processes, threads)
+            loop = Loop(
+                tuned.model,
+                schedule=schedule,
+                processes=processes,
+                identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
+                folder=None if folder is None else Path(folder),
+                checkpoint_every=checkpoint_every,
+                progress=progress,
+                products=self._products(encoder, processes),
+                threads=threads,
+            )
+            alignment = Alignment(self, tuned, text, layers, processes, frozen, threads)
+            self.history = loop.run(plan.epoch, plan.steps_per_epoch, alignment.backward)
         self.counts, self.used = text.counts, schedule
         loop.finish()
         tuned.model.eval().requires_grad_(True)

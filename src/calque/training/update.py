@@ -17,8 +17,10 @@ import numpy as np
 import torch
 
 from calque.distributed import Processes
-from calque.encoders.batches import collate
+from calque.encoders.batches import collate, token_batches
+from calque.threads import Threads
 from calque.training.aligned import AlignedText, Update, ragged
+from calque.training.passes import Pass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,15 +66,26 @@ class Reference:
     #: above this the vectors are recomputed, unless asked otherwise
     largest = 2_000_000_000
 
-    def __init__(self, encoder: HuggingFaceEncoder, text: AlignedText, layers: Sequence[int], budget: int):
+    def __init__(
+        self, encoder: HuggingFaceEncoder, text: AlignedText, layers: Sequence[int], budget: int, threads: Threads
+    ):
         self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
+        self._threads = threads
         self._kept: dict[int, Tensor] | None = None
 
     @classmethod
-    def of(cls, tuner: Tuner, encoder: HuggingFaceEncoder, text: AlignedText, layers, processes: Processes):
+    def of(
+        cls,
+        tuner: Tuner,
+        encoder: HuggingFaceEncoder,
+        text: AlignedText,
+        layers: Sequence[int],
+        processes: Processes,
+        threads: Threads,
+    ):
         """As `tuner.reference` asks."""
         encoder.model.to(device=processes.device)  # type: ignore[call-arg]
-        reference = cls(encoder, text, layers, tuner.budget)
+        reference = cls(encoder, text, layers, tuner.budget, threads)
         size = text.n_reference * encoder.dim * len(layers) * 4
         if tuner.reference == "cached" or (tuner.reference == "auto" and size <= cls.largest):
             reference._kept = reference._compute(text.target_sentences)
@@ -92,20 +105,26 @@ class Reference:
         rows = (np.cumsum(sizes) - sizes)[which] + numbers - starts[which]
         return update.reference[layer][torch.from_numpy(rows).to(update.reference[layer].device)]
 
-    @torch.no_grad()
     def _compute(self, sentences: np.ndarray) -> dict[int, Tensor]:
         """All words of `sentences` in their order, `{layer: [n_words, dim]}`."""
-        sizes = self._text.word_counts[sentences]
+        text, encoder = self._text, self._encoder
+        sizes = text.word_counts[sentences]
         start = np.cumsum(sizes) - sizes
-        place = {int(s): int(row) for s, row in zip(sentences, start, strict=True)}
-        device = next(self._encoder.model.parameters()).device
-        kept = {layer: torch.zeros(int(sizes.sum()), self._encoder.dim, device=device) for layer in self._layers}
-        self._encoder.model.eval()
-        for piece in self._text.pieces(sentences, self._budget):
-            vectors = self._encoder.forward(collate(self._text.table, piece).to(device), self._layers)
-            rows, _ = ragged(np.array([place[int(s)] for s in piece]), self._text.word_counts[piece])
+        place = np.empty(len(text.word_counts), dtype=np.int64)
+        place[sentences] = start
+        device = next(encoder.model.parameters()).device
+        kept = {layer: torch.zeros(int(sizes.sum()), encoder.dim, device=device) for layer in self._layers}
+        encoder.model.eval()
+
+        def work(piece: np.ndarray) -> None:
+            with torch.no_grad():
+                vectors = encoder.forward(collate(text.table, piece).to(device), self._layers)
+            rows, _ = ragged(place[piece], text.word_counts[piece])
             for layer, found in vectors.items():
                 kept[layer][torch.from_numpy(rows).to(device)] = found.float()
+
+        lengths = np.diff(text.table.offsets)[sentences]
+        self._threads.map(work, [sentences[piece] for piece in token_batches(lengths, self._budget)])
         return kept
 
 
@@ -120,9 +139,11 @@ class Alignment:
         layers: Sequence[int],
         processes: Processes,
         reference: Reference | None,
+        threads: Threads,
     ):
         self.tuner, self.encoder, self.text = tuner, encoder, text
         self.layers, self.processes, self.reference = tuple(layers), processes, reference
+        self.threads = threads
 
     def backward(self, chosen: Sequence[np.ndarray]) -> dict[str, float]:
         """Gradients of one update, and the terms of its loss.
@@ -132,22 +153,25 @@ class Alignment:
         """
         tuner, processes = self.tuner, self.processes
         parts = self.text.update(
-            chosen, budget=tuner.budget, rank=processes.rank, world=processes.world, accumulate=tuner.accumulate
+            chosen,
+            budget=tuner.budget,
+            shares=self.threads.count,
+            rank=processes.rank,
+            world=processes.world,
+            accumulate=tuner.accumulate,
         )
         whole = len(parts) == 1
         seed = torch.initial_seed()
-        with torch.set_grad_enabled(whole):
-            graphs = [self._forward(part, seed + 7919 * i) for i, part in enumerate(parts)]
-        leaves = [{layer: rows.detach().requires_grad_() for layer, rows in graph.items()} for graph in graphs]
+        passes = [self._pass(part, seed + 7919 * i, gradient=whole) for i, part in enumerate(parts)]
+        leaves = [{layer: rows.requires_grad_() for layer, rows in done.vectors.items()} for done in passes]
         terms: dict[str, Tensor] = {}
         for layer in self.layers:
             for name, value in tuner.loss(self._groups(parts, leaves, layer), processes).items():
                 terms[name] = terms[name] + value if name in terms else value
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
-            graph = graphs[i] if whole else self._forward(part, seed + 7919 * i)
-            alive = [layer for layer in self.layers if leaves[i][layer].grad is not None]
-            torch.autograd.backward([graph[n] for n in alive], [leaves[i][n].grad for n in alive])  # type: ignore[misc]
+            done = passes[i] if whole else self._pass(part, seed + 7919 * i)
+            done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
         # A term over vectors of all processes is the same on each of them, the others are shares of a sum.
         shown = torch.stack(
             [value.detach() / (processes.world if name in tuner.terms_over_all else 1) for name, value in terms.items()]
@@ -155,18 +179,20 @@ class Alignment:
         shown = processes.sum_numbers(shown)
         return {"loss": float(shown.sum()), **dict(zip(terms, shown.tolist(), strict=True))}
 
-    def _forward(self, part: Update, seed: int) -> dict[int, Tensor]:
-        """All word vectors of a part, `{layer: [n_words, dim]}`."""
+    def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
+        """All word vectors of a part."""
         torch.manual_seed(seed)  # the same dropout both times that a part is gone through
-        device = self.processes.device
-        found: dict[int, list[Tensor]] = {layer: [] for layer in self.layers}
-        for piece in part.pieces:
-            batch = collate(self.text.table, piece).to(device)
-            with self.processes.autocast():
-                vectors = self.encoder.forward(batch, self.layers)
-            for layer, rows in vectors.items():
-                found[layer].append(rows.float())
-        return {layer: torch.cat(rows) for layer, rows in found.items()}
+        shares = [
+            [collate(self.text.table, piece).to(self.processes.device) for piece in share] for share in part.shares
+        ]
+        return Pass(
+            self.encoder,
+            shares,
+            self.layers,
+            threads=self.threads,
+            context=self.processes.autocast,
+            gradient=gradient,
+        )
 
     def _groups(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int) -> list[GroupVectors]:
         groups = []

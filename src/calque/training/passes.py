@@ -1,0 +1,132 @@
+"""Word vectors out of a model, and gradients of word vectors back into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from calque.encoders.batches import WordBatch
+from calque.threads import Threads
+
+if TYPE_CHECKING:
+    from calque.encoders.huggingface import HuggingFaceEncoder
+
+Vectors = dict[int, Tensor]
+Share = Sequence[WordBatch]
+
+
+def shares_at_once(encoder: HuggingFaceEncoder, device: torch.device) -> int:
+    """Into how many shares a pass over this encoder is best cut: one for each core, where they can be gone through
+    side by side.
+
+    That is on the processor, for a model that works in two steps, and without dropout: random numbers that several
+    threads draw from one source would not be the same twice.
+    """
+    drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in encoder.model.modules())
+    return torch.get_num_threads() if device.type == "cpu" and encoder.is_flat() and not drops else 1
+
+
+class Pass:
+    """One pass over some sentences, and the way back.
+
+    Args:
+        encoder: its model is in training or evaluation mode.
+        shares: batches of sentences; with several shares each is gone through in a thread of its own, and there must
+            not be more of them than `shares_at_once` says.
+        layers: whose word vectors are wanted.
+        threads: for the shares.
+        context: entered for every forward computation, such as autocast.
+        gradient: whether there will be a way back.
+
+    Attributes:
+        vectors: `{layer: [W, dim]}`, float32, the words of all shares one after the other; not part of any graph.
+    """
+
+    def __init__(
+        self,
+        encoder: HuggingFaceEncoder,
+        shares: Sequence[Share],
+        layers: Sequence[int],
+        *,
+        threads: Threads,
+        context: Callable[[], AbstractContextManager] = nullcontext,
+        gradient: bool = True,
+    ):
+        self._threads, self._context, self._gradient = threads, context, gradient
+        self._side_by_side = len(shares) > 1
+        if self._side_by_side:
+            self._graphs = self._forward_in_shares(encoder, shares, layers)
+        else:
+            self._graphs = [self._forward(lambda: encoder.forward(shares[0], layers))]
+        self.vectors: Vectors = {
+            layer: torch.cat([graph[layer].detach() for graph in self._graphs]) for layer in layers
+        }
+        if not gradient:
+            self._graphs = []
+
+    def _forward(self, vectors: Callable[[], Vectors]) -> Vectors:
+        # Both contexts belong to the thread that enters them.
+        with torch.set_grad_enabled(self._gradient), self._context():
+            return {layer: rows.float() for layer, rows in vectors().items()}
+
+    def _forward_in_shares(self, encoder, shares: Sequence[Share], layers) -> list[Vectors]:
+        """The embeddings, whose gradient is as large as the vocabulary, for all at once; the layers in threads."""
+        everything = [batch for share in shares for batch in share]
+        with torch.set_grad_enabled(self._gradient), self._context():
+            embedded = encoder.embedded(everything)
+        sizes = [sum(batch.n_subwords for batch in share) for share in shares]
+        self._embedded = embedded
+        self._bottoms = [rows.requires_grad_(embedded.requires_grad) for rows in embedded.detach().split(sizes)]
+        below = set(map(id, encoder.model.embeddings.parameters()))
+        self._weights = [p for p in encoder.model.parameters() if p.requires_grad and id(p) not in below]
+
+        def work(number: int) -> Vectors:
+            return self._forward(lambda: encoder.above(self._bottoms[number], shares[number], layers))
+
+        return self._threads.map(work, range(len(shares)))
+
+    def backward(self, gradients: Vectors) -> None:
+        """Add the gradient in the weights to theirs.
+
+        Args:
+            gradients: `{layer: [W, dim]}` in the vectors; a layer that is left out has none. Layers below everything
+                that is trained are passed over.
+        """
+        gradients = {layer: rows for layer, rows in gradients.items() if self._graphs[0][layer].requires_grad}
+        if not gradients:
+            return
+        if not self._side_by_side:
+            (graph,) = self._graphs
+            torch.autograd.backward([graph[n] for n in gradients], list(gradients.values()))  # type: ignore[misc]
+            return
+        sizes = [len(next(iter(graph.values()))) for graph in self._graphs]
+        parts = {layer: rows.split(sizes) for layer, rows in gradients.items()}
+        bottoms = [rows for rows in self._bottoms if rows.requires_grad]
+
+        def work(number: int) -> tuple[Tensor | None, ...]:
+            graph = self._graphs[number]
+            return torch.autograd.grad(
+                [graph[layer] for layer in parts],
+                [*bottoms[number : number + 1], *self._weights],
+                [rows[number] for rows in parts.values()],
+                allow_unused=True,
+            )
+
+        found = self._threads.map(work, range(len(self._graphs)))
+        if bottoms:
+            pieces = [
+                torch.zeros_like(bottom) if part[0] is None else part[0]
+                for bottom, part in zip(bottoms, found, strict=True)
+            ]
+            torch.autograd.backward(self._embedded, torch.cat(pieces))
+            found = [part[1:] for part in found]
+        for weight, several in zip(self._weights, zip(*found, strict=True), strict=True):
+            present = [each for each in several if each is not None]
+            if not present:
+                continue
+            total = present[0] if len(present) == 1 else sum(present[1:], start=present[0])
+            weight.grad = total if weight.grad is None else weight.grad.add_(total)
