@@ -49,9 +49,9 @@ def test_collate(split, numbers):
         # The way into the batch and out of it: what is inside stands where `spread` takes it from.
         assert batch.spread[batch.inside].tolist() == list(range(batch.n_subwords))
         assert batch.input_ids.flatten()[batch.inside].tolist() == [
-            i for r, m in zip(ids, mask) for i, k in zip(r, m) if k
+            i for r, m in zip(ids, mask, strict=True) for i, k in zip(r, m, strict=True) if k
         ]
-        assert batch.spread.min() >= 0 and batch.spread.max() < batch.n_subwords
+        assert set(batch.spread.tolist()) == set(range(batch.n_subwords))
     assert batch.starts.tolist() == starts
     within = range(batch.input_ids.numel()) if batch.inside is None else batch.inside.tolist()
     assert [within[i] for i in batch.packed.tolist()] == starts

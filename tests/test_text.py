@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calque.arrow import WORDS
 from calque.errors import InputError, SettingError
-from calque.text import WORDS, ParallelCorpus, Sentence, Sentences
+from calque.text import ParallelCorpus, Sentence, Sentences
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 PAIRS = st.lists(st.tuples(st.lists(WORD, max_size=5), st.lists(WORD, max_size=5)), max_size=8)

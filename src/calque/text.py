@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calque.arrow import WORDS, from_numpy, from_words, to_numpy
 from calque.errors import InputError, SettingError
 
 Side = Literal["source", "target"]
-WORDS = pa.list_(pa.string())
 LINE = "line"  # the column that says where in its file each pair stands, where that is not its number
 
 
@@ -74,7 +74,7 @@ class Sentences(Sequence[Sentence]):
         """Number of words of each sentence, int64 `[n_sentences]`."""
         if not len(self):
             return np.zeros(0, dtype=np.int64)
-        return pc.call_function("list_value_length", [self._column]).to_numpy().astype(np.int64)
+        return to_numpy(pc.call_function("list_value_length", [self._column])).astype(np.int64)
 
     def flat(self) -> tuple[pa.ChunkedArray, np.ndarray]:
         """All words in a row, and the offsets of the sentences in them.
@@ -292,7 +292,7 @@ def corpus_record(
 
 def _words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     try:
-        return pa.array([list(words) for words in sentences], type=WORDS)
+        return from_words(sentences)
     except (UnicodeEncodeError, pa.ArrowException) as error:
         raise InputError(f"words that are no text ({_one_line(error)}), expected valid Unicode strings") from error
 
@@ -321,11 +321,11 @@ def _take(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
     starts = np.cumsum([0, *(len(batch) for batch in batches)])
     cuts = np.searchsorted(rows[order], starts)
     parts = [
-        batch.take(pa.array(rows[order[first:last]] - start))
+        batch.take(from_numpy(rows[order[first:last]] - start))
         for batch, start, first, last in zip(batches, starts[:-1], cuts[:-1], cuts[1:], strict=True)
         if last > first
     ]
     taken = pa.Table.from_batches(parts, table.schema)
     if (np.diff(rows) >= 0).all():
         return taken
-    return taken.take(pa.array(np.argsort(order)))
+    return taken.take(from_numpy(np.argsort(order)))

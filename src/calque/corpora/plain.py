@@ -7,11 +7,12 @@ from os import PathLike
 
 import pyarrow as pa
 
+from calque.arrow import WORDS, from_words
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.parallel import split_spaces
 from calque.errors import InputError
 from calque.segment import get_segmenter
-from calque.text import WORDS, Sentences
+from calque.text import Sentences
 
 _BATCH = 65_536  # lines held as Python lists at a time
 
@@ -38,5 +39,5 @@ def read_sentences(
         for line in batch:
             if isinstance(line, Flaw):
                 raise InputError(line.fact, path=line.path, line=line.line)
-        chunks.append(pa.array([split(line) for line in batch if isinstance(line, str)], type=WORDS))
+        chunks.append(from_words(split(line) for line in batch if isinstance(line, str)))
     return Sentences(pa.chunked_array(chunks, type=WORDS), lang)

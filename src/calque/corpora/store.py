@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
-from calque.text import LINE, WORDS
+from calque.arrow import WORDS, from_numpy, from_words
+from calque.text import LINE
 
 _ROWS, _CHARACTERS = 1 << 14, 1 << 25  # of a record batch
 MEMORY = 1 << 28  # bytes of Arrow data; a table that is larger goes to disk
@@ -78,10 +80,10 @@ class TableWriter:
             self._schema = pa.schema(fields, metadata=self._record)
         width = len(self._columns)
         rows = [(*extra, *[None] * (width - len(extra))) for extra in self._extra] if width else []
-        arrays = [pa.array(self._source, WORDS), pa.array(self._target, WORDS)]
+        arrays = [from_words(self._source), from_words(self._target)]
         arrays += [pa.array([row[k] for row in rows], pa.string()) for k in range(width)]
         if self._keep_lines:
-            arrays.append(pa.array(self._lines, pa.int64()))
+            arrays.append(from_numpy(np.array(self._lines, dtype=np.int64)))
         batch = pa.record_batch(arrays, schema=self._schema)
         self._clear()
         if self._file is None:

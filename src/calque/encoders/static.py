@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.algebra.normalize import unit_centre_unit, unit_rows
+from calque.arrow import to_numpy
 from calque.encoders.base import Encoder
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
 from calque.errors import InputError, SettingError
@@ -386,7 +387,7 @@ def _types(text: Sentences) -> tuple[list[str], np.ndarray, np.ndarray]:
     for chunk in words.chunks:
         encoded = chunk.dictionary_encode()
         table = [numbers.setdefault(form, len(numbers)) for form in encoded.dictionary.to_pylist()]
-        of_words.append(np.array(table, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)])
+        of_words.append(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
     return list(numbers), np.concatenate(of_words), offsets
 
 

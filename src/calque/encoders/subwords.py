@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calque.arrow import to_numpy
 from calque.errors import SettingError
 from calque.text import Sentence, Sentences
 
@@ -244,7 +245,7 @@ class Subwords:
             words, word_offsets = sentences.flat()
             encoded = words.dictionary_encode().unify_dictionaries()
             types = encoded.chunk(0).dictionary.to_pylist() if encoded.num_chunks else []
-            parts = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+            parts = [to_numpy(chunk.indices) for chunk in encoded.chunks]
             indices = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
             rows = self._rows(types)[indices]
         else:

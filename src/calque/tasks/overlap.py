@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from calque.arrow import to_numpy
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
@@ -86,5 +87,5 @@ def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, g
             table = [vocabulary.setdefault(form, len(vocabulary)) for form in forms]
         else:
             table = [vocabulary.get(form, -1) for form in forms]
-        numbers.append(np.array(table, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)])
+        numbers.append(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
     return np.concatenate(numbers) if numbers else np.zeros(0, dtype=np.int64)

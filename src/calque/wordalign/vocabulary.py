@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calque.arrow import from_numpy, scalar, to_numpy
 from calque.text import Sentences
 
 _RARE = "\u2026"  # ends the name of a stem, so that it differs from a word spelt the same
@@ -64,16 +65,16 @@ class Vocabulary:
         frequency = np.bincount(numbers, minlength=len(types))
         if classes.stem:
             stems = _stem(types, classes)
-            named = pc.if_else(pc.less(_arrow(frequency), classes.frequent), stems, types)
+            named = pc.if_else(pc.less(from_numpy(frequency), scalar(np.int64(classes.frequent))), stems, types)
         else:
             named = types
         encoded = named.dictionary_encode()
-        of_type = encoded.indices.to_numpy()
+        of_type = to_numpy(encoded.indices)
         names = encoded.dictionary
         best = np.zeros(len(names), dtype=np.int64)
         order = np.argsort(frequency, kind="stable")  # the last assignment wins: the most frequent spelling
         best[of_type[order]] = order
-        return cls(names, types.take(_arrow(best)), classes), of_type[numbers].astype(np.int32), offsets
+        return cls(names, types.take(from_numpy(best)), classes), of_type[numbers].astype(np.int32), offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
         """Number the words of a further text; a word in no class gets a number from `len(self)` on.
@@ -85,10 +86,10 @@ class Vocabulary:
         found = pc.index_in(types, self.names)
         if self.classes.stem:
             found = pc.coalesce(found, pc.index_in(_stem(types, self.classes), self.names))
-        of_type = pc.fill_null(found, -1).to_numpy().astype(np.int32)
+        of_type = to_numpy(pc.fill_null(found, scalar(np.int32(-1))))
         unknown = np.flatnonzero(of_type < 0)
         of_type[unknown] = len(self) + np.arange(len(unknown), dtype=np.int32)
-        return of_type[numbers], offsets, types.take(_arrow(unknown))
+        return of_type[numbers], offsets, types.take(from_numpy(unknown))
 
 
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
@@ -98,17 +99,12 @@ def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray
         return pa.nulls(0, pa.string()), np.zeros(0, dtype=np.int32), offsets
     encoded = words.dictionary_encode().unify_dictionaries()
     types = encoded.chunk(0).dictionary
-    numbers = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks])
+    numbers = np.concatenate([to_numpy(chunk.indices) for chunk in encoded.chunks])
     if classes.lower:
         folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()
-        types, numbers = folded.dictionary, folded.indices.to_numpy()[numbers]
+        types, numbers = folded.dictionary, to_numpy(folded.indices)[numbers]
     return types, numbers.astype(np.int32), offsets
 
 
-def _arrow(values: np.ndarray) -> pa.Array:
-    """A NumPy array as an Arrow array; `pa.array` would import pandas, where it is installed, to ask what this is."""
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
-
-
 def _stem(types: pa.Array, classes: Classes) -> pa.Array:
-    return pc.binary_join_element_wise(pc.utf8_slice_codeunits(types, 0, classes.stem), _RARE, "")
+    return pc.binary_join_element_wise(pc.utf8_slice_codeunits(types, 0, classes.stem), scalar(_RARE), scalar(""))

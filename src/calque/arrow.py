@@ -1,0 +1,65 @@
+"""Python and NumPy values as Arrow arrays.
+
+`pyarrow.array` imports pandas, where that is installed, to ask whether it is given something of pandas. That takes half
+a second, as long as all else that a short command does; so the common cases do without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+WORDS = pa.list_(pa.string())
+
+
+def from_numpy(values: np.ndarray) -> pa.Array:
+    """An array of numbers, not copied if it is contiguous."""
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def scalar(value: str | np.generic) -> pa.Scalar:
+    """A single value, for the functions of `pyarrow.compute`."""
+    return from_words([[value]]).flatten()[0] if isinstance(value, str) else from_numpy(np.array([value]))[0]
+
+
+def to_numpy(numbers: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Numbers without nulls, copied."""
+    dtype = np.dtype(str(numbers.type))
+    parts = [np.zeros(0, dtype)]
+    for chunk in numbers.chunks if isinstance(numbers, pa.ChunkedArray) else [numbers]:
+        if len(chunk):
+            parts.append(np.frombuffer(chunk.buffers()[1], dtype)[chunk.offset : chunk.offset + len(chunk)])
+    return np.concatenate(parts)
+
+
+def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
+    """Sentences as an array of lists of strings.
+
+    Raises:
+        pyarrow.ArrowException, UnicodeEncodeError: what is in them is not text.
+    """
+    sentences = [list(words) for words in sentences]
+    words = list(chain.from_iterable(sentences))
+    try:
+        text = "".join(words)
+        data = text.encode()
+    except (TypeError, UnicodeEncodeError):
+        return pa.array(sentences, type=WORDS)  # which says what is wrong
+    if len(data) >= 1 << 31 or len(words) >= 1 << 31:
+        return pa.array(sentences, type=WORDS)
+    ends = _offsets(map(len, words), len(words))
+    if len(data) != len(text):  # from characters to bytes: where the bytes are that begin a character
+        begins = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
+        ends = np.append(begins, len(data)).astype(np.int32)[ends]
+    strings = pa.StringArray.from_buffers(len(words), pa.py_buffer(ends), pa.py_buffer(data))
+    return pa.ListArray.from_arrays(from_numpy(_offsets(map(len, sentences), len(sentences))), strings)
+
+
+def _offsets(sizes: Iterable[int], n: int) -> np.ndarray:
+    offsets = np.zeros(n + 1, dtype=np.int32)
+    np.cumsum(np.fromiter(sizes, dtype=np.int32, count=n), out=offsets[1:])
+    return offsets
