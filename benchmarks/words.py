@@ -1,0 +1,68 @@
+"""Word alignment of 10,000 sentence pairs: `calque words` against fast_align in both directions, whole commands."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.stand_in import stand_in_text
+
+
+def seconds(commands: list[list[str]], threads: int) -> float:
+    """Processor seconds of some commands, started one after the other."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for command in commands:
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--text", help="a ||| b, words separated by spaces; default: made up")
+    parser.add_argument("--langs", nargs=2, default=("en", "de"))
+    parser.add_argument("--pairs", type=int, default=10_000)
+    parser.add_argument("--fast-align", default=shutil.which("fast_align"), help="the program, to compare with")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(options.text or Path(folder) / "text")
+        if not options.text:
+            corpus, _ = stand_in_text(options.pairs, langs=tuple(options.langs))
+            lines = (" ".join(source.words) + " ||| " + " ".join(target.words) + "\n" for source, target in corpus)
+            text.write_text("".join(lines), encoding="utf-8")
+        command = [sys.executable, "-m", "calque", "words", str(text), "--langs", *options.langs, "--pretokenized"]
+        command += ["--out", str(Path(folder) / "links"), "--quiet", "--model"]
+        ours = {model: [[*command, model]] for model in ("fast-align", "hmm")}
+        theirs = [[options.fast_align, "-i", str(text), "-d", "-o", "-v", *more] for more in ([], ["-r"])]
+        for commands in ours.values():
+            seconds(commands, options.threads)  # compiles what is not yet compiled
+        found: dict[str, list[float]] = {name: [] for name in (*ours, "fast_align")}
+        for _ in range(options.rounds):
+            for name, commands in ours.items():
+                found[name].append(seconds(commands, options.threads))
+            if options.fast_align:
+                found["fast_align"].append(seconds(theirs, options.threads))
+    print(f"word alignment, {text.name}, processor seconds of whole commands, medians of {options.rounds} turns:")
+    for name, times in found.items():
+        if times and name != "fast_align":
+            ratio = "fast_align was not found, --fast-align names it"
+            if options.fast_align:
+                ratio = f"{statistics.median(t / o for t, o in zip(found['fast_align'], times, strict=True)):.2f} times"
+                ratio += " as fast as fast_align in both directions (at least 4 asked)"
+            print(f"  calque words --model {name}: {statistics.median(times):.2f} s, {ratio}")
+    if options.fast_align:
+        print(f"  fast_align, both directions: {statistics.median(found['fast_align']):.2f} s")
+
+
+if __name__ == "__main__":
+    main()
