@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +20,8 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
+
+from calque.threads import Threads
 
 Engine = Literal["numba", "torch"]
 
@@ -141,7 +142,8 @@ def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray, *, engine:
             piece = slice(bounds[part], bounds[part + 1])
             dot_pairs(left, right, rows[piece], columns[piece], out[piece])
 
-        _in_threads(work, len(bounds) - 1)
+        with Threads(len(bounds) - 1) as pool:
+            pool.map(work, range(len(bounds) - 1))
         return out
     for start in range(0, len(rows), _PAIRS):
         pairs = [torch.zeros(_PAIRS, dtype=torch.int64) for _ in range(2)]  # of one size: the sums are ordered alike
@@ -203,7 +205,6 @@ def _sweep_numba(x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ..
     row_bias, column_bias = biases
 
     def work(thread: int) -> None:
-        torch.set_num_threads(1)  # of this thread; _in_threads puts the default for new threads back
         buffer = torch.empty(height * width)
         rounded = torch.empty(height * width, dtype=x.dtype) if x.dtype != torch.float32 else buffer
         columns, ranked_columns = by_thread[thread]
@@ -233,7 +234,8 @@ def _sweep_numba(x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ..
                     top, left, _GROUP,
                 )  # fmt: skip
 
-    _in_threads(work, threads)
+    with Threads(threads) as pool:
+        pool.map(work, range(threads))
     for more in by_thread[1:]:
         for mine, others in zip(own, more, strict=True):
             merge(mine.values, mine.indices, others.values, others.indices)
@@ -267,17 +269,6 @@ def _absorb(lists: tuple[Tensor, ...], entries: Tensor, own: slice, offset: int)
     merged, order = torch.topk(torch.cat([values, best], dim=1), keep, dim=1)
     indices.copy_(torch.cat([indices, places.int() + offset], dim=1).gather(1, order))
     values.copy_(merged)
-
-
-def _in_threads(work: Callable[[int], None], threads: int) -> None:
-    """Call `work(0)` … `work(threads − 1)`, each in a thread of its own, and wait."""
-    before = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(work, thread) for thread in range(threads)]:
-                done.result()
-    finally:
-        torch.set_num_threads(before)
 
 
 def _blank(n: int, keep: int, others: int) -> Lists:

@@ -84,6 +84,7 @@ class Loop:
         products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it. A resumed run
             keeps the one that it began with, which may have been measured.
         threads: that the updates are computed in, if they are.
+        title: of the bar.
     """
 
     def __init__(
@@ -98,7 +99,9 @@ class Loop:
         progress: bool = False,
         products: str = "highest",
         threads: Threads | None = None,
+        title: str = "align",
     ):
+        self.title = title
         self.threads = threads or Threads(1)
         self.products = products
         self.module, self.schedule, self.processes = module, schedule, processes
@@ -179,7 +182,7 @@ class Loop:
             return None
         from tqdm import tqdm
 
-        return tqdm(total=total, initial=self.step, unit="update", desc="align", mininterval=0.5, dynamic_ncols=True)
+        return tqdm(total=total, initial=self.step, unit="update", desc=self.title, mininterval=0.5, dynamic_ncols=True)
 
     def _clip(self) -> dict[str, float]:
         if self.schedule.clip is None:

@@ -124,9 +124,13 @@ class Pass:
             ]
             torch.autograd.backward(self._embedded, torch.cat(pieces))
             found = [part[1:] for part in found]
-        for weight, several in zip(self._weights, zip(*found, strict=True), strict=True):
-            present = [each for each in several if each is not None]
-            if not present:
-                continue
+        add_gradients(self._weights, found)
+
+
+def add_gradients(weights: Sequence[Tensor], found: Sequence[Sequence[Tensor | None]]) -> None:
+    """Add to the gradients of some weights what several threads found, always in the same order."""
+    for weight, several in zip(weights, zip(*found, strict=True), strict=True):
+        present = [each for each in several if each is not None]
+        if present:
             total = present[0] if len(present) == 1 else sum(present[1:], start=present[0])
             weight.grad = total if weight.grad is None else weight.grad.add_(total)

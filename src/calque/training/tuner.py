@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from calque.distributed import Processes
-from calque.encoders.numerics import probe_precision
+from calque.encoders.numerics import matmul_products
 from calque.errors import SettingError
 from calque.threads import Threads
 from calque.training.aligned import AlignedText
@@ -152,7 +152,7 @@ class Tuner(ABC):
                 folder=None if folder is None else Path(folder),
                 checkpoint_every=checkpoint_every,
                 progress=progress,
-                products=self._products(encoder, processes),
+                products=matmul_products(encoder, self.precision, processes.device, processes.world, self.budget),
                 threads=threads,
             )
             alignment = Alignment(self, tuned, text, layers, processes, frozen, threads)
@@ -161,16 +161,6 @@ class Tuner(ABC):
         loop.finish()
         tuned.model.eval().requires_grad_(True)
         return tuned
-
-    def _products(self, encoder: HuggingFaceEncoder, processes: Processes) -> str:
-        """Precision of float32 matrix products: "medium" where that is measured to be much faster and nearly as exact.
-
-        Several processes might not measure alike, so they keep "highest", as does whoever asks for float32.
-        """
-        if self.precision != "auto" or processes.world > 1:
-            return "highest"
-        inner = getattr(encoder.model.config, "intermediate_size", None) or 4 * encoder.dim
-        return probe_precision(self.budget, encoder.dim, int(inner), str(processes.device)).precision
 
     def _layers(self, encoder: HuggingFaceEncoder) -> tuple[int, ...]:
         """Layer numbers from 0; the encoder's own layer where none are named."""

@@ -1,0 +1,271 @@
+"""Masked language modelling from scratch: an encoder for whoever has text and no encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from calque.distributed import Processes
+from calque.encoders.batches import WordBatch
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.numerics import matmul_products
+from calque.errors import SettingError
+from calque.text import Sentences
+from calque.threads import Threads
+from calque.training.blocks import Blocks, Mixture, mask
+from calque.training.loop import Loop, Schedule
+from calque.training.passes import Pass, add_gradients, shares_at_once
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Update = list[tuple[str, np.ndarray]]
+
+
+def train_tokenizer(
+    texts: Mapping[str, Sentences], *, size: int = 16_000, alpha: float = 0.5, sample: int = 400_000, seed: int = 0
+) -> PreTrainedTokenizerFast:
+    """WordPiece over several languages, cased, with accents, Chinese characters apart.
+
+    Args:
+        texts: sentences by language.
+        size: subwords of the vocabulary, the special ones included.
+        alpha: a language with n sentences is drawn with probability ∝ n^alpha.
+        sample: sentences to learn from.
+        seed: of the sample.
+    """
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertTokenizerFast
+
+    rng = np.random.default_rng(seed)
+    counts = np.array([len(text) for text in texts.values()], dtype=np.float64)
+    shares = counts**alpha / (counts**alpha).sum() * min(sample, counts.sum())
+    backend = BertWordPieceTokenizer(lowercase=False, strip_accents=False)
+
+    def lines():
+        for text, share in zip(texts.values(), shares, strict=True):
+            wanted = round(share)
+            while wanted > 0:
+                some = np.sort(rng.permutation(len(text))[:wanted])
+                for k in some.tolist():
+                    yield " ".join(text[k].words)
+                wanted -= len(some)
+
+    # Letters come first, so that a quarter of the vocabulary at most goes to rare Chinese characters.
+    backend.train_from_iterator(lines(), vocab_size=size, limit_alphabet=size // 4, show_progress=False)
+    return BertTokenizerFast(
+        tokenizer_object=backend._tokenizer, do_lower_case=False, strip_accents=False, model_max_length=512
+    )
+
+
+class MaskedLanguageModel:
+    """Trains a BERT from nothing to guess hidden subwords (Devlin et al. 2019, §3.1; no next-sentence task).
+
+    Args:
+        layers, dim, heads, inner: shape of the model; heads of 64 dimensions and an inner size of 4 · dim by default.
+        positions: longest text the model takes, in subwords.
+        length: most subwords of a training block.
+        share: of subwords hidden.
+        alpha: how far small languages are seen more often than they occur, see `Mixture`.
+        batch: blocks in an update.
+        updates: how many.
+        learning_rate: the highest; None: 1e-4 · (768 / dim)^1.5.
+        warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        precision: as for `Tuner`.
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: int = 6,
+        dim: int = 128,
+        heads: int | None = None,
+        inner: int | None = None,
+        positions: int = 256,
+        length: int = 128,
+        share: float = 0.15,
+        alpha: float = 0.5,
+        batch: int = 64,
+        updates: int = 10_000,
+        learning_rate: float | None = None,
+        warmup: float = 0.05,
+        decay: Literal["constant", "linear", "cosine"] = "cosine",
+        betas: tuple[float, float] = (0.9, 0.98),
+        epsilon: float = 1e-6,
+        clip: float | None = 1.0,
+        seed: int = 0,
+        precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    ):
+        if updates < 1 or not 0 < share < 1 or not 3 < length <= positions:
+            raise SettingError(
+                f"updates must be at least 1, share a fraction and length from 4 to positions, got {updates}, {share} "
+                f"and {length} of {positions}"
+            )
+        if precision not in ("auto", "float32", "bfloat16"):
+            raise SettingError(f"precision is auto, float32 or bfloat16, got {precision!r}")
+        heads = max(1, dim // 64) if heads is None else heads
+        if dim % heads:
+            raise SettingError(f"dim={dim} cannot be divided among {heads} heads")
+        self.shape = {"num_hidden_layers": layers, "hidden_size": dim, "num_attention_heads": heads,
+                      "intermediate_size": 4 * dim if inner is None else inner,
+                      "max_position_embeddings": positions}  # fmt: skip
+        self.dim, self.length, self.share, self.alpha, self.batch = dim, length, share, alpha, batch
+        self.updates, self.precision, self.seed = updates, precision, seed
+        rate = 1e-4 * (768 / dim) ** 1.5 if learning_rate is None else learning_rate
+        self._schedule = (rate, warmup, decay, betas, epsilon, clip, seed)
+
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on."""
+        names = ("length", "share", "alpha", "batch", "updates", "precision", "seed")
+        return {"method": "masked language model", **self.shape, **{name: getattr(self, name) for name in names}}
+
+    def train(
+        self,
+        texts: Mapping[str, Sentences],
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> HuggingFaceEncoder:
+        """A new encoder.
+
+        Args:
+            texts: sentences by language.
+            tokenizer: with a mask and special subwords at both ends.
+            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
+            checkpoint_every: updates between checkpoints, 0 for none.
+            progress: show a bar on standard error.
+
+        Returns:
+            the encoder; its model with the language model's head is `self.model`.
+        """
+        from transformers import BertConfig, BertForMaskedLM
+
+        processes = Processes("bfloat16" if self.precision == "bfloat16" else "float32")
+        torch.manual_seed(self.seed)
+        config = BertConfig(
+            vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, type_vocab_size=1, hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0, **self.shape,
+        )  # fmt: skip
+        model = self.model = BertForMaskedLM(config)
+        tokenizer.model_max_length = self.shape["max_position_embeddings"]
+        encoder = HuggingFaceEncoder(model.bert, tokenizer, max_length=self.length, name="pretrained")
+        encoder.subwords.max_length = self.length  # a longer sentence is cut, not left out
+        mixture = Mixture(
+            {lang: Blocks.of(encoder.subwords.split(text), self.length) for lang, text in texts.items()},
+            batch=self.batch, alpha=self.alpha, seed=self.seed,
+        )  # fmt: skip
+        model.to(device=processes.device).train()  # type: ignore[call-arg]
+        per_epoch = mixture.updates_per_epoch
+        rate, *rest = self._schedule
+        with Threads(shares_at_once(encoder, processes.device)) as threads:
+            loop = Loop(
+                model,
+                schedule=Schedule(self.updates / per_epoch, rate, *rest),
+                processes=processes,
+                identity={**self.settings(), "text": mixture.fingerprint, "tokenizer": tokenizer.get_vocab()},
+                folder=None if folder is None else Path(folder),
+                checkpoint_every=checkpoint_every,
+                progress=progress,
+                products=matmul_products(encoder, self.precision, processes.device, processes.world),
+                threads=threads,
+                title="pretrain",
+            )
+            guess = _Guess(self, encoder, mixture, processes, threads)
+            self.history = loop.run(mixture.epoch, per_epoch, guess.backward)
+        self.mixture = mixture
+        loop.finish()
+        model.eval()
+        return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
+
+
+class _Guess:
+    """Adds the gradients of one update to the model."""
+
+    def __init__(self, method: MaskedLanguageModel, encoder, mixture: Mixture, processes: Processes, threads: Threads):
+        self.method, self.encoder, self.mixture = method, encoder, mixture
+        self.processes, self.threads = processes, threads
+        tokenizer = encoder.tokenizer
+        self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
+        self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
+        self._head = list(method.model.cls.parameters())
+
+    def backward(self, update: Update) -> dict[str, float]:
+        """Gradients of the mean cross-entropy over the hidden subwords of all processes, and its value."""
+        ids = self._ids(update)
+        # The text that is hidden follows from the update's own random state, which `Loop` sets from its number.
+        rng = np.random.default_rng(torch.randint(1 << 62, (1,), generator=_shared_generator(self.processes)).item())
+        read, chosen = mask(
+            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.method.share, rng=rng
+        )
+        mine = self.processes.share(np.arange(len(ids)))
+        rows = [part for part in np.array_split(mine, self.threads.count) if len(part)]
+        shares, answers = zip(*(self._share(ids, read, chosen, part) for part in rows), strict=True)
+        done = Pass(
+            self.encoder,
+            [[batch] for batch in shares],
+            [self.encoder.n_layers],
+            threads=self.threads,
+            context=self.processes.autocast,
+        )
+        vectors = done.vectors[self.encoder.n_layers].split([len(answer) for answer in answers])
+
+        def work(number: int) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
+            with torch.enable_grad(), self._context():
+                given = vectors[number].detach().requires_grad_()
+                scores = self.method.model.cls(given)
+                loss = F.cross_entropy(scores.float(), answers[number], reduction="sum") / len(chosen)
+            gradient, *weights = torch.autograd.grad(loss, [given, *self._head], allow_unused=True)
+            return loss.detach(), gradient, tuple(weights)
+
+        found = self.threads.map(work, range(len(answers)))
+        add_gradients(self._head, [weights for _, _, weights in found])
+        done.backward({self.encoder.n_layers: torch.cat([gradient for _, gradient, _ in found])})
+        loss = self.processes.sum_numbers(torch.stack([loss for loss, _, _ in found]).sum())
+        return {"loss": float(loss)}
+
+    def _context(self) -> AbstractContextManager:
+        return self.processes.autocast()
+
+    def _ids(self, update: Update) -> np.ndarray:
+        pad = self._special[0]
+        parts = [self.mixture.languages[lang].padded(numbers, pad) for lang, numbers in update]
+        width = max(part.shape[1] for part in parts)
+        return np.concatenate(
+            [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=pad) for part in parts]
+        )
+
+    def _share(self, ids: np.ndarray, read: np.ndarray, chosen: np.ndarray, rows: np.ndarray):
+        """Some rows of a batch, whose hidden subwords are its words, and what these are."""
+        device, width = self.processes.device, ids.shape[1]
+        part = read[rows]
+        inside = part != self._special[0]
+        mine = chosen[(chosen >= rows[0] * width) & (chosen <= rows[-1] * width + width - 1)]
+        answers = torch.from_numpy(ids.flat[mine].astype(np.int64)).to(device)
+        starts = mine - rows[0] * width
+        padded = not inside.all()
+        packed = np.cumsum(inside) - 1
+        batch = WordBatch(
+            input_ids=torch.from_numpy(part.astype(np.int64)),
+            attention_mask=torch.from_numpy(inside.astype(np.int64)) if padded else None,
+            inside=torch.from_numpy(np.flatnonzero(inside)) if padded else None,
+            spread=torch.from_numpy(np.maximum(packed, 0)) if padded else None,
+            starts=torch.from_numpy(starts),
+            packed=torch.from_numpy(packed[starts]),
+            lengths=torch.ones(len(starts), dtype=torch.int64),
+            word_counts=torch.from_numpy(np.bincount(starts // width, minlength=len(rows))),
+        )
+        return batch.to(device), answers
+
+
+def _shared_generator(processes: Processes) -> torch.Generator:
+    """Random numbers that are the same in every process of an update; each knows its own seed from its rank."""
+    return torch.Generator().manual_seed(torch.initial_seed() - processes.rank)
