@@ -247,6 +247,46 @@ def encode(
     _say(quiet)(f"{embeddings.n_words:,} words of {len(embeddings):,} sentences × {embeddings.dim} in {out}")
 
 
+@app.command()
+def pretrain(
+    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt.gz …")],
+    out: Annotated[Path, typer.Option(help="Folder for the encoder; a stopped run continues from there.")],
+    layers: Annotated[int, typer.Option(min=1, help="Hidden layers.")] = 6,
+    dim: Annotated[int, typer.Option(min=2, help="Hidden size.")] = 128,
+    heads: Annotated[int | None, typer.Option(min=1, help="Attention heads; default: of 64 dimensions.")] = None,
+    vocabulary: Annotated[int, typer.Option(min=100, help="Subwords, where no --tokenizer is given.")] = 16_000,
+    tokenizer: Annotated[Path | None, typer.Option(help="Folder with a tokenizer to use.")] = None,
+    positions: Annotated[int, typer.Option(min=8, help="Longest text that the encoder takes, in subwords.")] = 256,
+    length: Annotated[int, typer.Option(min=8, help="Subwords of a training block.")] = 128,
+    batch: Annotated[int, typer.Option(min=1, help="Blocks in an update.")] = 64,
+    updates: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
+    learning_rate: Annotated[float | None, typer.Option(help="Its highest value.")] = None,
+    alpha: Annotated[float, typer.Option(min=0, max=1, help="1 draws languages as they are, 0 all alike often.")] = 0.5,
+    precision: Precision = "auto",
+    half: Annotated[bool, typer.Option("--half", help="Write the weights in float16.")] = False,
+    pretokenized: Pretokenized = False,
+    checkpoint_every: Annotated[int, typer.Option(min=0, help="Updates between checkpoints.")] = 200,
+    seed: Seed = 0,
+    limit: Limit = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train an encoder from nothing by masked language modelling."""
+    from calque.runs.pretrain import pretrain as run
+
+    say = _say(quiet)
+    options: dict[str, Any] = {
+        "layers": layers, "dim": dim, "heads": heads, "positions": positions, "length": length, "batch": batch,
+        "updates": updates, "learning_rate": learning_rate, "alpha": alpha, "precision": precision, "seed": seed,
+    }  # fmt: skip
+    record = run(
+        texts, out=out, vocabulary=vocabulary, tokenizer=tokenizer, options=options, half=half,
+        pretokenized=pretokenized, limit=limit, overwrite=overwrite, checkpoint_every=checkpoint_every,
+        progress=not quiet, say=say,
+    )  # fmt: skip
+    say(f"written to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
+
+
 # -- from words on the command line to arguments ---------------------------------------------------------------------
 def _pairs(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
     """The flat list that `_spread` makes of every `--langs A B`, in twos."""

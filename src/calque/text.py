@@ -52,6 +52,12 @@ class Sentences(Sequence[Sentence]):
         """
         return cls(_words(sentences), lang)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Sentences]) -> Sentences:
+        """The sentences of several, one after the other; nothing is copied."""
+        chunks = [chunk for part in parts for chunk in part._column.chunks]
+        return cls(pa.chunked_array(chunks, type=WORDS), parts[0].lang if parts else "")
+
     def __len__(self) -> int:
         return len(self._column)
 

@@ -1,0 +1,151 @@
+"""From plain text to a folder with an encoder trained on nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import calque
+from calque.errors import InputError, SettingError
+from calque.runs.texts import Say
+
+if TYPE_CHECKING:
+    from calque.text import Sentences
+
+
+def pretrain(
+    texts: Sequence[str],
+    *,
+    out: str | Path,
+    vocabulary: int = 16_000,
+    tokenizer: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    half: bool = False,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    overwrite: bool = False,
+    checkpoint_every: int = 200,
+    progress: bool = False,
+    say: Say = lambda line: None,
+) -> dict[str, Any]:
+    """Train a tokenizer, unless one is given, and an encoder.
+
+    Args:
+        texts: `LANG=FILE`, one sentence a line; several files of one language are read one after the other.
+        out: folder for the result. A stopped run continues from what it finds there, its tokenizer included.
+        vocabulary: subwords of the tokenizer.
+        tokenizer: folder of one to use instead.
+        options: keyword arguments of `MaskedLanguageModel`.
+        half: write float16.
+        pretokenized: words stand between spaces.
+        limit: lines of each text.
+        overwrite: replace a finished result in `out`.
+        checkpoint_every: updates between checkpoints.
+        progress: show bars on standard error.
+        say: takes a line of news.
+
+    Returns:
+        what was done, as `calque-run.json` has it.
+
+    Raises:
+        SettingError: texts that are not `LANG=FILE`, or a finished encoder in `out`.
+    """
+    import torch
+    from transformers import AutoTokenizer
+
+    from calque.distributed import is_first
+    from calque.encoders.huggingface import ABOUT_FILE
+    from calque.training.language_model import MaskedLanguageModel, train_tokenizer
+
+    folder, options = Path(out), dict(options or {})
+    if (folder / "config.json").exists() and not overwrite:
+        raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
+    method = MaskedLanguageModel(**options)
+    corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
+    own = folder / "training" / "tokenizer"
+    if tokenizer is not None or (own / "tokenizer.json").exists():
+        found = AutoTokenizer.from_pretrained(str(tokenizer or own))
+        if not getattr(found, "is_fast", False) or found.mask_token_id is None:
+            raise InputError("is no fast tokenizer with a mask, as masked language modelling needs", path=tokenizer)
+    else:
+        say(f"training a tokenizer of {vocabulary:,} subwords")
+        seed, alpha = options.get("seed", 0), options.get("alpha", 0.5)
+        found = train_tokenizer(corpora, size=vocabulary, alpha=alpha, seed=seed)
+        if is_first():
+            found.save_pretrained(own)
+    encoder = method.train(
+        corpora, found, folder=folder / "training", checkpoint_every=checkpoint_every, progress=progress
+    )
+    mixture, history = method.mixture, method.history
+    record = {
+        "calque": calque.__version__,
+        "settings": method.settings(),
+        "vocabulary": len(found),
+        "parameters": sum(p.numel() for p in method.model.parameters()),
+        "texts": [
+            {"path": Path(path).name, "lang": lang} for lang, path in (_divided(text) for text in texts)
+        ],
+        "languages": {
+            lang: {"sentences": len(corpora[lang]), "subwords": len(blocks.ids),
+                   "passes": round(method.updates / mixture.updates_per_epoch * mixture.drawn[lang] / len(blocks), 2)}
+            for lang, blocks in mixture.languages.items()
+        },
+        "updates": len(history),
+        "first_loss": history[0]["loss"],
+        "last_loss": sum(line["loss"] for line in history[-100:]) / len(history[-100:]),
+    }  # fmt: skip
+    if is_first():
+        encoder.save(folder)
+        method.model.to(dtype=torch.float16 if half else torch.float32)  # type: ignore[call-arg]
+        method.model.save_pretrained(folder)  # with its head, instead of the bare encoder
+        about = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
+        (folder / ABOUT_FILE).write_text(json.dumps(about | {"max_length": None}, indent=2) + "\n", encoding="utf-8")
+        (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(_card(record), encoding="utf-8")
+    return record
+
+
+def read_languages(
+    texts: Sequence[str], *, pretokenized: bool = False, limit: int | None = None, say: Say = lambda line: None
+) -> dict[str, Sentences]:
+    """`LANG=FILE`, several of a language joined, as sentences by language."""
+    from calque.corpora import read_sentences
+    from calque.text import Sentences
+
+    parts: dict[str, list[Sentences]] = {}
+    for text in texts:
+        lang, path = _divided(text)
+        parts.setdefault(lang, []).append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
+    found = {lang: Sentences.joined(several) for lang, several in parts.items()}
+    counts = ", ".join(f"{lang} {len(sentences):,}" for lang, sentences in found.items())
+    say(f"sentences: {counts}")
+    return found
+
+
+def _divided(text: str) -> tuple[str, str]:
+    lang, equals, path = text.partition("=")
+    if not equals or not lang or not path or "/" in lang:
+        raise SettingError(f"{text!r}: expected the language before the file, as in en=text.txt")
+    return lang, path
+
+
+def _card(record: dict[str, Any]) -> str:
+    settings, languages = record["settings"], record["languages"]
+    front = ["---", "library_name: transformers", "pipeline_tag: fill-mask", "language:",
+             *[f"- {lang}" for lang in languages], "tags:", "- calque", "---"]  # fmt: skip
+    rows = [
+        f"| {lang} | {text['sentences']:,} | {text['subwords']:,} | {text['passes']} |"
+        for lang, text in languages.items()
+    ]
+    lines = [
+        *front, "", f"# A BERT of {settings['num_hidden_layers']} layers × {settings['hidden_size']}", "",
+        f"Trained from nothing by masked language modelling with calque {record['calque']}: {record['updates']:,} updates "
+        f"of {settings['batch']} blocks of up to {settings['length']} subwords; {record['parameters']:,} parameters, "
+        f"{record['vocabulary']:,} subwords; mean loss {record['last_loss']:.3f} at the end.", "",
+        "| language | sentences | subwords | passes |", "|---|---:|---:|---:|", *rows, "",
+        f"Texts: {', '.join(text['path'] for text in record['texts'])}.", "",
+        "## Settings", "", "```json", json.dumps(settings, indent=2), "```", "",
+    ]  # fmt: skip
+    return "\n".join(lines)
