@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 from calque.cli import _spread, main
 from calque.errors import SettingError
@@ -208,3 +209,35 @@ def test_spreading_of_langs():
     assert _spread(["--", "--langs"]) == ["--", "--langs"]
     with pytest.raises(SettingError):
         _spread(["--langs", "en", "--out"])
+
+
+def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tmp_path):
+    from transformers import AutoModelForMaskedLM
+
+    for k, lang in enumerate(("en", "xx")):
+        lines = (texts / "en-xx.tsv").read_text().splitlines()
+        (tmp_path / lang).write_text("".join(line.split("\t")[k] + "\n" for line in lines))
+    out = tmp_path / "encoder"
+    made = ["pretrain", f"en={tmp_path / 'en'}", f"xx={tmp_path / 'xx'}", "--layers", 2, "--dim", 16, "--vocabulary", 100,
+            "--positions", 40, "--length", 20, "--batch", 8, "--out", out]  # fmt: skip
+    code, printed, err = run(capsys, *made, "--updates", 12, "--half")
+    assert (code, printed) == (0, ""), err
+    assert "sentences: en 60, xx 60" in err
+    record = json.loads((out / "calque-run.json").read_text())
+    assert record["updates"] == 12
+    assert record["last_loss"] < record["first_loss"]
+    assert [text["lang"] for text in record["texts"]] == ["en", "xx"]
+    card = (out / "README.md").read_text()
+    assert "| xx | 60 |" in card
+    model = AutoModelForMaskedLM.from_pretrained(out)
+    assert model.dtype == torch.float16
+    assert model.cls.predictions.bias.shape == (record["vocabulary"],)
+    code, printed, err = run(
+        capsys, "evaluate", out, "retrieval", "--test", texts / "test.tsv", "--langs", "en", "xx", "--json", "--quiet"
+    )
+    assert code == 0, err
+    assert 0 <= json.loads(printed)["value"] <= 1
+    assert "already holds an encoder" in fails(capsys, *made)
+    assert "expected the language before the file" in fails(capsys, "pretrain", "en.txt", "--out", tmp_path / "x")
+    message = fails(capsys, *made[:3], "--out", tmp_path / "y", "--tokenizer", tmp_path / "missing", "--updates", 1)
+    assert str(tmp_path / "missing") in message

@@ -123,7 +123,7 @@ def _projected(attention: Any, x: Tensor) -> list[Tensor]:
 def _attended(attention: Any, batch: WordBatch, mask: Tensor | None, parts: Sequence[Tensor]) -> Tensor:
     """What the heads give for one batch, `[N, dim]` from what `_projected` gave for it."""
     n, width = batch.input_ids.shape
-    if batch.inside is not None:
+    if batch.spread is not None:
         parts = [_rows(part, batch.spread) for part in parts]  # attention's mask hides what padding repeats
     if len(parts) == 1:
         query, key, value = parts[0].view(n, width, 3, attention.num_attention_heads, -1).unbind(2)

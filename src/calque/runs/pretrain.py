@@ -66,9 +66,13 @@ def pretrain(
     corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     own = folder / "training" / "tokenizer"
     if tokenizer is not None or (own / "tokenizer.json").exists():
-        found = AutoTokenizer.from_pretrained(str(tokenizer or own))
+        where = tokenizer or own
+        try:
+            found = AutoTokenizer.from_pretrained(str(where))
+        except Exception as error:  # a name the hub does not know, a damaged file
+            raise InputError(f"no tokenizer ({str(error).splitlines()[0]})", path=where) from error
         if not getattr(found, "is_fast", False) or found.mask_token_id is None:
-            raise InputError("is no fast tokenizer with a mask, as masked language modelling needs", path=tokenizer)
+            raise InputError("is no fast tokenizer with a mask, as masked language modelling needs", path=where)
     else:
         say(f"training a tokenizer of {vocabulary:,} subwords")
         seed, alpha = options.get("seed", 0), options.get("alpha", 0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,7 +43,7 @@ def train_tokenizer(
         seed: of the sample.
     """
     from tokenizers import BertWordPieceTokenizer
-    from transformers import BertTokenizerFast
+    from transformers import BertTokenizerFast  # type: ignore[attr-defined]
 
     rng = np.random.default_rng(seed)
     counts = np.array([len(text) for text in texts.values()], dtype=np.float64)
@@ -113,13 +114,14 @@ class MaskedLanguageModel:
         heads = max(1, dim // 64) if heads is None else heads
         if dim % heads:
             raise SettingError(f"dim={dim} cannot be divided among {heads} heads")
-        self.shape = {"num_hidden_layers": layers, "hidden_size": dim, "num_attention_heads": heads,
+        self.shape: dict[str, Any] = {"num_hidden_layers": layers, "hidden_size": dim, "num_attention_heads": heads,
                       "intermediate_size": 4 * dim if inner is None else inner,
                       "max_position_embeddings": positions}  # fmt: skip
         self.dim, self.length, self.share, self.alpha, self.batch = dim, length, share, alpha, batch
         self.updates, self.precision, self.seed = updates, precision, seed
         rate = 1e-4 * (768 / dim) ** 1.5 if learning_rate is None else learning_rate
-        self._schedule = (rate, warmup, decay, betas, epsilon, clip, seed)
+        # The number of epochs is known when there is text.
+        self._schedule = Schedule(1.0, rate, warmup, decay, betas, epsilon, clip, seed)
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on."""
@@ -151,8 +153,9 @@ class MaskedLanguageModel:
 
         processes = Processes("bfloat16" if self.precision == "bfloat16" else "float32")
         torch.manual_seed(self.seed)
+        pad: Any = tokenizer.pad_token_id
         config = BertConfig(
-            vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, type_vocab_size=1, hidden_dropout_prob=0.0,
+            vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=1, hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0, **self.shape,
         )  # fmt: skip
         model = self.model = BertForMaskedLM(config)
@@ -165,11 +168,10 @@ class MaskedLanguageModel:
         )  # fmt: skip
         model.to(device=processes.device).train()  # type: ignore[call-arg]
         per_epoch = mixture.updates_per_epoch
-        rate, *rest = self._schedule
         with Threads(shares_at_once(encoder, processes.device)) as threads:
             loop = Loop(
                 model,
-                schedule=Schedule(self.updates / per_epoch, rate, *rest),
+                schedule=replace(self._schedule, epochs=self.updates / per_epoch),
                 processes=processes,
                 identity={**self.settings(), "text": mixture.fingerprint, "tokenizer": tokenizer.get_vocab()},
                 folder=None if folder is None else Path(folder),
@@ -202,7 +204,7 @@ class _Guess:
         """Gradients of the mean cross-entropy over the hidden subwords of all processes, and its value."""
         ids = self._ids(update)
         # The text that is hidden follows from the update's own random state, which `Loop` sets from its number.
-        rng = np.random.default_rng(torch.randint(1 << 62, (1,), generator=_shared_generator(self.processes)).item())
+        rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=_shared_generator(self.processes))))
         read, chosen = mask(
             ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.method.share, rng=rng
         )

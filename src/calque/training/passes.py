@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
@@ -132,5 +133,5 @@ def add_gradients(weights: Sequence[Tensor], found: Sequence[Sequence[Tensor | N
     for weight, several in zip(weights, zip(*found, strict=True), strict=True):
         present = [each for each in several if each is not None]
         if present:
-            total = present[0] if len(present) == 1 else sum(present[1:], start=present[0])
+            total = functools.reduce(torch.add, present)
             weight.grad = total if weight.grad is None else weight.grad.add_(total)
