@@ -1,4 +1,4 @@
-"""PyTorch operations side by side in threads of one core each."""
+"""PyTorch operations side by side in threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Threads:
-    """A pool of threads that each compute on one core, as does the caller's own thread inside the `with` block.
+    """A pool of threads that share the cores among them; the caller's own has one inside the `with` block.
 
     Several threads with a small piece of work each are faster than several threads on one small matrix product: nobody
     waits for anybody. PyTorch releases Python's lock inside its operations. The caller's thread must not take several
@@ -32,7 +32,8 @@ class Threads:
         if count > 1:
             self._pool = ThreadPoolExecutor(count, thread_name_prefix="calque")
             everyone = Barrier(count)
-            for started in [self._pool.submit(_one_core, everyone) for _ in range(count)]:
+            cores = max(1, self._before // count)
+            for started in [self._pool.submit(_settle, cores, everyone) for _ in range(count)]:
                 started.result()
             torch.set_num_threads(self._before)  # what threads started by others begin with was changed, too
 
@@ -72,7 +73,7 @@ class Threads:
             yield futures[future], future.result()
 
 
-def _one_core(everyone: Barrier) -> None:
+def _settle(cores: int, everyone: Barrier) -> None:
     torch.get_num_threads()  # a thread's first question sets its number anew, so it must come before our setting
-    torch.set_num_threads(1)
+    torch.set_num_threads(cores)
     everyone.wait()  # so that no thread of the pool takes two of these calls

@@ -18,17 +18,22 @@ if TYPE_CHECKING:
 
 Vectors = dict[int, Tensor]
 Share = Sequence[WordBatch]
+_MOST_SHARES = 8  # of the few dozen sentences of an update; further cores go to the operations inside
+_GRADIENTS = 2_000_000_000  # bytes
 
 
 def shares_at_once(encoder: HuggingFaceEncoder, device: torch.device) -> int:
     """Into how many shares a pass over this encoder is best cut: one for each core, where they can be gone through
-    side by side.
+    side by side; fewer for a large model, since each share has gradients of its own.
 
     That is on the processor, for a model that works in two steps, and without dropout: random numbers that several
     threads draw from one source would not be the same twice.
     """
     drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in encoder.model.modules())
-    return torch.get_num_threads() if device.type == "cpu" and encoder.is_flat() and not drops else 1
+    if device.type != "cpu" or not encoder.is_flat() or drops:
+        return 1
+    weights = sum(p.numel() for p in encoder.model.encoder.parameters())
+    return max(1, min(torch.get_num_threads(), _MOST_SHARES, _GRADIENTS // (4 * weights)))
 
 
 class Pass:
