@@ -211,7 +211,7 @@ def test_spreading_of_langs():
         _spread(["--langs", "en", "--out"])
 
 
-def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tmp_path):
+def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tiny_folder, tmp_path):
     from transformers import AutoModelForMaskedLM
 
     for k, lang in enumerate(("en", "xx")):
@@ -237,7 +237,13 @@ def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tmp_pa
     )
     assert code == 0, err
     assert 0 <= json.loads(printed)["value"] <= 1
+    code, printed, err = run(capsys, "perplexity", out, f"en={tmp_path / 'en'}", f"xx={tmp_path / 'xx'}")
+    assert code == 0, err
+    assert [line.split()[1] for line in printed.splitlines()[2:]] == ["perplexity.en", "perplexity.xx"]
+    code, printed, err = run(capsys, "perplexity", out, f"en={tmp_path / 'en'}", "--json", "--quiet")
+    assert json.loads(printed)["value"] > 1
     assert "already holds an encoder" in fails(capsys, *made)
     assert "expected the language before the file" in fails(capsys, "pretrain", "en.txt", "--out", tmp_path / "x")
+    assert "no language model's head" in fails(capsys, "perplexity", tiny_folder, f"en={tmp_path / 'en'}")
     message = fails(capsys, *made[:3], "--out", tmp_path / "y", "--tokenizer", tmp_path / "missing", "--updates", 1)
     assert str(tmp_path / "missing") in message

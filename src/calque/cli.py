@@ -287,6 +287,30 @@ def pretrain(
     say(f"written to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
 
 
+@app.command()
+def perplexity(
+    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name or folder of a masked language model.")],
+    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt …")],
+    share: Annotated[float, typer.Option(help="Of the words to hide.")] = 0.15,
+    pretokenized: Pretokenized = False,
+    seed: Seed = 0,
+    limit: Limit = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure how well a masked language model guesses hidden words."""
+    from calque.runs.evaluate import table
+    from calque.runs.perplexity import perplexity as run
+
+    scores = run(
+        encoder, texts, share=share, pretokenized=pretokenized, limit=limit, seed=seed, say=_say(quiet)
+    )  # fmt: skip
+    if as_json:
+        print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
+    else:
+        print(table(scores))
+
+
 # -- from words on the command line to arguments ---------------------------------------------------------------------
 def _pairs(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
     """The flat list that `_spread` makes of every `--langs A B`, in twos."""

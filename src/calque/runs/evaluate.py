@@ -106,8 +106,8 @@ def table(scores: Sequence[Score]) -> str:
     """Scores as lines of text: name, value in per cent, interval, number."""
     rows = [("metric", "value", "95% interval", "n")]
     for score in scores:
-        interval = f"{100 * score.low:.2f} – {100 * score.high:.2f}"
-        rows.append((f"{score.task} {score.metric}", f"{100 * score.value:.2f}", interval, f"{score.n:,}"))
+        value, low, high = score.shown(2)
+        rows.append((f"{score.task} {score.metric}", value, f"{low} – {high}", f"{score.n:,}"))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     lines = ["  ".join([row[0].ljust(widths[0]), *[row[i].rjust(widths[i]) for i in (1, 2, 3)]]) for row in rows]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

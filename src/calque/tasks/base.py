@@ -27,6 +27,7 @@ class Score:
         n: how many questions or links the figure is over.
         seed: of the bootstrap.
         settings: everything else that decides the figure, and counts that qualify it.
+        percent: whether `value` is a fraction, shown in per cent.
     """
 
     task: str
@@ -39,6 +40,13 @@ class Score:
     n: int
     seed: int
     settings: Mapping[str, Any] = field(default_factory=dict)
+    percent: bool = True
+
+    def shown(self, digits: int = 1) -> tuple[str, str, str]:
+        """Value, lower and upper end as a person reads them."""
+        scale = 100 if self.percent else 1
+        low, value, high = (f"{scale * number:.{digits}f}" for number in (self.low, self.value, self.high))
+        return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON: an undefined figure is None, and `queries` says `n` once more."""
@@ -57,10 +65,8 @@ class Score:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def __str__(self) -> str:
-        return (
-            f"{self.task} {'-'.join(self.languages)} {self.metric} "
-            f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}] n={self.n:,}"
-        )
+        value, low, high = self.shown()
+        return f"{self.task} {'-'.join(self.languages)} {self.metric} {value} [{low}, {high}] n={self.n:,}"
 
 
 class Task(ABC):

@@ -1,0 +1,66 @@
+"""From a masked language model and plain text to perplexities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calque.errors import InputError
+from calque.runs.pretrain import read_languages
+from calque.runs.texts import Say
+
+if TYPE_CHECKING:
+    from calque.tasks import Score
+
+
+def perplexity(
+    encoder: str,
+    texts: Sequence[str],
+    *,
+    share: float = 0.15,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    say: Say = lambda line: None,
+) -> list[Score]:
+    """Perplexity of hidden words in each language.
+
+    Args:
+        encoder: hub name or folder of a masked language model with its head.
+        texts: `LANG=FILE`, one sentence a line.
+        share: of the words to hide.
+        pretokenized: words stand between spaces.
+        limit: lines of each text.
+        seed: of the choice of words.
+        say: takes a line of news.
+
+    Raises:
+        InputError: no masked language model there.
+    """
+    import torch
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+    from transformers.utils import logging
+
+    from calque.encoders import load_encoder
+    from calque.tasks.perplexity import masked_perplexity
+
+    sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
+    loaded = load_encoder(encoder)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        model, report = AutoModelForMaskedLM.from_pretrained(encoder, dtype=torch.float32, output_loading_info=True)
+        mask_id = AutoTokenizer.from_pretrained(encoder).mask_token_id
+    except Exception as error:  # an encoder of another kind
+        raise InputError(f"no masked language model ({str(error).splitlines()[0]})", path=encoder) from error
+    if report["missing_keys"] or mask_id is None:
+        raise InputError("there is no language model's head beside the encoder, as pretraining writes it", path=encoder)
+    model.to(loaded.device).eval()  # type: ignore[attr-defined]
+    return [
+        masked_perplexity(
+            model, loaded.subwords, text, share=share, mask_id=mask_id, seed=seed,  # type: ignore[attr-defined]
+            data=", ".join(Path(t.partition("=")[2]).name for t in texts if t.startswith(f"{lang}=")), name=loaded.name,
+        )
+        for lang, text in sentences.items()
+    ]  # fmt: skip

@@ -1,0 +1,123 @@
+"""How well a masked language model guesses hidden words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from calque.encoders.batches import collate, ranges, token_batches
+from calque.errors import SettingError
+from calque.tasks.base import Score
+from calque.tasks.bootstrap import interval, ratio
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from calque.encoders.subwords import SplitSentences, Subwords
+    from calque.text import Sentences
+
+_LOGITS = 100_000_000  # numbers held at once
+
+
+def masked_perplexity(
+    model: PreTrainedModel,
+    subwords: Subwords,
+    sentences: Sentences,
+    *,
+    share: float = 0.15,
+    mask_id: int,
+    seed: int = 0,
+    bootstrap: int = 1000,
+    data: str = "",
+    name: str = "",
+) -> Score:
+    """Perplexity of hidden words, exp of the mean of −log p(word | the rest of its sentence).
+
+    Words are chosen at random, the same ones for every model; all subwords of a chosen word are hidden at once, and the
+    probability of a word is the product of those of its subwords, each guessed without the others. So models with
+    different vocabularies can be compared, as perplexities of subwords cannot.
+
+    Args:
+        model: with a language model's head (`AutoModelForMaskedLM`).
+        subwords: of its tokenizer.
+        sentences: the text.
+        share: of the words of each sentence to hide, at least one.
+        mask_id: the subword that hides.
+        seed: of the choice and of the bootstrap.
+        bootstrap: samples of the interval.
+        data, name: of the text and of the model, for the record.
+
+    Returns:
+        the perplexity, a number from 1 on; `settings` counts chosen words that the model cannot read (`left_out`).
+    """
+    if not 0 < share <= 1:
+        raise SettingError(f"share must be above 0 and at most 1, got {share}")
+    split = subwords.split(sentences)
+    chosen = choose_words(np.diff(split.word_offsets), share, seed)
+    readable = split.word_lengths[chosen] > 0
+    left_out = int((~readable).sum())
+    chosen = chosen[readable]
+    losses = np.zeros(len(chosen))
+    owner = np.searchsorted(split.word_offsets, chosen, side="right") - 1
+    some = np.unique(owner)
+    vocabulary: Any = model.get_input_embeddings()
+    budget = max(64, min(4096, _LOGITS // vocabulary.num_embeddings))
+    for part in token_batches(split.lengths[some], budget):
+        numbers = some[part]
+        # Chosen words in the order of the batch's sentences.
+        first, last = np.searchsorted(owner, numbers), np.searchsorted(owner, numbers, side="right")
+        places = ranges(first, last - first)
+        losses[places] = _losses(model, split, numbers, chosen[places], last - first, mask_id)
+    sums = np.zeros((len(sentences), 2))
+    np.add.at(sums, owner, np.stack([losses, np.ones(len(losses))], axis=1))
+    figures = interval(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap, seed=seed)
+    about = {"share": share, "left_out": left_out, "encoder": name, "subwords_per_word": _mean(split, chosen)}
+    metric = f"perplexity.{sentences.lang}"
+    return Score(
+        "masked-words", data, (sentences.lang,), metric, *figures, len(chosen), seed, about, percent=False
+    )  # fmt: skip
+
+
+def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Numbers of the words to hide, in order: of a sentence of n words `share · n`, rounded, and at least one.
+
+    Args:
+        counts: words of each sentence.
+    """
+    rng = np.random.default_rng(seed)
+    starts = np.cumsum(counts) - counts
+    found = [
+        start + np.sort(rng.permutation(count)[: max(1, round(share * count))])
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
+        if count
+    ]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+@torch.inference_mode()
+def _losses(
+    model: Any, split: SplitSentences, numbers: np.ndarray, words: np.ndarray, per_sentence: np.ndarray, mask_id: int
+) -> np.ndarray:
+    """−log p of some words, float64 `[len(words)]`."""
+    batch = collate(split, numbers)
+    width = batch.input_ids.shape[1]
+    lengths = split.word_lengths[words].astype(np.int64)
+    starts = split.word_starts[words] + np.repeat(np.arange(len(numbers)) * width, per_sentence)
+    hidden = torch.from_numpy(ranges(starts, lengths))
+    ids = batch.input_ids.clone()
+    answers = ids.view(-1)[hidden]
+    ids.view(-1)[hidden] = mask_id
+    device = model.device
+    mask = None if batch.attention_mask is None else batch.attention_mask.to(device)
+    logits = model(input_ids=ids.to(device), attention_mask=mask).logits.flatten(0, 1)[hidden.to(device)]
+    loss = (
+        torch.nn.functional.cross_entropy(logits.float(), answers.to(device), reduction="none").double().cpu().numpy()
+    )
+    return np.add.reduceat(loss, np.cumsum(lengths) - lengths)
+
+
+def _mean(split: SplitSentences, words: Sequence[int] | np.ndarray) -> float:
+    return round(float(split.word_lengths[words].mean()), 3) if len(words) else 0.0
