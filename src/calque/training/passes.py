@@ -32,7 +32,8 @@ def shares_at_once(encoder: HuggingFaceEncoder, device: torch.device) -> int:
     drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in encoder.model.modules())
     if device.type != "cpu" or not encoder.is_flat() or drops:
         return 1
-    weights = sum(p.numel() for p in encoder.model.encoder.parameters())
+    body: nn.Module = encoder.model.encoder  # type: ignore[assignment]
+    weights = sum(p.numel() for p in body.parameters())
     return max(1, min(torch.get_num_threads(), _MOST_SHARES, _GRADIENTS // (4 * weights)))
 
 
