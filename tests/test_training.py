@@ -279,6 +279,22 @@ def test_every_pair_of_the_longest_corpus_once_and_equal_batches():
     )
 
 
+@pytest.mark.parametrize("window", [1, 4])
+@pytest.mark.parametrize("sizes", [(100, 37, 99, 96, 95, 8, 3), (12, 12), (7, 5), (33, 32, 31)])
+def test_batches_are_full_whatever_the_sizes(sizes, window):
+    plan = BatchPlan([np.ones(n) for n in sizes], batch=8, seed=1, window=window)
+    for number in range(3):
+        epoch = plan.epoch(number)
+        assert len(epoch) == plan.steps_per_epoch == -(-max(sizes) // 8)
+        for step, update in enumerate(epoch):
+            for n, batch in zip(sizes, update, strict=True):
+                last = step == len(epoch) - 1 and n > 8 * step
+                assert len(batch) == (n if n < 8 else 8) or (last and len(batch) == n % 8)
+        for corpus, n in enumerate(sizes):
+            seen = np.bincount(np.concatenate([update[corpus] for update in epoch]), minlength=n)
+            assert seen.max() - seen.min() <= 2
+
+
 def test_grouping_by_length_saves_padding():
     lengths = np.random.default_rng(0).integers(5, 100, 1000)
 

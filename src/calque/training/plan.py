@@ -53,6 +53,7 @@ class BatchPlan:
                 batches.extend(cut[rng.permutation(len(cut))] if self._window > 1 else cut)
             # The rest of a round: the longest corpus's last batch, or all of a corpus below one batch. A shorter corpus
             # with full batches leaves its rest out; the next round shuffles it in again.
-            if whole < len(order) and (len(batches) == self.steps_per_epoch - 1 or whole == 0):
+            longest = len(order) > (self.steps_per_epoch - 1) * self._batch
+            if whole < len(order) and (longest or whole == 0):
                 batches.append(order[whole:])
-        return batches
+        return batches[: self.steps_per_epoch]
