@@ -311,6 +311,30 @@ def perplexity(
         print(table(scores))
 
 
+@app.command()
+def demo(
+    encoder: Annotated[str, typer.Option(help="Hub name, folder, or mini (comes with calque).")] = "mini",
+    out: Annotated[Path, typer.Option(help="Folder for the text, the aligned encoders and the results.")] = Path(
+        "calque-demo"
+    ),
+    languages: Annotated[str, typer.Option(help="Languages beside English, with commas between.")] = "",
+    seed: Seed = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in --out.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run the main job on text that comes with calque, by every method, in a few minutes."""
+    from calque.corpora.sample import LANGUAGES
+    from calque.runs.demo import demo as run
+    from calque.runs.demo import table
+
+    chosen = languages.replace(",", " ").split() or list(LANGUAGES)
+    rows = run(
+        encoder=encoder, out=out, langs=chosen, seed=seed, overwrite=overwrite, progress=not quiet, say=_say(quiet)
+    )
+    print(table(rows))
+    _say(quiet)(f"the aligned encoders and all figures are in {out}")
+
+
 # -- from words on the command line to arguments ---------------------------------------------------------------------
 def _pairs(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
     """The flat list that `_spread` makes of every `--langs A B`, in twos."""

@@ -1,0 +1,169 @@
+"""The main job on the text that comes with calque: link, align by every method, measure, leave everything behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.corpora.sample import LANGUAGES, sample_links, sample_text
+from calque.errors import SettingError
+from calque.runs.texts import Say
+
+if TYPE_CHECKING:
+    from calque.encoders import Encoder
+    from calque.pairs import WordPairs
+    from calque.tasks import Score
+    from calque.text import ParallelCorpus
+
+METHODS = ("rotation", "finetune", "contrastive")
+# The text is small: more passes than for a real one, in smaller batches.
+_OPTIONS: dict[str, dict[str, Any]] = {"finetune": {"epochs": 4}, "contrastive": {"epochs": 8}}
+
+
+@dataclass(frozen=True)
+class _Text:
+    """One language's share of the sample."""
+
+    train: ParallelCorpus
+    train_links: WordPairs
+    test: ParallelCorpus
+    test_links: WordPairs
+    gold: tuple[ParallelCorpus, WordPairs]
+    aligner: Score  # the statistical aligner against the gold links
+
+
+def demo(
+    *,
+    encoder: str = "mini",
+    out: str | Path = "calque-demo",
+    langs: Sequence[str] = LANGUAGES,
+    seed: int = 0,
+    overwrite: bool = False,
+    progress: bool = False,
+    say: Say = lambda line: None,
+) -> list[dict[str, Any]]:
+    """Align an encoder with the sample text by rotation, Cao's fine-tuning and contrast, one model for all languages.
+
+    Args:
+        encoder: hub name, folder or `mini`.
+        out: folder for the text (`text/XX.tsv`), the aligned encoders, one folder for each method, and `results.jsonl`.
+        langs: languages beside English.
+        seed: of everything random.
+        overwrite: replace what is in `out`.
+        progress, say: show bars on standard error; take a line of news.
+
+    Returns:
+        a row for each encoder: `method`, `retrieval` and `alignment` (scores by language), `folder`.
+    """
+    from calque.encoders import load_encoder
+
+    folder = Path(out)
+    if (folder / "results.jsonl").exists() and not overwrite:
+        raise SettingError(f"{folder} already holds a demo: choose another folder or say --overwrite")
+    unknown = sorted(set(langs) - set(LANGUAGES))
+    if unknown or not langs:
+        raise SettingError(f"the sample text is in {', '.join(LANGUAGES)}, not in {', '.join(unknown) or 'nothing'}")
+    base = load_encoder(encoder)
+    say(f"linking the words of {len(langs)} languages")
+    texts = {lang: _text(lang, seed) for lang in langs}
+    _write(folder / "text", texts)
+    rows = [_measured("base", base, texts, None)]
+    for method in METHODS:
+        started = time.perf_counter()
+        say(f"{method}: {sum(len(text.train) for text in texts.values()):,} sentence pairs in {len(langs)} languages")
+        aligned = _aligned(method, base, list(texts.values()), seed, progress)
+        aligned.save(folder / method)
+        rows.append(_measured(method, aligned, texts, folder / method))
+        say(f"{method}: {time.perf_counter() - started:.0f} s")
+    rows.append({"method": "statistical aligner", "retrieval": {}, "folder": None,
+                 "alignment": {lang: text.aligner for lang, text in texts.items()}})  # fmt: skip
+    lines = [
+        json.dumps({"method": row["method"], **score.to_dict()}, ensure_ascii=False)
+        for row in rows
+        for kind in ("retrieval", "alignment")
+        for score in row[kind].values()
+    ]
+    (folder / "results.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return rows
+
+
+def _text(lang: str, seed: int) -> _Text:
+    from calque.tasks import WordAlignment
+    from calque.wordalign import align_words
+
+    train, test, gold = sample_text(lang, "train"), sample_text(lang, "test"), sample_links(lang)
+    # The aligner reads both parts: it needs every sentence it can get, and it sees no answers.
+    links = align_words(train, extra=test, symmetrize="one-to-one", seed=seed)
+    tested = align_words(test, extra=train, symmetrize="one-to-one", seed=seed)
+    every_third = tested.take(np.arange(1, len(test), 3))
+    score = WordAlignment(*gold, data="sample", seed=seed).score(every_third)[0]
+    return _Text(train, links, test, tested, gold, score)
+
+
+def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, progress: bool) -> Encoder:
+    corpora, links = [text.train for text in texts], [text.train_links for text in texts]
+    if method == "rotation":
+        from calque.encoders.mapped import MappedEncoder
+        from calque.maps import Rotation
+
+        return MappedEncoder.fit(base, corpora, links, make=Rotation, towards="en", progress=progress)
+    from calque.training import TUNERS
+
+    tuner = TUNERS[method](towards="en", seed=seed, **_OPTIONS[method])
+    return tuner.tune(base, corpora, links, progress=progress)
+
+
+def _measured(method: str, encoder: Encoder, texts: dict[str, _Text], folder: Path | None) -> dict[str, Any]:
+    from calque.tasks import WordAlignment, WordRetrieval
+
+    retrieval, alignment = {}, {}
+    for lang, text in texts.items():
+        retrieval[lang] = WordRetrieval(text.test, text.test_links, data="sample").evaluate(encoder)[0]
+        alignment[lang] = WordAlignment(*text.gold, data="sample").evaluate(encoder)[0]
+    return {"method": method, "retrieval": retrieval, "alignment": alignment, "folder": folder}
+
+
+def _write(folder: Path, texts: dict[str, _Text]) -> None:
+    """The text as files, for the same by hand: `calque align demo/text/de.train.tsv --langs en de …`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for lang, text in texts.items():
+        for part, corpus in (("train", text.train), ("test", text.test)):
+            lines = [f"{' '.join(source.words)}\t{' '.join(target.words)}\n" for source, target in corpus]
+            (folder / f"{lang}.{part}.tsv").write_text("".join(lines), encoding="utf-8")
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Accuracy of retrieval and error rate of alignment, in per cent, by method and language."""
+    blocks = []
+    for kind, title, best in (
+        ("retrieval", "Contextual word retrieval, accuracy (higher is better)", max),
+        ("alignment", "Word alignment, error rate against hand-made links (lower is better)", min),
+    ):
+        shown = [row for row in rows if row[kind]]
+        langs = list(shown[0][kind])
+        values = {row["method"]: _mean(list(row[kind].values())) for row in shown}
+        top = best(values, key=lambda name: values[name][0])
+        lines = [f"{'':20}" + "".join(f"{lang:>7}" for lang in langs) + "   mean  95% interval"]
+        for row in shown:
+            value, low, high = values[row["method"]]
+            cells = "".join(f"{100 * row[kind][lang].value:7.1f}" for lang in langs)
+            mark = " *" if row["method"] == top else ""
+            lines.append(f"{row['method']:20}{cells}{100 * value:7.1f}  {100 * low:.1f} – {100 * high:.1f}{mark}")
+        blocks.append("\n".join([title, *lines]))
+    return "\n\n".join(blocks)
+
+
+def _mean(scores: Sequence[Score]) -> tuple[float, float, float]:
+    """Mean over languages, whose errors are taken as independent of each other."""
+    n = len(scores)
+    value = sum(score.value for score in scores) / n
+    below = math.sqrt(sum((score.value - score.low) ** 2 for score in scores)) / n
+    above = math.sqrt(sum((score.high - score.value) ** 2 for score in scores)) / n
+    return value, value - below, value + above

@@ -1,0 +1,47 @@
+"""The demo from the command line, on a tiny encoder and one language."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from transformers import AutoModel
+
+from calque.cli import main
+from calque.runs import demo as module
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return end.value.code, captured.out, captured.err
+
+
+def test_table_folders_and_the_same_again(capsys, tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(module._OPTIONS, "contrastive", {"epochs": 1})
+    monkeypatch.setitem(module._OPTIONS, "finetune", {"epochs": 1})
+    options = ["demo", "--encoder", tiny_folder, "--languages", "de,tr", "--quiet"]
+    code, first, err = run(capsys, *options, "--out", tmp_path / "one")
+    assert code == 0, err
+    lines = first.splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == ["base", "rotation", "finetune", "contrastive"]
+    assert lines[-1].startswith("statistical aligner")
+    code, second, err = run(capsys, *options, "--out", tmp_path / "two")
+    assert second == first
+    AutoModel.from_pretrained(tmp_path / "one" / "contrastive")
+    scores = [json.loads(line) for line in (tmp_path / "one" / "results.jsonl").read_text().splitlines()]
+    assert {(score["method"], score["task"], score["languages"][1]) for score in scores} == {
+        (method, task, lang)
+        for method in ("base", "rotation", "finetune", "contrastive", "statistical aligner")
+        for task in ("retrieval", "word-alignment")
+        for lang in ("de", "tr")
+        if (method, task) != ("statistical aligner", "retrieval")
+    }
+    assert len((tmp_path / "one" / "text" / "de.train.tsv").read_text().splitlines()) == 357
+    code, out, err = run(capsys, *options, "--out", tmp_path / "one")
+    assert code == 2
+    assert "already holds a demo" in err
+    code, out, err = run(capsys, "demo", "--encoder", tiny_folder, "--languages", "xx", "--out", tmp_path / "three")
+    assert code == 2
+    assert "the sample text is in de, es" in err
