@@ -236,13 +236,13 @@ def test_training_brings_translations_together_and_leaves_the_encoder_alone(tiny
         return float(((x - y) ** 2).sum(1).mean() / x.var(0).sum())
 
     for tuner in (
-        FineTune(towards="en", learning_rate=1e-3, batch=4, epochs=8),
-        Contrastive(towards="en", learning_rate=1e-3, batch=4, epochs=8),
+        FineTune(towards="en", learning_rate=3e-3, batch=4, epochs=24),
+        Contrastive(towards="en", learning_rate=3e-3, batch=4, epochs=24),
     ):
         tuned = tuner.tune(tiny_encoder, corpus, pairs)
         assert distance(tuned) < 0.8 * distance(tiny_encoder)
         assert tuner.history[-1]["loss"] < tuner.history[0]["loss"]
-        assert len(tuner.history) == 8 * 3
+        assert len(tuner.history) == 24 * 3
         assert tuned.fingerprint != fingerprint
     np.testing.assert_array_equal(tiny_encoder.encode(corpus.source).data, before)
 
