@@ -34,7 +34,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_commands(folder, tiny_folder, capsys):
-    for line in blocks("commands").strip().splitlines():
+    for line in filter(None, blocks("commands").splitlines()):
         command, *arguments = shlex.split(line)
         assert command == "calque"
         with pytest.raises(SystemExit) as end:
@@ -42,6 +42,7 @@ def test_commands(folder, tiny_folder, capsys):
         assert end.value.code == 0, capsys.readouterr().err
     assert "95% interval" in capsys.readouterr().out
     assert (folder / "aligned" / "config.json").exists()
+    assert (folder / "calque-demo" / "contrastive" / "config.json").exists()
 
 
 def test_python(folder, tiny_folder, capsys):
