@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -161,7 +160,6 @@ class MaskedLanguageModel:
         model = self.model = BertForMaskedLM(config)
         tokenizer.model_max_length = self.shape["max_position_embeddings"]
         encoder = HuggingFaceEncoder(model.bert, tokenizer, max_length=self.length, name="pretrained")
-        encoder.subwords.max_length = self.length  # a longer sentence is cut, not left out
         mixture = Mixture(
             {lang: Blocks.of(encoder.subwords.split(text), self.length) for lang, text in texts.items()},
             batch=self.batch, alpha=self.alpha, seed=self.seed,
@@ -221,7 +219,7 @@ class _Guess:
         vectors = done.vectors[self.encoder.n_layers].split([len(answer) for answer in answers])
 
         def work(number: int) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
-            with torch.enable_grad(), self._context():
+            with torch.enable_grad(), self.processes.autocast():
                 given = vectors[number].detach().requires_grad_()
                 scores = self.method.model.cls(given)
                 loss = F.cross_entropy(scores.float(), answers[number], reduction="sum") / len(chosen)
@@ -233,9 +231,6 @@ class _Guess:
         done.backward({self.encoder.n_layers: torch.cat([gradient for _, gradient, _ in found])})
         loss = self.processes.sum_numbers(torch.stack([loss for loss, _, _ in found]).sum())
         return {"loss": float(loss)}
-
-    def _context(self) -> AbstractContextManager:
-        return self.processes.autocast()
 
     def _ids(self, update: Update) -> np.ndarray:
         pad = self._special[0]
