@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from calque.errors import InputError, SettingError
@@ -143,6 +143,8 @@ def test_zero_is_before_the_first_word_where_words_count_from_one():
 
 
 @given(st.binary(max_size=60))
+@example(b"\xef")
+@example(b"\xef\xbb\xbf0-0")
 @settings(max_examples=150, deadline=None)
 def test_any_bytes_give_links_or_an_error(tmp_path_factory, raw):
     path = tmp_path_factory.mktemp("fuzz") / "l"

@@ -244,7 +244,9 @@ class WordPairs:
             InputError: the file cannot be read, or a line of it is not made of links.
         """
         try:
-            with open(path, encoding="utf-8-sig", newline="\n") as file:  # a lone \r must not shift the lines
+            with open(path, encoding="utf-8", newline="\n") as file:  # a lone \r must not shift the lines
+                if file.read(1) != "\ufeff":  # "utf-8-sig" would take the beginning of a mark for an empty file
+                    file.seek(0)
                 return cls.parse(file, one_based=one_based, path=path)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read as links ({error})", path=path) from error
