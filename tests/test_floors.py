@@ -9,7 +9,7 @@ ROOT = Path(calque.__file__).parent
 FLOOR = {
     "errors": -1, "arrow": -1, "threads": -1,  # the ground
     "text": 0, "segment": 0,
-    "pairs": 1, "vectors": 1,
+    "pairs": 1, "vectors": 1, "annotated": 1,
     "distributed": 2, "algebra": 2,
     "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,
     "nn": 4, "encoders": 4,

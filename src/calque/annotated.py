@@ -1,0 +1,188 @@
+"""Text with answers: tags of words, labels of texts, trees and senses, as arrays beside the sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from calque.errors import InputError
+from calque.text import Sentences
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Strings from a small set, as numbers.
+
+    Attributes:
+        codes: int32 `[n]`, which of `names` each is.
+        names: every name once.
+    """
+
+    codes: np.ndarray
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Iterable[str], names: Sequence[str] | None = None) -> Labels:
+        """Number strings in alphabetical order, or as `names` has them.
+
+        Raises:
+            InputError: a value that is not among `names`.
+        """
+        found = list(values)
+        kept = tuple(sorted(set(found))) if names is None else tuple(names)
+        number = {name: code for code, name in enumerate(kept)}
+        try:
+            codes = np.fromiter((number[value] for value in found), dtype=np.int32, count=len(found))
+        except KeyError as error:
+            raise InputError(f"unknown label {error.args[0]!r}, expected one of {', '.join(kept)}") from None
+        return cls(codes, kept)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, index: int) -> str:
+        return self.names[self.codes[index]]
+
+    def to_list(self) -> list[str]:
+        return [self.names[code] for code in self.codes]
+
+    def among(self, names: Sequence[str]) -> np.ndarray:
+        """The same labels as numbers of another list of names, −1 where that has no such name: int32 `[n]`."""
+        number = {name: code for code, name in enumerate(names)}
+        return np.array([number.get(name, -1) for name in self.names], dtype=np.int32)[self.codes]
+
+    def take(self, rows: np.ndarray) -> Labels:
+        return replace(self, codes=self.codes[rows])
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """Sentences with a tag for each word (entities, slots, parts of speech).
+
+    Attributes:
+        sentences: the words.
+        tags: of all words in a row, `[n_words]`. Spans are in the BIO scheme (IOB2), whatever the file had.
+        intents: a label for each sentence, where the text has them, `[n_sentences]`.
+        repaired: tags that were changed because no scheme allows them where they stood.
+        path, lines: the file, and the line on which each sentence begins, int64 `[n_sentences]`, for messages.
+    """
+
+    sentences: Sentences
+    tags: Labels
+    intents: Labels | None = None
+    repaired: int = 0
+    path: str | None = None
+    lines: np.ndarray | None = None
+
+    def __post_init__(self):
+        _same(int(self.sentences.lengths().sum()), len(self.tags), "words", "tags", self.path)
+        if self.intents is not None:
+            _same(len(self.sentences), len(self.intents), "sentences", "intents", self.path)
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    """Texts, or pairs of texts, with a label each (sentiment, inference).
+
+    Attributes:
+        texts: one column of texts, or two, as words.
+        labels: `[n_texts]`.
+        path, lines: the file and the line of each text, for messages.
+    """
+
+    texts: tuple[Sentences, ...]
+    labels: Labels
+    path: str | None = None
+    lines: np.ndarray | None = None
+
+    def __post_init__(self):
+        for column in self.texts:
+            _same(len(column), len(self.labels), "texts", "labels", self.path)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """Sentences with dependency trees.
+
+    Attributes:
+        sentences: the words.
+        upos: universal part of speech of each word, `[n_words]`.
+        heads: int32 `[n_words]`: 0 for the root, else which word of the sentence, from 1, is the head.
+        relations: label of the arc to the head, `[n_words]`.
+        path, lines: the file, and the line on which each sentence begins, for messages.
+    """
+
+    sentences: Sentences
+    upos: Labels
+    heads: np.ndarray
+    relations: Labels
+    path: str | None = None
+    lines: np.ndarray | None = None
+
+    def __post_init__(self):
+        n_words = int(self.sentences.lengths().sum())
+        for name, values in (("tags", self.upos), ("heads", self.heads), ("relations", self.relations)):
+            _same(n_words, len(values), "words", name, self.path)
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+
+@dataclass(frozen=True)
+class SenseText:
+    """Sentences some of whose words are annotated with what they mean there.
+
+    Attributes:
+        sentences: the words; what the file joins to one word (`New_York`) is one.
+        sentence, word: int64 `[n_instances]`, where each annotated word stands.
+        lemmas, pos, ids: strings of each annotated word, `[n_instances]`; pos is NOUN, VERB, ADJ or ADV.
+        keys: the right senses of each, WordNet sense keys; empty where no key file was given.
+        path: the file.
+    """
+
+    sentences: Sentences
+    sentence: np.ndarray
+    word: np.ndarray
+    lemmas: tuple[str, ...]
+    pos: tuple[str, ...]
+    ids: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    path: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """Pairs of words that translate each other, in the order of the file; a word may stand in several.
+
+    Attributes:
+        source, target: `[n_entries]`.
+        langs: the languages of the two sides.
+        path: the file.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    langs: tuple[str, str]
+    path: str | None = None
+
+    def __post_init__(self):
+        _same(len(self.source), len(self.target), "source words", "target words", self.path)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def _same(expected: int, found: int, of: str, what: str, path: str | None) -> None:
+    if expected != found:
+        raise InputError(f"{found:,} {what} for {expected:,} {of}", path=path)
