@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from calque.cli import _spread, main
+from calque.cli import main, spread
 from calque.errors import SettingError
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
@@ -205,10 +205,10 @@ def test_help_is_quick_and_the_package_is_light():
 
 
 def test_spreading_of_langs():
-    assert _spread(["words", "--langs", "en", "de", "x"]) == ["words", "--langs", "en", "--langs", "de", "x"]
-    assert _spread(["--", "--langs"]) == ["--", "--langs"]
+    assert spread(["words", "--langs", "en", "de", "x"]) == ["words", "--langs", "en", "--langs", "de", "x"]
+    assert spread(["--", "--langs"]) == ["--", "--langs"]
     with pytest.raises(SettingError):
-        _spread(["--langs", "en", "--out"])
+        spread(["--langs", "en", "--out"])
 
 
 def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tiny_folder, tmp_path):

@@ -1,0 +1,100 @@
+"""The command line: verbs, and nothing that a library call could not do.
+
+Results go to standard output, progress and news to standard error. A mistake of the user's is one line and exit code 2.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from calque import __version__
+from calque.cli.align import align
+from calque.cli.demo import demo
+from calque.cli.evaluate import encode, evaluate
+from calque.cli.pretrain import perplexity, pretrain
+from calque.cli.words import words
+from calque.errors import CalqueError, SettingError
+
+app = typer.Typer(
+    name="calque",
+    help="Make a multilingual encoder speak one language inside: measure, align and give back its word vectors.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help comes up four times as fast
+)
+
+COMMANDS = (words, align, evaluate, encode, pretrain, perplexity, demo)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"calque {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    pass
+
+
+for command in COMMANDS:
+    app.command()(command)
+
+
+def spread(arguments: Sequence[str]) -> list[str]:
+    """`--langs en de` → `--langs en --langs de`: the parser has no repeatable option of two values."""
+    spread, rest = [], list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            return [*spread, argument, *rest]
+        if argument != "--langs":
+            spread.append(argument)
+            continue
+        values = rest[:2]
+        if len(values) < 2 or any(value.startswith("-") for value in values):
+            raise SettingError("--langs takes two languages, e.g. --langs en de")
+        del rest[:2]
+        for value in values:
+            spread += ["--langs", value]
+    return spread
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point. Exit codes: 0, 2 for a mistake of the user's, 130 when interrupted."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.showwarning = lambda message, *_, **__: print(f"calque: {message}", file=sys.stderr)
+    code: Any = 0
+    try:
+        code = app(args=spread(sys.argv[1:] if arguments is None else arguments), standalone_mode=False)
+    except CalqueError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        said = getattr(error, "format_message", None)
+        if said is not None:  # the parser's own complaints: a missing option, a value of the wrong type
+            _fail(said() or "no command given: calque --help lists them")
+        if type(error).__name__ == "Abort":
+            sys.exit(130)
+        if isinstance(error, OSError) and error.filename is not None:
+            _fail(f"{error.filename}: {error.strerror}")
+        raise
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"calque: error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,37 @@
+"""`calque demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calque.cli.options import (
+    Quiet,
+    Seed,
+    news,
+)
+
+
+def demo(
+    encoder: Annotated[str, typer.Option(help="Hub name, folder, or mini (comes with calque).")] = "mini",
+    out: Annotated[Path, typer.Option(help="Folder for the text, the aligned encoders and the results.")] = Path(
+        "calque-demo"
+    ),
+    languages: Annotated[str, typer.Option(help="Languages beside English, with commas between.")] = "",
+    seed: Seed = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in --out.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run the main job on text that comes with calque, by every method, in a few minutes."""
+    from calque.corpora.sample import LANGUAGES
+    from calque.runs.demo import demo as run
+    from calque.runs.demo import table
+
+    chosen = languages.replace(",", " ").split() or list(LANGUAGES)
+    rows = run(
+        encoder=encoder, out=out, langs=chosen, seed=seed, overwrite=overwrite, progress=not quiet, say=news(quiet)
+    )
+    print(table(rows))
+    news(quiet)(f"the aligned encoders and all figures are in {out}")

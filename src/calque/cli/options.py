@@ -1,0 +1,58 @@
+"""Options that several commands have, and what their words on the command line mean."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from calque.errors import SettingError
+
+Langs = Annotated[
+    list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
+]
+Pretokenized = Annotated[
+    bool, typer.Option("--pretokenized", help="Words are separated by white space; otherwise calque splits them.")
+]
+Symmetrize = Annotated[
+    str,
+    typer.Option(
+        help="How the two directions are joined: intersection, union, grow-diag, grow-diag-final, "
+        "grow-diag-final-and, one-to-one."
+    ),
+]
+Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first so many sentence pairs of each text.")]
+Pooling = Annotated[str | None, typer.Option(help="A word's vector from its subwords: last, first or mean.")]
+MaxLength = Annotated[int | None, typer.Option(min=3, help="Most subwords of a sentence; default: the model's limit.")]
+Precision = Annotated[str, typer.Option(help="Training: auto, float32 or bfloat16.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no news on standard error.")]
+
+
+def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
+    """The flat list that `spread` makes of every `--langs A B`, in twos."""
+    found = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
+    if len(found) not in (1, n):
+        raise SettingError(f"{len(found)} pairs of --langs for {n} text(s): give one pair for each, or one for all")
+    return found
+
+
+def loading(layer: int | None, pooling: str | None, max_length: int | None) -> dict[str, Any]:
+    given = {"layer": layer, "pooling": pooling, "max_length": max_length}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.replace(",", " ").split()]
+    except ValueError:
+        raise SettingError(f"--layers {text}: expected whole numbers with commas between, e.g. -4,-3,-2,-1") from None
+
+
+def news(quiet: bool):
+    return (lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr, flush=True))

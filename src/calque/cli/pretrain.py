@@ -1,0 +1,80 @@
+"""`calque pretrain` and `calque perplexity`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from calque.cli.options import (
+    Limit,
+    Precision,
+    Pretokenized,
+    Quiet,
+    Seed,
+    news,
+)
+
+
+def pretrain(
+    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt.gz …")],
+    out: Annotated[Path, typer.Option(help="Folder for the encoder; a stopped run continues from there.")],
+    layers: Annotated[int, typer.Option(min=1, help="Hidden layers.")] = 6,
+    dim: Annotated[int, typer.Option(min=2, help="Hidden size.")] = 128,
+    heads: Annotated[int | None, typer.Option(min=1, help="Attention heads; default: of 64 dimensions.")] = None,
+    vocabulary: Annotated[int, typer.Option(min=100, help="Subwords, where no --tokenizer is given.")] = 16_000,
+    tokenizer: Annotated[Path | None, typer.Option(help="Folder with a tokenizer to use.")] = None,
+    positions: Annotated[int, typer.Option(min=8, help="Longest text that the encoder takes, in subwords.")] = 256,
+    length: Annotated[int, typer.Option(min=8, help="Subwords of a training block.")] = 128,
+    batch: Annotated[int, typer.Option(min=1, help="Blocks in an update.")] = 64,
+    updates: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
+    learning_rate: Annotated[float | None, typer.Option(help="Its highest value.")] = None,
+    alpha: Annotated[float, typer.Option(min=0, max=1, help="1 draws languages as they are, 0 all alike often.")] = 0.5,
+    precision: Precision = "auto",
+    half: Annotated[bool, typer.Option("--half", help="Write the weights in float16.")] = False,
+    pretokenized: Pretokenized = False,
+    checkpoint_every: Annotated[int, typer.Option(min=0, help="Updates between checkpoints.")] = 200,
+    seed: Seed = 0,
+    limit: Limit = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train an encoder from nothing by masked language modelling."""
+    from calque.runs.pretrain import pretrain as run
+
+    say = news(quiet)
+    options: dict[str, Any] = {
+        "layers": layers, "dim": dim, "heads": heads, "positions": positions, "length": length, "batch": batch,
+        "updates": updates, "learning_rate": learning_rate, "alpha": alpha, "precision": precision, "seed": seed,
+    }  # fmt: skip
+    record = run(
+        texts, out=out, vocabulary=vocabulary, tokenizer=tokenizer, options=options, half=half,
+        pretokenized=pretokenized, limit=limit, overwrite=overwrite, checkpoint_every=checkpoint_every,
+        progress=not quiet, say=say,
+    )  # fmt: skip
+    say(f"written to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
+
+
+def perplexity(
+    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name or folder of a masked language model.")],
+    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt …")],
+    share: Annotated[float, typer.Option(help="Of the words to hide.")] = 0.15,
+    pretokenized: Pretokenized = False,
+    seed: Seed = 0,
+    limit: Limit = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure how well a masked language model guesses hidden words."""
+    from calque.runs.evaluate import table
+    from calque.runs.perplexity import perplexity as run
+
+    scores = run(
+        encoder, texts, share=share, pretokenized=pretokenized, limit=limit, seed=seed, say=news(quiet)
+    )  # fmt: skip
+    if as_json:
+        print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
+    else:
+        print(table(scores))

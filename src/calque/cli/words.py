@@ -1,0 +1,50 @@
+"""`calque words`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calque.cli.options import (
+    Langs,
+    Limit,
+    Model,
+    Pretokenized,
+    Quiet,
+    Seed,
+    Symmetrize,
+    news,
+    pairs_of,
+)
+
+
+def words(
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, PO, …")],
+    langs: Langs,
+    out: Annotated[Path, typer.Option(help="Pharaoh file to write: one line i-j … for each sentence pair.")],
+    model: Model = "auto",
+    symmetrize: Symmetrize = "intersection",
+    pretokenized: Pretokenized = False,
+    extra: Annotated[
+        list[str] | None, typer.Option(help="More text in the same languages to learn from; not in the output.")
+    ] = None,
+    posteriors: Annotated[bool, typer.Option("--posteriors", help="Write i-j:p with each link's probability.")] = False,
+    tables: Annotated[Path | None, typer.Option(help="Also save the trained aligner here, for new text.")] = None,
+    use: Annotated[Path | None, typer.Option(help="Link with an aligner saved by --tables; trains nothing.")] = None,
+    seed: Seed = 0,
+    limit: Limit = None,
+    quiet: Quiet = False,
+) -> None:
+    """Link the words of parallel text that translate each other."""
+    from calque.runs.texts import Words
+    from calque.runs.words import link_words
+
+    settings = Words(model=model, symmetrize=symmetrize, pretokenized=pretokenized, seed=seed, limit=limit)
+    say = news(quiet)
+    pairs = link_words(
+        train, langs=pairs_of(langs, 1)[0], out=out, words=settings, extra=extra or [], posteriors=posteriors,
+        tables=tables, use=use, progress=not quiet, say=say,
+    )  # fmt: skip
+    say(f"{len(pairs):,} links for {pairs.n_sentences:,} sentence pairs in {out}")
