@@ -84,6 +84,13 @@ class TaggedText:
     def __len__(self) -> int:
         return len(self.sentences)
 
+    def first(self, n: int) -> TaggedText:
+        """The first `n` sentences."""
+        sentences = self.sentences[:n]
+        intents = None if self.intents is None else self.intents.take(np.arange(len(sentences)))
+        tags = self.tags.take(np.arange(int(sentences.lengths().sum())))
+        return replace(self, sentences=sentences, tags=tags, intents=intents, lines=_first(self.lines, n))
+
 
 @dataclass(frozen=True)
 class LabelledText:
@@ -106,6 +113,11 @@ class LabelledText:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def first(self, n: int) -> LabelledText:
+        """The first `n` texts."""
+        texts = tuple(column[:n] for column in self.texts)
+        return replace(self, texts=texts, labels=self.labels.take(np.arange(len(texts[0]))), lines=_first(self.lines, n))
 
 
 @dataclass(frozen=True)
@@ -134,6 +146,15 @@ class Treebank:
 
     def __len__(self) -> int:
         return len(self.sentences)
+
+    def first(self, n: int) -> Treebank:
+        """The first `n` sentences."""
+        sentences = self.sentences[:n]
+        words = np.arange(int(sentences.lengths().sum()))
+        return replace(
+            self, sentences=sentences, upos=self.upos.take(words), heads=self.heads[words],
+            relations=self.relations.take(words), lines=_first(self.lines, n),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -181,6 +202,10 @@ class Dictionary:
 
     def __len__(self) -> int:
         return len(self.source)
+
+
+def _first(lines: np.ndarray | None, n: int) -> np.ndarray | None:
+    return None if lines is None else lines[:n]
 
 
 def _same(expected: int, found: int, of: str, what: str, path: str | None) -> None:

@@ -1,10 +1,36 @@
-"""Which of a file's languages is the one asked for."""
+"""Languages: which of a file's is the one asked for, and which one a file's name says."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from os import PathLike, fspath
 
 from calque.segment import language_parts
+
+# ISO 639-1, and what data sets of this field are also called by.
+_CODES = frozenset(
+    "aa ab af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo "
+    "es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka "
+    "kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng "
+    "nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su "
+    "sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu gsw nap".split()
+)
+_OTHERS = {"esp": "es", "ned": "nl", "eng": "en", "deu": "de", "ger": "de", "fra": "fr", "spa": "es", "nld": "nl"}
+
+
+def language_of(path: str | PathLike[str]) -> str | None:
+    """The language that a file's name says (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`), or None
+    where it says none or several."""
+    name = re.split(r"[/\\]", fspath(path))[-1]
+    found = []
+    for part in re.split(r"[._]", name):
+        code, *dialect = part.split("-")
+        code = _OTHERS.get(code.lower(), code.lower())
+        if code in _CODES and all(re.fullmatch(r"[A-Za-z0-9]{2,8}", piece) for piece in dialect):
+            found.append("-".join([code, *dialect]))
+    distinct = list(dict.fromkeys(found))
+    return distinct[0] if len(distinct) == 1 else None
 
 
 def best_match(wanted: str, available: Iterable[str]) -> str | None:
