@@ -69,7 +69,8 @@ class MaskedLanguageModel:
     """Trains a BERT from nothing to guess hidden subwords (Devlin et al. 2019, §3.1; no next-sentence task).
 
     Args:
-        layers, dim, heads, inner: shape of the model; heads of 64 dimensions and an inner size of 4 · dim by default.
+        layers, dim, heads, inner: shape of the model; by default heads of 64 dimensions, but four where that many of 32
+            or more fit, and an inner size of 4 · dim.
         positions: longest text the model takes, in subwords.
         length: most subwords of a training block.
         share: of subwords hidden.
@@ -110,7 +111,7 @@ class MaskedLanguageModel:
             )
         if precision not in ("auto", "float32", "bfloat16"):
             raise SettingError(f"precision is auto, float32 or bfloat16, got {precision!r}")
-        heads = max(1, dim // 64) if heads is None else heads
+        heads = max(1, dim // 64, min(4, dim // 32)) if heads is None else heads
         if dim % heads:
             raise SettingError(f"dim={dim} cannot be divided among {heads} heads")
         self.shape: dict[str, Any] = {"num_hidden_layers": layers, "hidden_size": dim, "num_attention_heads": heads,
@@ -155,9 +156,10 @@ class MaskedLanguageModel:
         pad: Any = tokenizer.pad_token_id
         config = BertConfig(
             vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=1, hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0, **self.shape,
+            attention_probs_dropout_prob=0.0, initializer_range=0.02 * (768 / self.dim) ** 0.5, **self.shape,
         )  # fmt: skip
         model = self.model = BertForMaskedLM(config)
+        _waves(model.bert.embeddings.position_embeddings.weight, config.initializer_range)
         tokenizer.model_max_length = self.shape["max_position_embeddings"]
         encoder = HuggingFaceEncoder(model.bert, tokenizer, max_length=self.length, name="pretrained")
         mixture = Mixture(
@@ -185,6 +187,16 @@ class MaskedLanguageModel:
         loop.finish()
         model.eval()
         return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
+
+
+@torch.no_grad()
+def _waves(table: Tensor, size: float) -> None:
+    """Let positions begin as sines and cosines (Vaswani et al. 2017, §3.5) of the same size as the other embeddings: what
+    lies so many places away looks alike from everywhere, which attention would have to learn for each position else."""
+    n, dim = table.shape
+    half = torch.arange(0, dim, 2, dtype=torch.float64)
+    turns = torch.arange(n, dtype=torch.float64)[:, None] * 10_000.0 ** (-half / dim)
+    table.copy_(torch.stack([turns.sin(), turns.cos()], dim=2).flatten(1)[:, :dim] * (size * 2**0.5))
 
 
 class _Guess:

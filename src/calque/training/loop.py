@@ -123,6 +123,7 @@ class Loop:
         epoch: Callable[[int], Sequence[T]],
         steps_per_epoch: int,
         backward: Callable[[T], dict[str, float]],
+        after_epoch: Callable[[], bool] | None = None,
     ) -> list[dict[str, float]]:
         """Train to the end of the schedule, from the last checkpoint if the folder has one.
 
@@ -130,6 +131,8 @@ class Loop:
             epoch: the updates of an epoch, given its number; a pure function, so that a resumed run sees the same.
             steps_per_epoch: how many.
             backward: adds this process's gradients of one update and returns the terms of its loss.
+            after_epoch: called after every epoch and at the end; training stops where it says so. What it keeps is not
+                part of a checkpoint.
 
         Returns:
             the metrics of every update since the start.
@@ -140,13 +143,13 @@ class Loop:
         gc.freeze()
         try:
             with matmul_precision(self.products):
-                self._steps(epoch, steps_per_epoch, total, backward)
+                self._steps(epoch, steps_per_epoch, total, backward, after_epoch)
         finally:
             gc.unfreeze()
         self._write_metrics()
         return self.history
 
-    def _steps(self, epoch, steps_per_epoch: int, total: int, backward) -> None:
+    def _steps(self, epoch, steps_per_epoch: int, total: int, backward, after_epoch) -> None:
         bar = self._bar(total)
         updates, loaded = [], -1
         while self.step < total:
@@ -174,6 +177,9 @@ class Loop:
                 bar.update()
             if self.checkpoint_every and self.step % self.checkpoint_every == 0:
                 self.save()
+            ended = self.step % steps_per_epoch == 0 or self.step == total
+            if ended and after_epoch is not None and after_epoch():
+                break
         if bar is not None:
             bar.close()
 
