@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from calque.corpora.conllu import read_treebank
+from calque.corpora.dictionary import read_dictionary
+from calque.corpora.harvest import SkippedWarning
+from calque.corpora.labelled import read_labelled
 from calque.corpora.parallel import gold_links, read_parallel
 from calque.corpora.plain import read_sentences
+from calque.corpora.senses import read_senses
+from calque.corpora.tagged import read_tagged
 
-__all__ = ["gold_links", "read_parallel", "read_sentences"]
+__all__ = [
+    "SkippedWarning",
+    "gold_links",
+    "read_dictionary",
+    "read_labelled",
+    "read_parallel",
+    "read_senses",
+    "read_sentences",
+    "read_tagged",
+    "read_treebank",
+]

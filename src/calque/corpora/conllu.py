@@ -1,0 +1,142 @@
+"""CoNLL-U, the format of Universal Dependencies (https://universaldependencies.org/format.html)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from os import PathLike, fspath
+from typing import NamedTuple
+
+import numpy as np
+
+from calque.annotated import Treebank
+from calque.corpora.harvest import Losses, Names, OnError, Words
+from calque.corpora.lines import Flaw
+from calque.corpora.stanzas import TaggedSentence, counted_rows, missing_value, read_stanzas
+
+WIDTH = 10  # columns
+COLUMNS = {"upos": 3, "xpos": 4}
+_FORM, _UPOS, _HEAD, _RELATION = 1, 3, 6, 7
+
+
+class _Sentence(NamedTuple):
+    """The words of a sentence, each with its ten columns.
+
+    Attributes:
+        line: of the first row.
+        rows, lines: of each word.
+    """
+
+    line: int
+    rows: list[list[str]]
+    lines: Sequence[int]
+
+
+def read_treebank(
+    path: str | PathLike[str], *, lang: str, on_error: OnError = "raise", subtypes: bool = False
+) -> Treebank:
+    """Read dependency trees.
+
+    Words are the syntactic words: of a range (`1-2 del`) its parts are read, empty nodes (`1.1`) are left out; both as
+    the numbers of words, and so the heads, have it.
+
+    Args:
+        path: the file, packed (gzip, zstd, xz, bzip2) or not.
+        lang: its language.
+        on_error: what becomes of a sentence that is no tree: an error (`raise`), or it is left out, and a
+            `SkippedWarning` counts it (`skip`).
+        subtypes: keep what stands after the colon (`nsubj:pass`); otherwise relations are the universal ones.
+
+    Raises:
+        InputError: the file cannot be read or has no sentence; or (`raise`), with its line, a row has not ten columns,
+            words are not counted 1, 2, 3 …, a head is no word of the sentence, not exactly one word is the root,
+            or heads go round in a circle.
+        SettingError: `on_error` has no such value.
+    """
+    losses = Losses(path, on_error, "sentences")
+    words, upos, relations, heads, lines = Words(), Names(), Names(), array("i"), array("q")
+    for item in _read_words(path):
+        if isinstance(item, Flaw):
+            losses.take(item)
+            continue
+        tree = _heads(item, path)
+        if isinstance(tree, Flaw):
+            losses.take(tree)
+            continue
+        words.add([row[_FORM] for row in item.rows])
+        upos.add([row[_UPOS] for row in item.rows])
+        labels = [row[_RELATION] for row in item.rows]
+        relations.add(labels if subtypes else [label.partition(":")[0] for label in labels])
+        heads.extend(tree)
+        lines.append(item.line)
+    losses.settle(len(lines))
+    return Treebank(
+        words.finish(lang),
+        upos.finish(),
+        np.array(heads, np.int32),
+        relations.finish(),
+        fspath(path),
+        np.array(lines, np.int64),
+    )
+
+
+def tagged_words(path: str | PathLike[str], column: int) -> Iterator[TaggedSentence | Flaw]:
+    """The words with the tags of one column, whatever the other columns hold."""
+    for item in _read_words(path):
+        if isinstance(item, Flaw):
+            yield item
+            continue
+        words, tags = [row[_FORM] for row in item.rows], [row[column] for row in item.rows]
+        yield missing_value(words, tags, item.lines, path) or TaggedSentence(item.line, words, tags)
+
+
+def _read_words(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
+    for stanza in read_stanzas(path, numbered=True):
+        if isinstance(stanza, Flaw):
+            yield stanza
+            continue
+        rows = [row.split("\t") for row in stanza.rows]
+        if (wrong := next((k for k, row in enumerate(rows) if len(row) != WIDTH), None)) is not None:
+            fact = f"{len(rows[wrong])} columns, expected the {WIDTH} of CoNLL-U, separated by tabs; is the line whole?"
+            yield Flaw(stanza.line + wrong, "not ten columns", fact, path)
+            continue
+        counted = counted_rows(rows, stanza.line, path)
+        yield counted if isinstance(counted, Flaw) else _Sentence(stanza.line, *counted)
+
+
+def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:
+    """Which word is the head of each, if that makes a tree."""
+    rows, lines = sentence.rows, sentence.lines
+    words, relations = [row[_FORM] for row in rows], [row[_RELATION] for row in rows]
+    flaw = missing_value(words, relations, lines, path, "relation") or missing_value(
+        words, [row[_UPOS] for row in rows], lines, path, "part of speech"
+    )
+    if flaw is not None:
+        return flaw
+    heads = []
+    for row, line in zip(rows, lines, strict=True):
+        head = row[_HEAD]
+        if not (head.isascii() and head.isdigit() and len(head) < 10 and int(head) <= len(rows)):
+            fact = f"the head {head!r:.20} of {row[_FORM]!r:.40}, expected 0 or one of the words 1 to {len(rows)}"
+            return Flaw(line, "head not in the sentence", f"{fact}; is a row missing?", path)
+        heads.append(int(head))
+    if heads.count(0) != 1:
+        fact = f"{heads.count(0) or 'no'} words with the head 0, expected one root; is it one sentence?"
+        return Flaw(sentence.line, "not one root", fact, path)
+    if (word := _in_circle(heads)) is not None:
+        fact = f"the heads from word {word} ({words[word - 1]!r:.40}) go round in a circle, expected a tree"
+        return Flaw(sentence.line, "not a tree", f"{fact}; correct them", path)
+    return heads
+
+
+def _in_circle(heads: list[int]) -> int | None:
+    """A word (from 1) from which no way leads to the root, if there is one; each word is passed once."""
+    reached = [0] * (len(heads) + 1)  # by the way from which word
+    for word in range(1, len(heads) + 1):
+        at = word
+        while at and not reached[at]:
+            reached[at] = word
+            at = heads[at - 1]
+        if at and reached[at] == word:
+            return at
+    return None

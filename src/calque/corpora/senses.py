@@ -1,0 +1,173 @@
+"""Text annotated with senses, as `SenseText`: the XML of the unified evaluation framework."""
+
+from __future__ import annotations
+
+from array import array
+from os import PathLike, fspath
+from pathlib import Path
+from xml.parsers import expat
+
+import numpy as np
+
+from calque.annotated import SenseText
+from calque.corpora.compression import SUFFIXES, read_blocks, unpacked_name
+from calque.corpora.harvest import Words
+from calque.corpora.lines import LONGEST_LINE, Flaw, read_lines
+from calque.errors import InputError
+
+_DATA, _KEYS = ".data.xml", ".gold.key.txt"
+
+
+def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None = None, lang: str = "en") -> SenseText:
+    """Read the format of Raganato et al. 2017 (http://lcl.uniroma1.it/wsdeval): `<sentence>`, of words `<wf>` and
+    annotated words `<instance id lemma pos>`; and beside it a file of keys, `id key key …` a line.
+
+    Several words that the file joins to one (`New_York`) stay one; so does what has spaces, which become `_`. Files may
+    be packed (gzip, zstd, xz, bzip2), and are streamed.
+
+    Args:
+        path: the XML.
+        keys: the right senses. Where it is None and the path is X.data.xml, X.gold.key.txt is taken if it exists. It
+            may have keys of other texts too.
+        lang: the language.
+
+    Raises:
+        InputError: with its line: XML that is not well formed or is no such document, an instance without its
+            attributes, words outside sentences or without text, an instance that the file of keys lacks, a line of keys
+            that is none. Also if there is no sentence.
+    """
+    text = _Text(path)
+    text.read()
+    if not text.sentences:
+        raise InputError("no sentence could be read: the document has none", path=path)
+    beside = _beside(path) if keys is None else keys
+    senses: tuple[tuple[str, ...], ...] = ()
+    if beside is not None:
+        found = _read_keys(beside)
+        for number, name in enumerate(text.ids):
+            if name not in found:
+                fact = f"the instance {name!r} has no key in {fspath(beside)}, expected one; are they of this text?"
+                raise InputError(fact, path=path, line=text.lines[number])
+        senses = tuple(found[name] for name in text.ids)
+    return SenseText(
+        text.words.finish(lang),
+        np.array(text.sentence, np.int64),
+        np.array(text.word, np.int64),
+        tuple(text.lemmas),
+        tuple(text.pos),
+        tuple(text.ids),
+        senses,
+        fspath(path),
+    )
+
+
+def _beside(path: str | PathLike[str]) -> Path | None:
+    name = unpacked_name(path)
+    if not name.endswith(_DATA):
+        return None
+    keys = Path(path).with_name(name.removesuffix(_DATA) + _KEYS)
+    return next((file for s in ("", *SUFFIXES) if (file := keys.with_name(keys.name + s)).is_file()), None)
+
+
+def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:
+    keys: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        if isinstance(line, Flaw):
+            raise InputError(line.fact, path=path, line=number)
+        name, *found = line.split() or [""]
+        if name and (not found or name in keys):
+            wrong = f"{name!r:.40} without a key" if not found else f"{name!r:.40} for the second time"
+            raise InputError(f"{wrong}, expected the keys of each instance in one line", path=path, line=number)
+        if name:
+            keys[name] = tuple(found)
+    return keys
+
+
+class _Text:
+    """Collects sentences while expat parses."""
+
+    def __init__(self, path: str | PathLike[str]):
+        self._path = path
+        self.words = Words()
+        self.sentence, self.word, self.lines = array("q"), array("q"), array("q")
+        self.lemmas: list[str] = []
+        self.pos: list[str] = []
+        self.ids: list[str] = []
+        self.sentences = self._depth = self._size = 0
+        self._known: set[str] = set()
+        self._strings: dict[str, str] = {}  # each lemma once, however often it occurs
+        self._open: list[str] | None = None  # words of the sentence that is open
+        self._text: list[str] | None = None  # of the word that is open
+        self._parser = parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.EntityDeclHandler = self._entity
+
+    def read(self) -> None:
+        begun = False
+        try:
+            for block in read_blocks(self._path):
+                begun = True
+                self._parser.Parse(block, False)
+            self._parser.Parse(b"", True)
+        except InputError as error:
+            line = self._parser.CurrentLineNumber if begun else None
+            raise InputError(error.fact, path=self._path, line=line) from error
+        except (expat.ExpatError, ValueError, LookupError) as error:  # the latter two: encodings that expat has not
+            message = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
+            fact = f"not well-formed XML ({message}), expected the document of an annotated corpus"
+            raise InputError(fact, path=self._path, line=self._parser.CurrentLineNumber) from error
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if self._depth == 0 and name != "corpus":
+            raise InputError(f"the document is <{name[:40]}>, expected <corpus>; is it the .data.xml?")
+        self._depth += 1
+        if name == "sentence":
+            if self._open is not None:
+                raise InputError("a <sentence> inside a <sentence>, expected one after the other")
+            self._open = []
+        elif name in ("wf", "instance"):
+            if self._open is None or self._text is not None:
+                raise InputError(f"a <{name}> that is not directly in a <sentence>, expected it there")
+            self._text, self._size = [], 0
+            if name == "instance":
+                self._instance(attributes, len(self._open))
+
+    def _instance(self, attributes: dict[str, str], word: int) -> None:
+        name, lemma, pos = (attributes.get(key) for key in ("id", "lemma", "pos"))
+        if not name or not lemma or not pos:
+            raise InputError("an <instance> without id, lemma or pos, expected all three")
+        if name in self._known:
+            raise InputError(f"the id {name[:40]!r} for the second time, expected each once")
+        self._known.add(name)
+        self.ids.append(name)
+        self.lemmas.append(self._strings.setdefault(lemma, lemma))
+        self.pos.append(self._strings.setdefault(pos, pos))
+        self.sentence.append(self.sentences)
+        self.word.append(word)
+        self.lines.append(self._parser.CurrentLineNumber)
+
+    def _end(self, name: str) -> None:
+        self._depth -= 1
+        if name == "sentence" and self._open is not None:
+            self.words.add(self._open)
+            self.sentences += 1
+            self._open = None
+        elif name in ("wf", "instance") and self._open is not None and self._text is not None:
+            word = "_".join("".join(self._text).split())
+            if not word:
+                raise InputError(f"a <{name}> without text, expected a word")
+            self._open.append(word)
+            self._text = None
+
+    def _characters(self, text: str) -> None:
+        if self._text is not None:
+            self._text.append(text)
+            self._size += len(text)
+            if self._size > LONGEST_LINE:
+                raise InputError("a word of more than 64 MiB, expected a word; is a tag missing?")
+
+    def _entity(self, name: str, *_: object) -> None:
+        raise InputError(f"declares the entity {name[:40]!r}, which is refused; write the text out")

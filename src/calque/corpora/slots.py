@@ -1,0 +1,175 @@
+"""Requests to a machine, with what is asked (intent) and the details (slots), in the forms that are not columns."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, zip_longest
+from os import PathLike, fspath
+from pathlib import Path
+
+from calque.corpora.compression import SUFFIXES
+from calque.corpora.lines import Flaw, read_lines
+from calque.corpora.parallel import split_spaces
+from calque.corpora.stanzas import TaggedSentence
+from calque.errors import InputError
+from calque.segment import get_segmenter
+
+_SLOT = r"[0-9]{1,9}:[0-9]{1,9}:[^,]+"
+_SLOTS = re.compile(rf"(?:{_SLOT}(?:,{_SLOT})*)?")
+_LOCALE = re.compile(r"[a-z]{2,3}_[A-Z]{2}")
+
+Span = tuple[int, int]  # where words or slots stand in a text, in characters: the first, and the one after the last
+
+
+# -- Facebook ----------------------------------------------------------------------------------------------------------
+def is_facebook(row: Sequence[str]) -> bool:
+    """Are these the columns of a file that `read_facebook` reads?"""
+    if len(row) not in (3, 4, 5) or not _SLOTS.fullmatch(row[1]):
+        return False
+    return bool(row[1]) or (len(row) > 3 and _LOCALE.fullmatch(row[3]) is not None)
+
+
+def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSentence | Flaw]:
+    """`intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`, the data of Schuster et al. 2019 (arXiv 1810.13327).
+
+    Slots count the characters of the text. The words are those of the tokenization (JSON with `tokens` and
+    `tokenSpans`), as the text writes them: the tokens themselves are in small letters and normalised. Their spans count
+    characters, or, in part of the Spanish rows, bytes of UTF-8; which of the two is seen by comparing with the tokens.
+    Where a row has no tokenization, the segmenter of the language divides the text.
+
+    A slot that begins or ends inside a word is widened to the whole word, unless an earlier slot has it; such slots are
+    counted in `TaggedSentence.repaired`, and so are those that no word is left for.
+    """
+    for number, line in enumerate(read_lines(path), 1):
+        if isinstance(line, Flaw):
+            yield line
+        elif line and not line.isspace():
+            yield _request(line.split("\t"), number, path, lang)
+
+
+def _request(row: list[str], number: int, path: str | PathLike[str], lang: str) -> TaggedSentence | Flaw:
+    if len(row) < 3:
+        fact = f"{len(row)} columns, expected intent, slots and text, separated by tabs; is the line whole?"
+        return Flaw(number, "missing column", fact, path)
+    intent, slots, text = row[:3]
+    if not intent.strip():
+        return Flaw(number, "no intent", "no intent in the first column, expected its name", path)
+    if not _SLOTS.fullmatch(slots):
+        fact = f"the slots {slots!r:.40}, expected start:end:name, separated by commas"
+        return Flaw(number, "not slots", f"{fact}; are the columns in another order?", path)
+    found = [(int(start), int(end), name) for start, end, name in (s.split(":", 2) for s in slots.split(",") if s)]
+    for start, end, name in found:
+        if not start < end <= len(text):
+            fact = f"the slot {start}:{end}:{name[:40]} in a text of {len(text)} characters, expected it inside"
+            return Flaw(number, "slot not in the text", f"{fact}; was the text changed?", path)
+    tokenization = row[4] if len(row) > 4 and not row[4].isspace() else ""
+    spans = _token_spans(text, tokenization) if tokenization else _segmented(text, lang)
+    if isinstance(spans, str):
+        return Flaw(number, "tokens not in the text", spans, path)
+    if not spans:
+        return Flaw(number, "empty text", "a text without words, expected a request", path)
+    tags, repaired = _slot_tags(spans, found)
+    return TaggedSentence(number, [text[start:end] for start, end in spans], tags, intent.strip(), repaired)
+
+
+def _token_spans(text: str, tokenization: str) -> list[Span] | str:
+    """Where the tokens stand in the text, or what is wrong."""
+    try:
+        first = json.loads(tokenization)["tokenizations"][0]
+        tokens = [str(token) for token in first["tokens"]]
+        spans = [(int(span["start"]), int(span["start"]) + int(span["length"])) for span in first["tokenSpans"]]
+    except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
+        return "the last column, expected JSON with tokenizations, tokens and tokenSpans; leave it empty to do without"
+    if _stand(text, tokens, spans):
+        return spans
+    if not text.isascii():
+        at = {size: k for k, size in enumerate(accumulate((len(c.encode()) for c in text), initial=0))}
+        spans = [(at.get(start, -1), at.get(end, -1)) for start, end in spans]
+        if _stand(text, tokens, spans):
+            return spans
+    return "the tokens of the last column do not stand in the text at tokenSpans; leave the column empty to do without"
+
+
+def _stand(text: str, tokens: list[str], spans: list[Span]) -> bool:
+    if len(tokens) != len(spans):
+        return False
+    last = 0
+    for token, (start, end) in zip(tokens, spans, strict=True):
+        if start < last or start >= end or not text[start:end].strip() or _plain(text[start:end]) != _plain(token):
+            return False
+        last = end
+    return True
+
+
+def _plain(text: str) -> str:
+    return text if text.isascii() and text.islower() else unicodedata.normalize("NFKC", text).casefold()
+
+
+def _segmented(text: str, lang: str) -> list[Span]:
+    spans, last = [], 0
+    for word in get_segmenter(lang).split(text):
+        start = text.find(word, last)
+        if start < 0:  # an invisible character was left out inside it
+            return [match.span() for match in re.finditer(r"\S+", text)]
+        last = start + len(word)
+        spans.append((start, last))
+    return spans
+
+
+def _slot_tags(words: list[Span], slots: list[tuple[int, int, str]]) -> tuple[list[str], int]:
+    """A BIO tag for each word, and how many slots did not end where words do."""
+    tags, repaired = ["O"] * len(words), 0
+    for start, end, name in sorted(slots):
+        inside = [k for k, (first, last) in enumerate(words) if first < end and last > start]
+        free = [k for k in inside if tags[k] == "O"]
+        cut = any(words[k][0] < start or words[k][1] > end for k in inside)
+        repaired += cut or len(free) < len(inside) or not inside
+        for k in free:
+            tags[k] = f"{'B' if k == free[0] else 'I'}-{name}"
+    return tags, repaired
+
+
+# -- SNIPS -------------------------------------------------------------------------------------------------------------
+def read_snips(path: str | PathLike[str]) -> Iterator[TaggedSentence | Flaw]:
+    """A folder as of SNIPS and ATIS by Goo et al. 2018: `seq.in` words, `seq.out` tags, `label` intents, line by line.
+
+    Raises:
+        InputError: a file is missing (`label` may be), or they differ in their number of lines.
+    """
+    folder = Path(path)
+    files = [_file(folder, name) for name in ("seq.in", "seq.out", "label")]
+    if files[0] is None or files[1] is None:
+        raise InputError("no seq.in and seq.out in it, expected a folder with both; is the path right?", path=path)
+    present = [file for file in files if file is not None]
+    for number, lines in enumerate(zip_longest(*map(read_lines, present)), 1):
+        texts = [line for line in lines if isinstance(line, str)]
+        if flaw := next((line for line in lines if isinstance(line, Flaw)), None):
+            yield flaw
+        elif not any(map(str.strip, texts)):
+            continue  # blank in all of them, or at the end of some
+        elif len(texts) < len(present):
+            fact = f"{number - 1} lines, fewer than {fspath(present[0])} or {fspath(present[-1])}, expected as many"
+            raise InputError(f"{fact}; was one of them filtered alone?", path=present[lines.index(None)])
+        else:
+            yield _labelled_words(number, texts, present)
+
+
+def _labelled_words(number: int, texts: list[str], files: list[Path]) -> TaggedSentence | Flaw:
+    words, tags = split_spaces(texts[0]), split_spaces(texts[1])
+    if not words or len(words) != len(tags):
+        fact = f"{len(tags)} tags for {len(words)} words in {fspath(files[0])}, expected one for each"
+        return Flaw(number, "words without tags", f"{fact}; is a space missing?", files[1])
+    if len(texts) < 3:
+        return TaggedSentence(number, words, tags)
+    if not texts[2].strip():
+        return Flaw(number, "no intent", "blank, expected the intent of the sentence", files[2])
+    return TaggedSentence(number, words, tags, texts[2].strip())
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    return next(
+        (folder / f"{name}{suffix}" for suffix in ("", *SUFFIXES) if (folder / f"{name}{suffix}").is_file()), None
+    )

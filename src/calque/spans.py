@@ -1,0 +1,222 @@
+"""Spans (entities, slots) that are written as a tag for each word.
+
+Every function takes the tags of many sentences in a row, as numbers: `codes` int `[n_words]`, which of `names`
+each is, and `offsets` int64 `[n_sentences + 1]`. A code of −1 is a tag without a name; it stands outside every span.
+What a tag means is read from its name once, so that nothing goes through the words one by one.
+
+Schemes, on "Ann in Paris Rome Old York", where the three places touch:
+
+| scheme | Ann | in | Paris | Rome | Old | York | |
+|---|---|---|---|---|---|---|---|
+| iob1 | I-PER | O | I-LOC | B-LOC | B-LOC | I-LOC | B only where a span touches one of its own type (CoNLL-2003) |
+| iob2 | B-PER | O | B-LOC | B-LOC | B-LOC | I-LOC | every span begins with B (CoNLL-2002); also called BIO |
+| bioes | S-PER | O | S-LOC | S-LOC | B-LOC | E-LOC | a span of one word is S, the last word of a longer one E |
+| bilou | U-PER | O | U-LOC | U-LOC | B-LOC | L-LOC | the same with other letters |
+
+A tag that its scheme does not allow where it stands (I after O) is read as by conlleval, the script of the CoNLL shared
+tasks (Tjong Kim Sang and Buchholz 2000), and by seqeval after it: it begins a span. A tag without a type (`B`) has the
+type `_`, as there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from calque.errors import InputError
+
+Scheme = Literal["plain", "iob1", "iob2", "bioes", "bilou"]
+
+_LETTERS = "OBIES"
+_O, _B, _I, _E, _S = range(5)
+_KIND = {"B": _B, "I": _I, "E": _E, "L": _E, "S": _S, "U": _S}
+_SPAN = re.compile(r"([BIESLU])(?:-(.*))?", re.DOTALL)
+
+
+class Tags(NamedTuple):
+    """Tags as numbers.
+
+    Attributes:
+        codes: int32 `[n_words]`.
+        names: of those that occur, in alphabetical order.
+    """
+
+    codes: np.ndarray
+    names: tuple[str, ...]
+
+
+class Spans(NamedTuple):
+    """Spans in the order of the text.
+
+    Attributes:
+        start, end: int64 `[n_spans]`, the first word and the one after the last, counted over all sentences.
+        type: int32 `[n_spans]`, which of `types`.
+        types: every type that a tag name has, in alphabetical order.
+    """
+
+    start: np.ndarray
+    end: np.ndarray
+    type: np.ndarray
+    types: tuple[str, ...]
+
+
+class SpanCounts(NamedTuple):
+    """How many spans were found. Sums of the rows are what F1 = 2·right / (predicted + gold) needs.
+
+    Attributes:
+        sentences: int64 `[n_sentences, 3]`: right, predicted and gold spans of each sentence.
+        by_type: int64 `[n_types, 3]`: the same of each type.
+        types: their names, in alphabetical order.
+    """
+
+    sentences: np.ndarray
+    by_type: np.ndarray
+    types: tuple[str, ...]
+
+
+def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Scheme:
+    """Which scheme tags are in, by those that occur.
+
+    They are `plain` (parts of speech) where most names, other than O, do not begin with a letter of a scheme. E, S, L
+    or U tell of `bioes` and `bilou`. The tags are `iob1` if spans begin with I, and every B follows a word of its type
+    directly; tags of `iob2` with some I in the wrong place also have a B that does not.
+    """
+    occurring: list[int] = np.unique(codes).tolist()
+    used = [names[code] for code in occurring if code >= 0 and names[code] != "O"]
+    untyped = set(used) <= set(_KIND) and bool({"B", "I"} & set(used))  # else a lone letter is a name like others
+    spans = [name for name in used if _SPAN.fullmatch(name) and (untyped or len(name) > 1)]
+    if len(spans) < len(used) - len(spans):
+        return "plain"
+    letters = {name[0] for name in spans}
+    if letters & set("ESLU"):
+        return "bilou" if letters & set("LU") else "bioes"
+    words = _Words(codes, names, offsets)
+    touches = (words.before != _O) & (words.type_before == words.type)
+    i_begins = bool((words.begins & (words.kind == _I)).any())
+    return "iob1" if i_begins and touches[words.kind == _B].all() else "iob2"
+
+
+def to_bio(
+    codes: np.ndarray, names: Sequence[str], offsets: np.ndarray, scheme: Scheme | None = None
+) -> tuple[Tags, int]:
+    """Tags in whatever scheme as BIO (`iob2`).
+
+    Args:
+        codes, names, offsets: see above.
+        scheme: what they are in; found by `detect_scheme` where it is None. `plain` tags stay as they are.
+
+    Returns:
+        The tags, and how many had to be repaired: an I or E that begins a span became B (I does begin one in `iob1`,
+        there it is no repair), and a tag that is none of the scheme (`Oloc` among `O` and `B-loc`) became O.
+    """
+    scheme = scheme or detect_scheme(codes, names, offsets)
+    if scheme == "plain":
+        return Tags(np.asarray(codes, np.int32), tuple(names)), 0
+    words = _Words(codes, names, offsets)
+    strange = np.array([name != "O" and not _SPAN.fullmatch(name) for name in names] + [True])[codes]
+    wrong = words.begins & ((words.kind == _E) | ((words.kind == _I) & (scheme != "iob1")))
+    letters = np.where(words.kind == _O, _O, np.where(words.begins, _B, _I))
+    return words.written(letters), int(strange.sum() + wrong.sum())
+
+
+def to_bioes(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Tags:
+    """Tags of spans (BIO, or BIOES read leniently) in the BIOES scheme."""
+    words = _Words(codes, names, offsets)
+    last = (words.kind != _O) & ~np.append(words.continues[1:], False)[: len(words.kind)]
+    letters = np.where(words.begins, np.where(last, _S, _B), np.where(last, _E, _I))
+    return words.written(np.where(words.kind == _O, _O, letters))
+
+
+def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Spans:
+    """All spans, as conlleval and seqeval read BIO or BIOES: I or E after O, a finished span or another type begins one.
+
+    Example:
+        >>> table = span_table(np.array([0, 1, 2, 2]), ["O", "B-LOC", "I-PER"], np.array([0, 4]))
+        >>> [(int(s), int(e), table.types[t]) for s, e, t in zip(table.start, table.end, table.type)]
+        [(1, 2, 'LOC'), (2, 4, 'PER')]
+    """
+    words = _Words(codes, names, offsets)
+    edges = np.flatnonzero(~words.continues)
+    first = words.begins[edges]
+    ends = np.append(edges[1:], len(words.kind))[first] if len(edges) else edges
+    starts = edges[first]
+    return Spans(starts, ends, words.type[starts], words.types)
+
+
+def span_counts(
+    gold: np.ndarray,
+    predicted: np.ndarray,
+    names: Sequence[str],
+    offsets: np.ndarray,
+    predicted_names: Sequence[str] | None = None,
+) -> SpanCounts:
+    """Right, predicted and gold spans; a span is right if its words and its type are.
+
+    Args:
+        gold, predicted: codes of the same words.
+        names: of both, or of the gold tags where `predicted_names` has those of the others.
+        offsets: see above.
+
+    Raises:
+        InputError: the two are not of the same number of words.
+    """
+    if not len(gold) == len(predicted) == offsets[-1]:
+        fact = f"{len(predicted):,} predicted tags for {len(gold):,} gold tags and {int(offsets[-1]):,} words"
+        raise InputError(f"{fact}, expected one each")
+    ours = span_table(gold, names, offsets)
+    theirs = span_table(predicted, names if predicted_names is None else predicted_names, offsets)
+    types = tuple(sorted({*ours.types, *theirs.types}))
+    ours_type, theirs_type = (_renumbered(spans, types) for spans in (ours, theirs))
+    end, type_ = np.zeros(len(gold), np.int64), np.full(len(gold), -1, np.int32)
+    end[ours.start], type_[ours.start] = ours.end, ours_type
+    right = (end[theirs.start] == theirs.end) & (type_[theirs.start] == theirs_type)
+    groups = (
+        (theirs.start[right], theirs_type[right]),
+        (theirs.start, theirs_type),
+        (ours.start, ours_type),
+    )
+    sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return SpanCounts(
+        np.stack([np.bincount(sentence[start], minlength=len(offsets) - 1) for start, _ in groups], axis=1),
+        np.stack([np.bincount(kind, minlength=len(types)) for _, kind in groups], axis=1),
+        types,
+    )
+
+
+def _renumbered(spans: Spans, types: tuple[str, ...]) -> np.ndarray:
+    return np.array([types.index(name) for name in spans.types], np.int32)[spans.type]
+
+
+class _Words:
+    """What the tag of each word says: its letter and type, those of the word before in its sentence, and whether it
+    begins a span or continues one."""
+
+    def __init__(self, codes: np.ndarray, names: Sequence[str], offsets: np.ndarray):
+        found = [_SPAN.fullmatch(name) for name in names]
+        self.types = tuple(sorted({match[2] or "_" for match in found if match}))
+        number = {name: code for code, name in enumerate(self.types)}
+        kinds = [_KIND[match[1]] if match else _O for match in found]
+        types = [number[match[2] or "_"] if match else -1 for match in found]
+        self.kind = np.array([*kinds, _O], np.int8)[codes]  # the last is what a code of −1 finds
+        self.type = np.array([*types, -1], np.int32)[codes]
+        self.before, self.type_before = np.roll(self.kind, 1), np.roll(self.type, 1)
+        first = offsets[:-1][np.diff(offsets) > 0]
+        self.before[first], self.type_before[first] = _O, -1
+        alone = (self.kind == _B) | (self.kind == _S) | (self.before == _E) | (self.before == _S)
+        inside = self.kind != _O
+        self.begins = inside & (alone | (self.type_before != self.type))
+        self.continues = inside & ~self.begins
+
+    def written(self, letters: np.ndarray) -> Tags:
+        """Tags of these letters and the words' own types."""
+        pairs, codes = np.unique(
+            np.where(letters == _O, -1, letters * len(self.types) + self.type), return_inverse=True
+        )
+        names = ["O" if p < 0 else f"{_LETTERS[p // len(self.types)]}-{self.types[p % len(self.types)]}" for p in pairs]
+        order = sorted(range(len(names)), key=names.__getitem__)
+        rank = np.empty(len(names), np.int32)
+        rank[order] = np.arange(len(names), dtype=np.int32)
+        return Tags(rank[codes.reshape(-1)], tuple(names[k] for k in order))

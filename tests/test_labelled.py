@@ -1,0 +1,160 @@
+"""Texts with labels: every form of file, every kind of damage with its line, and any bytes at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import warnings
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from calque.corpora import SkippedWarning, read_labelled
+from calque.errors import InputError, SettingError
+
+
+def write(folder, content, name="f.tsv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def rows(text):
+    columns = [[" ".join(sentence.words) for sentence in column] for column in text.texts]
+    return [" | ".join((*texts, label)) for *texts, label in zip(*columns, text.labels.to_list(), strict=True)]
+
+
+XNLI = (
+    "language\tgold_label\tsentence1_parse\tsentence1\tsentence2\tmatch\n"
+    "de\tneutral\t( a )\tUnd er.\tSie\tTrue\nen\tentailment\t( a )\tAnd he.\tShe\tTrue\n"
+    'en\t-\t( a )\tAnd\tit\tTrue\nen\tcontradiction\t( a )\t"No\tyes"\tTrue\n'
+)
+SICK = (
+    "pair_ID\tsentence_A\tsentence_B\tentailment_label\tsentence_A_original\tsentence_B_original\n"
+    "1\tEen hond\tEen kat\tNEUTRAL\tA dog\tA cat\n"
+)
+JSON = (
+    '{"gold_label": "neutral", "sentence1": "A b.", "sentence2": "c", "x": 1}\n\n'
+    '{"sentence2": "c", "sentence1": "d", "gold_label": "contradiction"}\n'
+)
+CASES = {
+    "xnli": (XNLI, "en", ["And he . | She | entailment", '" No | yes " | contradiction'], [3, 5]),
+    "xnli-de": (XNLI, "de", ["Und er . | Sie | neutral"], [2]),
+    "sick-en": (SICK, "en-GB", ["A dog | A cat | neutral"], [2]),
+    "sick-nl": (SICK, "nl", ["Een hond | Een kat | neutral"], [2]),
+    "translated": ("premise\thypo\tlabel\na\tb\tcontradictory\n", "fr", ["a | b | contradiction"], [2]),
+    "named": ("Text\tLabel\nA b.\tGood\n", "en", ["A b . | good"], [2]),
+    "pairs": ("A b.\tc\tentailment\r\n\r\nd\te\tNeutral \r\n", "en", ["A b . | c | entailment", "d | e | neutral"], [1, 3]),
+    "label-text": ("0\tgood, a\n1\tb\n0\tc\n1\td\n", "en", ["good , a | 0", "b | 1", "c | 0", "d | 1"], [1, 2, 3, 4]),
+    "text-label": ("a\tx\nb\tx\nc\tx\n\nd\ty\n", "en", ["a | x", "b | x", "c | x", "d | y"], [1, 2, 3, 5]),
+    "brackets": ("[ a\t{\tneutral\n", "en", ["[ a | { | neutral"], [1]),
+    "jsonl": (JSON, "en", ["A b . | c | neutral", "d | c | contradiction"], [1, 3]),
+    "jsonl-text": ('{"text": "a", "label": 2}\n', "en", ["a | 2"], [1]),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::calque.corpora.SkippedWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_forms_are_known_by_their_content(tmp_path, case):
+    content, lang, expected, lines = CASES[case]
+    for path in (write(tmp_path, content), write(tmp_path, gzip.compress(content.encode()), "f.gz")):
+        text = read_labelled(path, lang=lang)
+        assert rows(text) == expected
+        assert text.lines is not None
+        assert (text.lines.tolist(), text.path, text.texts[0].lang) == (lines, str(path), lang)
+
+
+def test_words_are_those_between_spaces_where_asked(tmp_path):
+    assert rows(read_labelled(write(tmp_path, SICK.replace("dog", "dog!")), lang="en", pretokenized=True)) == [
+        "A dog! | A cat | neutral"
+    ]
+
+
+def test_pairs_without_an_agreed_label_are_counted_and_never_an_error(tmp_path):
+    with pytest.warns(SkippedWarning, match=r"1 of 3 texts left out: 1 × no agreed label \(first: .*f\.tsv line 4\)"):
+        assert len(read_labelled(write(tmp_path, XNLI), lang="en")) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # rows in other languages are not lost: nobody asked for them
+        assert len(read_labelled(write(tmp_path, XNLI), lang="de")) == 1
+    with pytest.raises(InputError, match=r"f\.tsv: no text in 'fr', the file has de, en; ask for one of them"):
+        read_labelled(write(tmp_path, XNLI), lang="fr")
+
+
+PAIRS, HEADER, OBJECT = "a\tb\tneutral\n", "text\tlabel\ngood\tx\n", '{"text": "good", "label": "x"}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "reason", "fact"),
+    [
+        (PAIRS + "a\tb\n", 2, "other columns", "2 columns, expected 3: premise, hypothesis and label; is a tab"),
+        (PAIRS + "a\tb\tc\tneutral\n", 2, "other columns", "4 columns, expected 3"),
+        (PAIRS + "a\t \tneutral\n", 2, "empty text", "text 2 of 2 has no words, expected a sentence"),
+        (PAIRS + "a\tb\t\n", 2, "no label", "a text without a label"),
+        (HEADER + "\ta\n", 3, "empty text", "the text has no words"),
+        (HEADER + "a\n", 3, "other columns", "one column, expected 2 as in the first line"),
+        (PAIRS.encode() + b"a\tb\xe9\tneutral\n", 2, "not UTF-8", "byte 0xe9 at position 3 is not UTF-8"),
+        (b"\xff\n" + HEADER.encode(), 1, "not UTF-8", "byte 0xff"),
+        (OBJECT + '{"text": "a"\n', 2, "no JSON object", "not a JSON object, expected one a line"),
+        (OBJECT + '["a", "x"]\n', 2, "no JSON object", "not a JSON object"),
+        (OBJECT + '{"text": "a"}\n', 2, "missing value", "label is None, expected text"),
+        (OBJECT + '{"text": "\\ud800", "label": "x"}\n', 2, "missing value", r"text is '\ud800', expected text"),
+        (OBJECT + '{"text": "a", "label": 1.5}\n', 2, "missing value", "label is 1.5, expected text"),
+        ("x\ta\nx\tb\nx\tc\nx\n", 4, "other columns", "one column, expected 2: a text and its label"),
+    ],
+)
+def test_every_flaw_is_placed_and_counted(tmp_path, content, line, reason, fact):
+    path = write(tmp_path, content)
+    with pytest.raises(InputError, match=re.escape(fact)) as caught:
+        read_labelled(path, lang="en")
+    assert str(caught.value).startswith(f"{path} line {line}: ")
+    assert str(caught.value).endswith('or read with on_error="skip"')
+    with pytest.warns(SkippedWarning, match=rf"left out: 1 × {reason} \(first: .*f\.tsv line {line}\)"):
+        assert len(read_labelled(path, lang="en", on_error="skip")) in (1, 3)
+
+
+def test_columns_that_do_not_tell(tmp_path):
+    path = write(tmp_path, "a\tx\nb\ty\nc\tz\n")
+    with pytest.raises(InputError, match='two columns with 3 and 3 different values in 3 rows.*format="label-text"'):
+        read_labelled(path, lang="en")
+    assert rows(read_labelled(path, lang="en", format="label-text")) == ["x | a", "y | b", "z | c"]
+    assert rows(read_labelled(path, lang="en", format="text-label"))[0] == "a | x"
+    with pytest.raises(InputError, match="has the columns a, x; expected premise and hypothesis, or text, and label"):
+        read_labelled(path, lang="en", format="header")
+    with pytest.raises(SettingError, match="no format 'csv', there are auto, header"):
+        read_labelled(path, lang="en", format="csv")
+    with pytest.raises(InputError, match=r"f\.tsv: no texts could be read: the file is empty"):
+        read_labelled(write(tmp_path, "\n"), lang="en")
+
+
+def test_data_sets_name_their_labels(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    names = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
+    names["label"] = datasets.ClassLabel(names=["Entailment", "Neutral", "Contradiction"])
+    content = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [2, -1, 0]}
+    data = datasets.Dataset.from_dict(content, features=datasets.Features(names))
+    data.save_to_disk(tmp_path / "saved")
+    data.to_parquet(str(tmp_path / "f.parquet"))
+    for path in (tmp_path / "saved", tmp_path / "f.parquet", f"hub:{tmp_path / 'saved'}"):
+        with pytest.warns(SkippedWarning, match=r"1 of 3 texts left out: 1 × no agreed label \(first: .* line 2\)"):
+            assert rows(read_labelled(path, lang="en")) == ["a | d | contradiction", "c | f | entailment"]
+    plain = write(tmp_path, "text,label\na,0\nb,1\n", "f.csv")  # numbers that nothing names stay numbers
+    assert rows(read_labelled(plain, lang="en")) == ["a | 0", "b | 1"]
+    objects = write(tmp_path, json.dumps([{"text": "a", "label": "x"}]), "f.json")
+    assert rows(read_labelled(objects, lang="en")) == ["a | x"]
+
+
+PIECES = [b"a", b"[", b"\t", b"\n", b"-", b"text", b"label", b"premise", b"hypothesis", b"language", b"en", b"\xff", b"\0",
+          b'{"text": "a", "label": 1}', b'{"text": ', b"}", b"\r\n", "\u200bé".encode(), b"\xef\xbb\xbf"]  # fmt: skip
+FORMATS = st.sampled_from(["auto", "header", "pairs", "label-text", "text-label", "jsonl"])
+
+
+@given(st.one_of(st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)), FORMATS)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_give_a_text_or_a_clear_error(tmp_path, raw, format):
+    for on_error in ("raise", "skip"):
+        with suppress(InputError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkippedWarning)
+            assert len(read_labelled(write(tmp_path, raw), lang="en", format=format, on_error=on_error)) > 0

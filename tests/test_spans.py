@@ -1,0 +1,256 @@
+"""Tag schemes and spans, against slow literal readers: conlleval, and seqeval where it is installed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.errors import InputError
+from calque.spans import detect_scheme, span_counts, span_table, to_bio, to_bioes
+
+TYPES = ("LOC", "PER", "a-b")
+BIO = ["O", *(f"{letter}-{name}" for letter in "BI" for name in TYPES)]
+BIOES = ["O", *(f"{letter}-{name}" for letter in "BIES" for name in TYPES)]
+TEXT = st.lists(st.lists(st.tuples(st.sampled_from(BIO), st.sampled_from(BIO)), max_size=8), max_size=6)
+TEXT_BIOES = st.lists(st.lists(st.tuples(st.sampled_from(BIOES), st.sampled_from(BIOES)), max_size=8), max_size=6)
+# Sentences as stretches: how many words, and of what type (None: outside).
+SPANS = st.lists(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([*TYPES, None])), max_size=5), max_size=5)
+
+
+def coded(sentences, names=None):
+    flat = [tag for sentence in sentences for tag in sentence]
+    names = names or sorted(set(flat))
+    codes = np.array([names.index(tag) for tag in flat], np.int64)
+    return codes, names, np.cumsum([0, *map(len, sentences)]).astype(np.int64)
+
+
+def decoded(codes, names, offsets):
+    return [[names[code] for code in codes[a:b]] for a, b in pairwise(offsets)]
+
+
+def parts(tag):
+    return (tag[0], tag.partition("-")[2]) if tag != "O" else ("O", "")
+
+
+# -- conlleval.pl of the CoNLL-2000 shared task, transcribed -----------------------------------------------------------
+def end_of_chunk(prev_tag, tag, prev_type, type_):
+    chunk_end = False
+    if prev_tag == "B" and tag == "B":
+        chunk_end = True
+    if prev_tag == "B" and tag == "O":
+        chunk_end = True
+    if prev_tag == "I" and tag == "B":
+        chunk_end = True
+    if prev_tag == "I" and tag == "O":
+        chunk_end = True
+    if prev_tag != "O" and prev_type != type_:
+        chunk_end = True
+    return chunk_end
+
+
+def start_of_chunk(prev_tag, tag, prev_type, type_):
+    chunk_start = False
+    if prev_tag == "B" and tag == "B":
+        chunk_start = True
+    if prev_tag == "I" and tag == "B":
+        chunk_start = True
+    if prev_tag == "O" and tag == "B":
+        chunk_start = True
+    if prev_tag == "O" and tag == "I":
+        chunk_start = True
+    if tag != "O" and prev_type != type_:
+        chunk_start = True
+    return chunk_start
+
+
+def conlleval(sentences):
+    """Right, guessed and correct chunks of all sentences, and of each type."""
+    total, by_type = [0, 0, 0], {}
+    in_correct = False
+    last_correct = last_guessed = "O"
+    last_correct_type = last_guessed_type = ""
+    for sentence in sentences:
+        for correct_tag, guessed_tag in [*sentence, ("O", "O")]:  # a boundary after each sentence
+            correct, correct_type = parts(correct_tag)
+            guessed, guessed_type = parts(guessed_tag)
+            end_correct = end_of_chunk(last_correct, correct, last_correct_type, correct_type)
+            end_guessed = end_of_chunk(last_guessed, guessed, last_guessed_type, guessed_type)
+            if in_correct:
+                if end_correct and end_guessed and last_guessed_type == last_correct_type:
+                    in_correct = False
+                    total[0] += 1
+                    by_type.setdefault(last_correct_type, [0, 0, 0])[0] += 1
+                elif end_correct != end_guessed or guessed_type != correct_type:
+                    in_correct = False
+            start_correct = start_of_chunk(last_correct, correct, last_correct_type, correct_type)
+            start_guessed = start_of_chunk(last_guessed, guessed, last_guessed_type, guessed_type)
+            if start_correct and start_guessed and guessed_type == correct_type:
+                in_correct = True
+            if start_guessed:
+                total[1] += 1
+                by_type.setdefault(guessed_type, [0, 0, 0])[1] += 1
+            if start_correct:
+                total[2] += 1
+                by_type.setdefault(correct_type, [0, 0, 0])[2] += 1
+            last_correct, last_correct_type = correct, correct_type
+            last_guessed, last_guessed_type = guessed, guessed_type
+    return total, by_type
+
+
+def chunks(tags):
+    """The spans of a sentence, word by word; E and S too."""
+    spans, begin, (last, last_type) = [], 0, ("O", "")
+    for k, tag in enumerate([*tags, "O"]):
+        letter, type_ = parts(tag)
+        finished = last in ("E", "S") or letter in ("B", "S", "O") or last_type != type_
+        if last != "O" and finished:
+            spans.append((begin, k, last_type))
+        if letter != "O" and (last == "O" or finished):
+            begin = k
+        last, last_type = letter, type_
+    return spans
+
+
+def written(sentences, scheme):
+    """Stretches as tags of a scheme."""
+    single, begin, inside, last = {"iob2": "BBII", "bioes": "SBIE", "bilou": "UBIL", "iob1": "IIII"}[scheme]
+    result = []
+    for sentence in sentences:
+        tags, before = [], None
+        for length, name in sentence:
+            if name is None:
+                tags += ["O"] * length
+            else:
+                letters = single if length == 1 else begin + inside * (length - 2) + last
+                if scheme == "iob1" and before == name:
+                    letters = "B" + letters[1:]
+                tags += [f"{letter}-{name}" for letter in letters]
+            before = name
+        result.append(tags)
+    return result
+
+
+@given(TEXT)
+@settings(max_examples=100, deadline=None)
+def test_counts_are_those_of_conlleval(text):
+    gold, guess = [[g for g, _ in s] for s in text], [[p for _, p in s] for s in text]
+    codes, _, offsets = coded(gold, BIO)
+    counts = span_counts(codes, coded(guess, BIO)[0], BIO, offsets)
+    total, by_type = conlleval(text)
+    assert counts.sentences.sum(axis=0).tolist() == total
+    assert {t: c for t, c in zip(counts.types, counts.by_type.tolist(), strict=True) if any(c)} == by_type
+    assert counts.sentences.tolist() == [conlleval([sentence])[0] for sentence in text]
+
+
+@given(TEXT_BIOES)
+@settings(max_examples=100, deadline=None)
+def test_spans_and_counts_are_those_of_a_slow_reader(text):
+    gold, guess = [[g for g, _ in s] for s in text], [[p for _, p in s] for s in text]
+    codes, names, offsets = coded(gold)
+    table = span_table(codes, names, offsets)
+    slow = [(int(offsets[k]) + a, int(offsets[k]) + b, t) for k, tags in enumerate(gold) for a, b, t in chunks(tags)]
+    assert [
+        (a, b, table.types[t]) for a, b, t in zip(table.start.tolist(), table.end.tolist(), table.type, strict=True)
+    ] == slow
+    other, other_names, _ = coded(guess)  # numbered otherwise
+    counts = span_counts(codes, other, names, offsets, other_names)
+    pairs = [(set(chunks(g)), set(chunks(p))) for g, p in zip(gold, guess, strict=True)]
+    assert counts.sentences.tolist() == [[len(g & p), len(p), len(g)] for g, p in pairs]
+    assert counts.sentences.dtype == counts.by_type.dtype == np.int64
+    for name, row in zip(counts.types, counts.by_type.tolist(), strict=True):
+        of = [({x for x in g if x[2] == name}, {x for x in p if x[2] == name}) for g, p in pairs]
+        assert row == [sum(len(g & p) for g, p in of), sum(len(p) for _, p in of), sum(len(g) for g, _ in of)]
+
+
+@given(TEXT_BIOES)
+@settings(max_examples=60, deadline=None)
+def test_counts_are_those_of_seqeval(text):
+    labeling = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    gold, guess = [[g for g, _ in s] for s in text], [[p for _, p in s] for s in text]
+    codes, _, offsets = coded(gold, BIOES)
+    counts = span_counts(codes, coded(guess, BIOES)[0], BIOES, offsets)
+    for k, (g, p) in enumerate(zip(gold, guess, strict=True)):
+        g, p = set(labeling.get_entities(g)), set(labeling.get_entities(p))
+        assert counts.sentences[k].tolist() == [len(g & p), len(p), len(g)]
+    right, predicted, found = counts.sentences.sum(axis=0)
+    if predicted + found:
+        f1 = labeling.f1_score(gold, guess, zero_division=0)
+        assert f1 == pytest.approx(2 * right / (predicted + found), abs=1e-12)
+
+
+@given(SPANS, st.sampled_from(["iob1", "iob2", "bioes", "bilou"]))
+@settings(max_examples=100, deadline=None)
+def test_every_scheme_becomes_bio_and_nothing_is_repaired(sentences, scheme):
+    codes, names, offsets = coded(written(sentences, scheme))
+    bio, repaired = to_bio(codes, names, offsets)
+    assert decoded(*bio, offsets) == written(sentences, "iob2")
+    assert repaired == 0
+    assert list(bio.names) == sorted({tag for sentence in written(sentences, "iob2") for tag in sentence})
+    if any(name for sentence in sentences for _, name in sentence):
+        assert detect_scheme(codes, names, offsets) == scheme
+
+
+@given(TEXT)
+@settings(max_examples=60, deadline=None)
+def test_repaired_tags_have_the_spans_they_had(text):
+    tags = [[g for g, _ in s] for s in text]
+    codes, names, offsets = coded(tags)
+    bio, repaired = to_bio(codes, names, offsets, "iob2")
+    assert list(map(chunks, decoded(*bio, offsets))) == list(map(chunks, tags))
+    assert repaired == sum(
+        a != b for x, y in zip(decoded(*bio, offsets), tags, strict=True) for a, b in zip(x, y, strict=False)
+    )
+    assert to_bio(*bio, offsets)[1] == 0
+    bioes = to_bioes(codes, names, offsets)
+    assert list(map(chunks, decoded(*bioes, offsets))) == list(map(chunks, tags))
+    assert decoded(*to_bio(*bioes, offsets, "bioes")[0], offsets) == decoded(*bio, offsets)
+
+
+@pytest.mark.parametrize(
+    ("tags", "scheme", "bio", "repaired"),
+    [
+        ("I-A I-A O I-B B-B I-B", "iob1", "B-A I-A O B-B B-B I-B", 0),
+        ("I-A I-A O I-B", "iob1", "B-A I-A O B-B", 0),
+        ("I-A I-A O B-B", "iob2", "B-A I-A O B-B", 1),  # B after O: no file in IOB1 has it
+        ("O I-A B-B I-A", "iob2", "O B-A B-B B-A", 2),
+        ("B-A E-A O E-A S-B I-B", "bioes", "B-A I-A O B-A B-B B-B", 2),
+        ("B-A L-A U-A I-A L-A", "bilou", "B-A I-A B-A B-A I-A", 1),
+        ("B-A OA O I-A", "iob2", "B-A O O B-A", 2),
+        ("NOUN VERB I-x", "plain", "NOUN VERB I-x", 0),
+        ("B I O I", "iob2", "B-_ I-_ O B-_", 1),
+        ("B X Y O", "plain", "B X Y O", 0),
+        ("O O", "iob2", "O O", 0),
+    ],
+)
+def test_schemes_and_repairs_by_hand(tags, scheme, bio, repaired):
+    codes, names, offsets = coded([tags.split()])
+    assert detect_scheme(codes, names, offsets) == scheme
+    found, count = to_bio(codes, names, offsets)
+    assert decoded(*found, offsets) == [bio.split()]
+    assert count == repaired
+
+
+def test_a_span_ends_with_its_sentence():
+    codes, names, offsets = coded([["B-A"], ["I-A", "I-A"], []])
+    assert span_table(codes, names, offsets).start.tolist() == [0, 1]
+    assert to_bio(codes, names, offsets)[1] == 1
+    assert decoded(*to_bioes(codes, names, offsets), offsets) == [["S-A"], ["B-A", "E-A"], []]
+
+
+def test_no_words_and_tags_without_a_name():
+    codes, names, offsets = coded([[], []])
+    assert len(span_table(codes, names, offsets).start) == 0
+    assert span_counts(codes, codes, names, offsets).sentences.tolist() == [[0, 0, 0]] * 2
+    assert to_bio(codes, names, offsets)[0].names == to_bioes(codes, names, offsets).names == ()
+    table = span_table(np.array([0, -1, -1]), ["B-A"], np.array([0, 3]))
+    assert (table.start.tolist(), table.end.tolist()) == ([0], [1])
+
+
+def test_predictions_for_other_words_are_an_error():
+    codes, names, offsets = coded([["O", "B-A"]])
+    with pytest.raises(InputError, match="1 predicted tags for 2 gold tags and 2 words, expected one each"):
+        span_counts(codes, codes[:1], names, offsets)

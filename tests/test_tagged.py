@@ -1,0 +1,284 @@
+"""Words with tags: every format, every kind of damage with its line, and any bytes at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import warnings
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from calque.corpora import SkippedWarning, read_tagged
+from calque.errors import InputError, MissingExtraError, SettingError
+
+
+def write(folder, content, name="f.tsv"):
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def pairs(text):
+    """Sentences as `word/tag word/tag`."""
+    tags = iter(text.tags.to_list())
+    return [" ".join(f"{word}/{next(tags)}" for word in sentence.words) for sentence in text.sentences]
+
+
+CONLL_2002 = "-DOCSTART- -DOCSTART- O\nSao NC B-LOC\nPaulo VMI I-LOC\n( Fpa O\n\n- Fg O\nEl DA I-ORG\n"
+CONLL_2003 = "-DOCSTART- -X- -X- O\n\nEU NNP I-NP I-ORG\n# NN I-NP O\n\nBonn NNP I-NP I-LOC\nUlm NNP I-NP B-LOC\n"
+UNER = "# sent_id = a\n# text = Al-Zaman\n1\tAl\tB-ORG\t-\tx\n2\t#\tI-ORG\t-\tx\n\n# text = b\n1\tb\tO\t-\ty\n"
+XSID = (
+    "# id = 1\n# intent = weather/find\n1\tIs\tweather/find\tO\n2\train\tweather/find\tB-weather/attribute\n\n"
+    "# intent = alarm\n1\thalf\talarm\tOtime\n"
+)
+CONLLU = (
+    "# newdoc\n# text = al mar\n1-2\tal\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\ta\tADP\tIN\t_\t3\tcase\t_\t_\n"
+    "2\tel\tel\tDET\tDT\t_\t3\tdet\t_\t_\n3\tmar\tmar\tNOUN\tNN\t_\t0\troot\t_\t_\n3.1\tx\tx\tX\tX\t_\t_\t_\t_\t_\n\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected", "lines", "repaired"),
+    [
+        (CONLL_2002, ["Sao/B-LOC Paulo/I-LOC (/O", "-/O El/B-ORG"], [2, 6], 1),
+        (CONLL_2003, ["EU/B-ORG #/O", "Bonn/B-LOC Ulm/B-LOC"], [3, 6], 0),
+        ("'\tO\r\n#\tB-PER\r\n#A\tI-PER\r\n\r\n\r\nx y\tO", ["'/O #/B-PER #A/I-PER", "x y/O"], [1, 6], 0),
+        ("en:a\tB-PER\nen::\tO\n\nen:b\tO\n", ["a/B-PER :/O", "b/O"], [1, 4], 0),
+        ("# id 7\tdomain=en\na _ _ B-X\nb _ _ I-X\n", ["a/B-X b/I-X"], [2], 0),
+        ("# id = 7\n#\tO\n", ["#/O"], [2], 0),
+        ("Das\tPRON\nist\tAUX\n", ["Das/PRON ist/AUX"], [1], 0),
+        (UNER, ["Al/B-ORG #/I-ORG", "b/O"], [3, 7], 0),
+        (XSID, ["Is/O rain/B-weather/attribute", "half/O"], [3, 7], 1),
+        (CONLLU, ["a/ADP el/DET mar/NOUN"], [3], 0),
+    ],
+    ids=["2002", "2003", "panx", "wikiann", "multiconer", "hash", "upos", "uner", "xsid", "conllu"],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_formats_are_known_by_their_lines(tmp_path, content, expected, lines, repaired, packed):
+    path = write(tmp_path, gzip.compress(content.encode()) if packed else content, "f.gz" if packed else "f")
+    text = read_tagged(path, lang="en")
+    assert pairs(text) == expected
+    assert text.lines is not None
+    assert (text.lines.tolist(), text.repaired, text.path) == (lines, repaired, str(path))
+    assert text.sentences.lang == "en"
+    if content == XSID:
+        assert text.intents is not None
+        assert text.intents.to_list() == ["weather/find", "alarm"]
+    else:
+        assert text.intents is None
+
+
+def test_another_column(tmp_path):
+    assert pairs(read_tagged(write(tmp_path, CONLL_2003), lang="en", column=2))[0] == "EU/NNP #/NN"
+    assert pairs(read_tagged(write(tmp_path, CONLLU), lang="es", column="xpos")) == ["a/IN el/DT mar/NN"]
+    with pytest.raises(SettingError, match="no column 'feats' in CoNLL-U, expected one of upos, xpos"):
+        read_tagged(write(tmp_path, CONLLU), lang="es", column="feats")
+    with pytest.raises(SettingError, match="column is 'pos', expected the number"):
+        read_tagged(write(tmp_path, CONLL_2003), lang="en", column="pos")
+    with pytest.raises(SettingError, match="no format 'conl', there are auto, columns"):
+        read_tagged(write(tmp_path, CONLL_2003), lang="en", format="conl")
+    with pytest.raises(SettingError, match="on_error is 'blank'"):
+        read_tagged(write(tmp_path, CONLL_2003), lang="en", on_error="blank")
+
+
+TABS, SPACES, NUMBERED, ASKED = "good\tO\n", "good O\n", "1\tgood\tO\n", "# intent = y\n1\tgood\ty\tO\n"
+WIDE, REQUEST = "1\tgood\t_\tX\tX\t_\t0\tr\t_\t_\n", "x\t0:1:a\tgood\n"
+DAMAGE = [  # a sentence, another one without fault in its format, and what is said of the first
+    ("a B-X\nb\n", SPACES, 2, "missing column", "one column, expected 2, as the rows beside it; is a space missing?"),
+    ("a\tB-X\nb I-X\n", TABS, 2, "missing column", "one column, expected 2, as the rows beside it; is a tab missing?"),
+    ("a\nb\n", SPACES, 1, "missing column", "one column, expected 2 or more: a word and its tag; is a space missing?"),
+    ("\tB-X\n", TABS, 1, "empty word", "a tag without a word, expected both"),
+    ("a\tO\n\u00a0\tO\n", TABS, 2, "empty word", "a tag without a word, expected both"),
+    ("a\tO\nb\t\n", TABS, 2, "empty tag", "the word 'b' without a tag, expected both"),
+    ("1\ta\tO\n2\tb\tO\n4\tc\tO\n", NUMBERED, 3, "words not counted", "word number '4', expected 3; is a row missing"),
+    ("1\ta\tO\n1\tb\tO\n", NUMBERED, 2, "words not counted", "word number '1', expected 2"),
+    ("1\ta\tO\nx\tb\tO\n", NUMBERED, 2, "words not counted", "word number 'x', expected 2"),
+    ("1-2\tal\tO\n", NUMBERED, 1, "no words", "a sentence without words"),
+    ("1\tb\tx\tO\n", ASKED, 1, "no intent", "a sentence without a line # intent"),
+    (b"a\tO\nb\xff\tO\n", TABS, 2, "not UTF-8", "byte 0xff at position 1 is not UTF-8"),
+    (b"a\tO\nb\0\tO\n", TABS, 2, "NUL character", "holds a NUL character"),
+    (WIDE + "2\tb\n", WIDE, 2, "not ten columns", "2 columns, expected the 10 of CoNLL-U"),
+    ("x\t0:1:a\n", REQUEST, 1, "missing column", "2 columns, expected intent, slots and text"),
+    (" \t0:1:a\tab\n", REQUEST, 1, "no intent", "no intent in the first column"),
+    ("x\t1:a\tab\n", REQUEST, 1, "not slots", "the slots '1:a', expected start:end:name"),
+    ("x\t1:3:a\tab\n", REQUEST, 1, "slot not in the text", "the slot 1:3:a in a text of 2 characters"),
+    ("x\t\t\u200b\n", REQUEST, 1, "empty text", "a text without words"),
+    ("x\t\tab\ten_XX\t{\n", REQUEST, 1, "tokens not in the text", "the last column, expected JSON"),
+]
+
+
+@pytest.mark.parametrize(("bad", "good", "line", "reason", "fact"), DAMAGE, ids=[case[3] for case in DAMAGE])
+def test_every_flaw_is_placed_and_counted(tmp_path, bad, good, line, reason, fact):
+    raw = bad if isinstance(bad, bytes) else bad.encode()
+    path = write(tmp_path, raw + b"\n" + good.encode(), "f")
+    format = {NUMBERED: "numbered", REQUEST: "facebook", WIDE: "conllu"}.get(good, "auto")
+    with pytest.raises(InputError, match=re.escape(fact)) as caught:
+        read_tagged(path, lang="en", format=format)
+    assert str(caught.value).startswith(f"{path} line {line}: ")
+    assert str(caught.value).endswith('or read with on_error="skip"')
+    message = rf"1 of \d sentences left out: 1 × {reason} \(first: .*f line {line}\)"
+    with pytest.warns(SkippedWarning, match=message) as found:
+        text = read_tagged(path, lang="en", format=format, on_error="skip")
+    assert {sentence.words for sentence in text.sentences} == {("good",)}
+    warning = found[0].message
+    assert isinstance(warning, SkippedWarning)
+    assert (warning.skipped, warning.first_skipped) == ({reason: 1}, {reason: f"{path} line {line}"})
+
+
+def test_nothing_to_read(tmp_path):
+    for content in ("", "\n\n", "# only = comments\n"):
+        with pytest.raises(InputError, match=r"f: no sentences could be read: the file is empty"):
+            read_tagged(write(tmp_path, content, "f"), lang="en")
+    with pytest.raises(InputError, match=r"no sentences could be read: 1 × empty tag \(first: .*f line 1\)"):
+        read_tagged(write(tmp_path, "a\t\n", "f"), lang="en", on_error="skip")
+    with pytest.raises(InputError, match=r"no-such: cannot be read"):
+        read_tagged(tmp_path / "no-such", lang="en")
+
+
+# -- slots -------------------------------------------------------------------------------------------------------------
+def request(intent, slots, text, tokens=None, unit=len):
+    """A row as Facebook's; `unit` measures the text before each token, in characters or bytes."""
+    columns = [intent, slots, text]
+    if tokens is not None:
+        spans, at = [], 0
+        for token in tokens:
+            at = text.index(token, at)
+            spans.append({"start": unit(text[:at]), "length": unit(token)})
+            at += len(token)
+        lowered = [token.lower() for token in tokens]
+        columns += ["es_XX", json.dumps({"tokenizations": [{"tokens": lowered, "tokenSpans": spans}]})]
+    return "\t".join(columns) + "\n"
+
+
+def test_facebook_slots_are_widened_to_words(tmp_path):
+    rows = (
+        request("alarm/set", "4:11:datetime,12:16:what", "Show Tuesday's list", ["Show", "Tuesday's", "list"]),
+        request("alarm/set", "0:4:a,4:9:b", "Mikeel 6 x", ["Mikeel", "6", "x"]),
+        request("alarm/no", "", "Ok ", ["Ok"]),
+    )
+    text = read_tagged(write(tmp_path, "".join(rows)), lang="en")
+    assert pairs(text) == ["Show/O Tuesday's/B-datetime list/B-what", "Mikeel/B-a 6/B-b x/O", "Ok/O"]
+    assert text.repaired == 4  # Tuesday, 12:16 takes half of it, which it has no more; Mike; and el 6
+    assert text.intents is not None
+    assert text.intents.names == ("alarm/no", "alarm/set")
+
+
+@pytest.mark.parametrize("unit", [len, lambda text: len(text.encode())], ids=["characters", "bytes"])
+def test_facebook_tokens_count_characters_or_bytes(tmp_path, unit):
+    row = request("x", "10:17:todo", "Muéstrame mañana, ya", ["Muéstrame", "mañana", ",", "ya"], unit)
+    text = read_tagged(write(tmp_path, row), lang="es")
+    assert pairs(text) == ["Muéstrame/O mañana/B-todo ,/I-todo ya/O"]
+    assert text.repaired == 0
+
+
+def test_facebook_without_tokens_and_with_wrong_ones(tmp_path):
+    assert pairs(read_tagged(write(tmp_path, "x\t0:3:a\tGo, don't.\n"), lang="en")) == ["Go/B-a ,/I-a don/O 't/O ./O"]
+    with pytest.raises(InputError, match=r"line 1: the tokens of the last column do not stand in the text"):
+        read_tagged(write(tmp_path, request("x", "", "ab cd", ["ab", "cd"]).replace("\tab", "\tba")), lang="en")
+
+
+def test_snips(tmp_path):
+    write(tmp_path / "s", "play  jazz now\ngo\n\n", "seq.in")
+    write(tmp_path / "s", "O B-genre O\nO\n", "seq.out")
+    assert read_tagged(tmp_path / "s", lang="en").intents is None
+    write(tmp_path / "s", "Play\nGo\n", "label")
+    text = read_tagged(tmp_path / "s", lang="en")
+    assert pairs(text) == ["play/O jazz/B-genre now/O", "go/O"]
+    assert text.intents is not None
+    assert text.intents.to_list() == ["Play", "Go"]
+    write(tmp_path / "s", "O O\nO\n", "seq.out")
+    with pytest.raises(InputError, match=r"seq\.out line 1: 2 tags for 3 words in .*seq\.in"):
+        read_tagged(tmp_path / "s", lang="en")
+    with pytest.warns(SkippedWarning, match=r"1 of 2 sentences left out: 1 × words without tags \(first: .*seq\.out"):
+        assert pairs(read_tagged(tmp_path / "s", lang="en", on_error="skip")) == ["go/O"]
+    write(tmp_path / "s", "\nGo\n", "label")
+    write(tmp_path / "s", "O O O\nO\n", "seq.out")
+    with pytest.raises(InputError, match=r"label line 1: blank, expected the intent"):
+        read_tagged(tmp_path / "s", lang="en")
+    write(tmp_path / "s", "O O O\n", "seq.out")
+    with pytest.raises(InputError, match=r"seq\.out: 1 lines, fewer than"):
+        read_tagged(tmp_path / "s", lang="en", on_error="skip")
+    with pytest.raises(InputError, match=r"no seq\.in and seq\.out"):
+        read_tagged(tmp_path, lang="en", format="snips")
+
+
+# -- data sets ---------------------------------------------------------------------------------------------------------
+def test_data_sets_name_their_tags(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    label = datasets.ClassLabel(names=["O", "B-PER", "I-PER"])
+    kinds = {"tokens": datasets.Sequence(datasets.Value("string")), "ner_tags": datasets.Sequence(label)}
+    kinds["intent"] = datasets.ClassLabel(names=["go", "stay"])
+    rows = {"tokens": [["Ann", "B", "x"], ["y"]], "ner_tags": [[1, 2, 0], [2]], "intent": [1, 0]}
+    data = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds))
+    data.save_to_disk(tmp_path / "saved")
+    data.to_parquet(str(tmp_path / "f.parquet"))
+    for path in (tmp_path / "saved", tmp_path / "f.parquet", f"hub:{tmp_path / 'saved'}"):
+        text = read_tagged(path, lang="en")
+        assert pairs(text) == ["Ann/B-PER B/I-PER x/O", "y/B-PER"]
+        assert text.repaired == 1
+        assert text.lines is not None
+        assert text.intents is not None
+        assert (text.lines.tolist(), text.intents.to_list()) == ([1, 2], ["stay", "go"])
+
+
+def test_rows_of_data_sets_that_cannot_be_used(tmp_path):
+    pytest.importorskip("datasets")
+
+    def path(*rows):
+        return write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "f.jsonl")
+
+    good = {"words": ["a"], "upos": ["X"]}
+    assert pairs(read_tagged(path(good), lang="en")) == ["a/X"]
+    with pytest.raises(InputError, match=r"f\.jsonl line 2: 1 words and 2 tags, expected one tag for each"):
+        read_tagged(path(good, {"words": ["a"], "upos": ["X", "Y"]}), lang="en")
+    with pytest.raises(InputError, match=r"f\.jsonl line 1: the value 3, expected text, or a number"):
+        read_tagged(path({"words": ["a"], "upos": [3]}), lang="en")
+    with pytest.raises(InputError, match=r"f\.jsonl line 1: a tag without a word"):
+        read_tagged(path({"words": [""], "upos": ["X"]}), lang="en")
+    with pytest.raises(InputError, match=r"has the columns words, upos; expected tokens or words, and pos"):
+        read_tagged(path(good), lang="en", column="pos")
+    with pytest.raises(InputError, match="not a data set that can be read"):
+        read_tagged(write(tmp_path, "{", "f.jsonl"), lang="en")
+
+
+def test_without_the_library(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r"calque\[hub\]"):
+        read_tagged(tmp_path, lang="en")
+
+
+# -- anything ----------------------------------------------------------------------------------------------------------
+PIECES = [
+    b"a", b"\t", b"\n", b"\n\n", b" ", b"O", b"B-X", b"I-Y", b"1", b"2", b"1-2", b"-DOCSTART-", b"# intent = x\n",
+    b"\t_", b"0:1:a", b"\xff", b"\0", b"\r\n", "\u2028é".encode(), b"en:", b"es_XX", b"{}", b"\xef\xbb\xbf",
+    b'{"tokenizations": [{"tokens": ["a"], "tokenSpans": [{"start": 0, "length": 1}]}]}',
+]  # fmt: skip
+FORMATS = st.sampled_from(["auto", "columns", "numbered", "conllu", "facebook"])
+
+
+@given(st.one_of(st.binary(max_size=80), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)), FORMATS)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_give_a_text_or_a_clear_error(tmp_path, raw, format):
+    path = write(tmp_path, raw, "fuzz")
+    for on_error in ("raise", "skip"):
+        with suppress(InputError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkippedWarning)
+            text = read_tagged(path, lang="en", format=format, on_error=on_error)
+            assert len(text) == len(text.lines) > 0
+            assert all(word.strip() for sentence in text.sentences for word in sentence.words)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([b"a", b" ", b"\n", b"O", b"\xff", b"B-x"]), max_size=9), min_size=3, max_size=3)
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_folder_gives_a_text_or_a_clear_error(tmp_path, files):
+    for name, pieces in zip(("seq.in", "seq.out", "label"), files, strict=True):
+        write(tmp_path, b"".join(pieces), name)
+    with suppress(InputError):
+        assert len(read_tagged(tmp_path, lang="en")) > 0
