@@ -84,12 +84,12 @@ class TaggedText:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def first(self, n: int) -> TaggedText:
-        """The first `n` sentences."""
-        sentences = self.sentences[:n]
-        intents = None if self.intents is None else self.intents.take(np.arange(len(sentences)))
-        tags = self.tags.take(np.arange(int(sentences.lengths().sum())))
-        return replace(self, sentences=sentences, tags=tags, intents=intents, lines=_first(self.lines, n))
+    def take(self, rows: np.ndarray) -> TaggedText:
+        """Some of the sentences, by their numbers."""
+        return replace(
+            self, sentences=self.sentences.take(rows), tags=self.tags.take(_words_of(self.sentences, rows)),
+            intents=None if self.intents is None else self.intents.take(rows), lines=_some(self.lines, rows),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ class LabelledText:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def first(self, n: int) -> LabelledText:
-        """The first `n` texts."""
-        texts = tuple(column[:n] for column in self.texts)
-        return replace(self, texts=texts, labels=self.labels.take(np.arange(len(texts[0]))), lines=_first(self.lines, n))
+    def take(self, rows: np.ndarray) -> LabelledText:
+        """Some of the texts, by their numbers."""
+        texts = tuple(column.take(rows) for column in self.texts)
+        return replace(self, texts=texts, labels=self.labels.take(rows), lines=_some(self.lines, rows))
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,12 @@ class Treebank:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def first(self, n: int) -> Treebank:
-        """The first `n` sentences."""
-        sentences = self.sentences[:n]
-        words = np.arange(int(sentences.lengths().sum()))
+    def take(self, rows: np.ndarray) -> Treebank:
+        """Some of the sentences, by their numbers."""
+        words = _words_of(self.sentences, rows)
         return replace(
-            self, sentences=sentences, upos=self.upos.take(words), heads=self.heads[words],
-            relations=self.relations.take(words), lines=_first(self.lines, n),
+            self, sentences=self.sentences.take(rows), upos=self.upos.take(words), heads=self.heads[words],
+            relations=self.relations.take(words), lines=_some(self.lines, rows),
         )  # fmt: skip
 
 
@@ -204,8 +203,16 @@ class Dictionary:
         return len(self.source)
 
 
-def _first(lines: np.ndarray | None, n: int) -> np.ndarray | None:
-    return None if lines is None else lines[:n]
+def _some(lines: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    return None if lines is None else lines[rows]
+
+
+def _words_of(sentences: Sentences, rows: np.ndarray) -> np.ndarray:
+    """Numbers of the words of some sentences, in order."""
+    lengths = sentences.lengths()
+    starts, sizes = (np.cumsum(lengths) - lengths)[rows], lengths[rows]
+    ends = np.cumsum(sizes)
+    return np.arange(int(sizes.sum())) + np.repeat(starts - (ends - sizes), sizes)
 
 
 def _same(expected: int, found: int, of: str, what: str, path: str | None) -> None:

@@ -61,6 +61,10 @@ class Sentences(Sequence[Sentence]):
     def __len__(self) -> int:
         return len(self._column)
 
+    def take(self, rows: np.ndarray) -> Sentences:
+        """Some of the sentences, by their numbers."""
+        return Sentences(self._column.take(from_numpy(np.asarray(rows, dtype=np.int64))), self.lang)
+
     @overload
     def __getitem__(self, index: int) -> Sentence: ...
     @overload

@@ -16,7 +16,8 @@ import typer
 from calque import __version__
 from calque.cli.align import align
 from calque.cli.demo import demo
-from calque.cli.evaluate import encode, evaluate
+from calque.cli.encode import encode
+from calque.cli.evaluate import evaluate
 from calque.cli.pretrain import perplexity, pretrain
 from calque.cli.words import words
 from calque.errors import CalqueError, SettingError
@@ -50,23 +51,48 @@ for command in COMMANDS:
     app.command()(command)
 
 
+# Options that take every value up to the next option, and how many there are at least after the command's name.
+_SEVERAL = {"evaluate": (("--test", "--train", "--dev", "--text", "--rename"), 2)}
+
+
 def spread(arguments: Sequence[str]) -> list[str]:
-    """`--langs en de` → `--langs en --langs de`: the parser has no repeatable option of two values."""
+    """`--langs en de` → `--langs en --langs de`, and the same for options of any number of values: the parser has no such
+    things. The words that the command itself needs are not taken from it, wherever they stand."""
     spread, rest = [], list(arguments)
+    several, needed = _SEVERAL.get(next((a for a in rest if not a.startswith("-")), ""), ((), 0))
     while rest:
         argument = rest.pop(0)
         if argument == "--":
             return [*spread, argument, *rest]
-        if argument != "--langs":
+        if argument in several:
+            count = next((k for k, value in enumerate(rest) if value.startswith("-") and value != "-"), len(rest))
+            if count == len(rest):  # nothing behind tells where the values end
+                count = max(min(count, 1), count - _missing(spread, needed))
+            for value in rest[:count]:
+                spread += [argument, value]
+            if not count:
+                spread.append(argument)
+            del rest[:count]
+        elif argument == "--langs":
+            values = rest[:2]
+            if len(values) < 2 or any(value.startswith("-") for value in values):
+                raise SettingError("--langs takes two languages, e.g. --langs en de")
+            del rest[:2]
+            for value in values:
+                spread += ["--langs", value]
+        else:
             spread.append(argument)
-            continue
-        values = rest[:2]
-        if len(values) < 2 or any(value.startswith("-") for value in values):
-            raise SettingError("--langs takes two languages, e.g. --langs en de")
-        del rest[:2]
-        for value in values:
-            spread += ["--langs", value]
     return spread
+
+
+def _missing(before: Sequence[str], needed: int) -> int:
+    """How many of the command's own words have not come yet, where they are all at the beginning or all at the end."""
+    own = 0
+    for word in before[1:]:
+        if word.startswith("-"):
+            break
+        own += 1
+    return 0 if own else needed
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

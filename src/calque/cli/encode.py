@@ -1,0 +1,40 @@
+"""`calque encode`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calque.cli.options import (
+    Limit,
+    MaxLength,
+    Pooling,
+    Pretokenized,
+    Quiet,
+    loading,
+    news,
+)
+
+
+def encode(
+    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini, or vectors.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="One sentence a line; .gz and .zst too.")],
+    lang: Annotated[str, typer.Option(help="Its language.")],
+    out: Annotated[Path, typer.Option(help="Safetensors file: data [words, dim] and offsets [sentences + 1].")],
+    layer: Annotated[int | None, typer.Option(help="Hidden layer; default: as the folder says, or -1.")] = None,
+    pooling: Pooling = None,
+    pretokenized: Pretokenized = False,
+    max_length: MaxLength = None,
+    limit: Limit = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a vector for every word of a text; a stopped run continues."""
+    from calque.corpora import read_sentences
+    from calque.encoders import load_encoder
+
+    sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
+    loaded = load_encoder(encoder, **loading(layer, pooling, max_length))
+    embeddings = loaded.encode(sentences, progress=not quiet, out=out)
+    news(quiet)(f"{embeddings.n_words:,} words of {len(embeddings):,} sentences × {embeddings.dim} in {out}")

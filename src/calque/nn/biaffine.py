@@ -1,0 +1,150 @@
+"""Scores of pairs of words: who is the head, and by which relation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.errors import SettingError
+from calque.nn.ragged import Ragged, SentenceDropout
+
+
+class MLP(nn.Module):
+    """What one role of a word needs of its vector (Dozat & Manning 2017, "Deep biaffine attention for neural dependency
+    parsing", eqs. 4–5): `dropout(ELU(W x + b))`.
+
+    ELU as in Schuster et al.'s (2019) parser; Dozat & Manning have a leaky ReLU.
+
+    Args:
+        dim, out: sizes.
+        dropout: share of the components zeroed behind the activation.
+        variational: of all words of a sentence the same components, not of each word its own.
+
+    Example:
+        >>> MLP(8, 5)(torch.randn(7, 8), torch.tensor([4, 3])).shape
+        torch.Size([7, 5])
+    """
+
+    def __init__(self, dim: int, out: int, dropout: float = 0.0, *, variational: bool = True):
+        super().__init__()
+        self.linear = nn.Linear(dim, out)
+        self.dropout = SentenceDropout(dropout, variational=variational)
+
+    def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
+        """`[n_words, dim]` to `[n_words, out]`; lengths int64 `[n_sentences]`."""
+        return self.dropout(F.elu(self.linear(x)), lengths)
+
+
+class Biaffine(nn.Module):
+    """A bilinear form for each of some classes, with what each side says alone (Dozat & Manning 2017, eqs. 3 and 6).
+
+        score_k(x, y) = xᵀ U_k y  [+ u_k · y, if bias_left]  [+ v_k · x, if bias_right]  [+ b_k, if both]
+
+    as `[x; 1]ᵀ W_k [y; 1]`, where a side's 1 is there if it has a bias. Arcs (eq. 6) have a bias on the dependent's side
+    only, so that there is a prior for a word to be a head; labels (eq. 3) have both.
+
+    Which word may be whose head is a question of pairs inside a sentence: `arcs` scores them all, and only there words
+    are padded. A label is asked for one head per word, the right one in training, the tree's afterwards: `labels` scores
+    those pairs and no other.
+
+    Args:
+        left, right: sizes of the two sides' vectors.
+        out: number of classes; 1 for arcs.
+        bias_left, bias_right: append a 1 to the side.
+
+    Attributes:
+        weight: `[out, left (+ 1), right (+ 1)]`, zero at first: all pairs are equal until something is learnt.
+
+    Example:
+        >>> arc, label = Biaffine(5, 5, 1, bias_right=False), Biaffine(3, 3, 4)
+        >>> lengths, heads = torch.tensor([2, 3]), torch.tensor([0, 1, 2, 0, 2])
+        >>> arc.arcs(torch.randn(5, 5), torch.randn(6, 5), lengths).shape
+        torch.Size([2, 3, 4])
+        >>> label.labels(torch.randn(5, 3), torch.randn(6, 3), heads, lengths).shape
+        torch.Size([5, 4])
+    """
+
+    def __init__(self, left: int, right: int, out: int, bias_left: bool = True, bias_right: bool = True):
+        super().__init__()
+        self.left, self.right, self.out, self.bias_left, self.bias_right = left, right, out, bias_left, bias_right
+        self.weight = nn.Parameter(torch.zeros(out, left + bias_left, right + bias_right))
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        """Scores of given pairs, row by row: `[n, left]` and `[n, right]` to `[n, out]`."""
+        self._check(left, right)
+        if len(left) != len(right):
+            raise SettingError(f"{len(left)} left vectors are paired with {len(right)} right vectors")
+        left, right = _with_one(left, self.bias_left), _with_one(right, self.bias_right)
+        # One product for all classes, [n, right] with [out * left, right]; a sum of products beats n small ones.
+        moved = F.linear(right, self.weight.flatten(0, 1)).view(len(left), self.out, left.shape[1])
+        return (moved * left[:, None]).sum(2)
+
+    def arcs(self, dependents: Tensor, heads: Tensor, lengths: Tensor | Ragged) -> Tensor:
+        """Scores of every word of a sentence, and of the root, as the head of each of its words.
+
+        Args:
+            dependents: `[n_words, left]`, words in the role of the dependent.
+            heads: `[n_words + 1, right]`, in the role of the head: the root first, then the words.
+            lengths: int64 `[n_sentences]`.
+
+        Returns:
+            `[n_sentences, longest, longest + 1]`: row `i` is the i-th word, column 0 the root, column `j` the j-th word,
+            counted from 1, as `algebra.trees` reads it. In columns behind the end of the sentence −inf; in rows behind
+            it otherwise 0. A word as its own head has a score as well.
+
+        Raises:
+            SettingError: sizes do not fit each other, or more than one class.
+        """
+        self._check(dependents, heads)
+        ragged = self._ragged(dependents, heads, lengths)
+        if self.out != 1:
+            raise SettingError(f"arcs have one score, this form has {self.out}")
+        longest, device = int(ragged.lengths.max(initial=0)), dependents.device
+        moved = _with_one(dependents, self.bias_left) @ self.weight[0]
+        sentence, position = (torch.from_numpy(part).to(device) for part in (ragged.sentence, ragged.position))
+        queries = moved.new_zeros(len(ragged), longest, moved.shape[1]).index_put((sentence, position), moved)
+        places, offsets = torch.arange(longest + 1), torch.from_numpy(ragged.offsets[:-1, None])
+        inside = places <= torch.from_numpy(ragged.lengths[:, None])
+        rows = (offsets + places).where(inside & (places > 0), 0)  # behind the end stands the root, and is masked below
+        candidates = F.embedding(rows.to(device), _with_one(heads, self.bias_right))
+        return (queries @ candidates.mT).masked_fill(~inside[:, None].to(device), -torch.inf)
+
+    def labels(self, dependents: Tensor, heads: Tensor, chosen: Tensor, lengths: Tensor | Ragged) -> Tensor:
+        """Scores of every class for each word and its head.
+
+        Args:
+            dependents, heads, lengths: as in `arcs`.
+            chosen: int `[n_words]`, each word's head: 0 the root, else the number of a word of its sentence, from 1.
+
+        Returns:
+            `[n_words, out]`.
+
+        Raises:
+            SettingError: sizes do not fit each other.
+        """
+        self._check(dependents, heads)
+        ragged = self._ragged(dependents, heads, lengths)
+        if chosen.shape != dependents.shape[:1]:
+            raise SettingError(f"heads of shape {tuple(chosen.shape)} for {len(dependents)} words")
+        begin = torch.from_numpy(ragged.offsets[:-1][ragged.sentence]).to(chosen.device)
+        rows = (begin + chosen).where(chosen > 0, 0).to(heads.device)
+        return self(dependents, F.embedding(rows, heads))
+
+    def _check(self, left: Tensor, right: Tensor) -> None:
+        if left.ndim != 2 or right.ndim != 2 or (left.shape[1], right.shape[1]) != (self.left, self.right):
+            shapes = f"{tuple(left.shape)} and {tuple(right.shape)}"
+            raise SettingError(f"vectors of shapes {shapes}, expected [words, {self.left}] and [words, {self.right}]")
+
+    @staticmethod
+    def _ragged(dependents: Tensor, heads: Tensor, lengths: Tensor | Ragged) -> Ragged:
+        if len(heads) != len(dependents) + 1:
+            raise SettingError(f"{len(heads)} heads for {len(dependents)} words, expected the root and each word")
+        return Ragged.of(lengths, len(dependents))
+
+    def extra_repr(self) -> str:
+        return f"{self.left}, {self.right}, {self.out}, bias_left={self.bias_left}, bias_right={self.bias_right}"
+
+
+def _with_one(x: Tensor, wanted: bool) -> Tensor:
+    return F.pad(x, (0, 1), value=1.0) if wanted else x

@@ -1,0 +1,29 @@
+"""Rows of several texts, one after the other, into one row for each text."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def owners(lengths: Tensor, device: torch.device | str = "cpu") -> Tensor:
+    """Which text each row belongs to, int64 `[W]`, from the rows of each text."""
+    return torch.repeat_interleave(torch.arange(len(lengths)), lengths.cpu()).to(device)
+
+
+def sums(rows: Tensor, lengths: Tensor) -> Tensor:
+    """Sum of the rows of each text, `[S, dim]`."""
+    found = rows.new_zeros(len(lengths), rows.shape[1])
+    return found.index_add(0, owners(lengths, rows.device), rows)
+
+
+def means(rows: Tensor, lengths: Tensor) -> Tensor:
+    """Mean of the rows of each text, `[S, dim]`; zero for a text without rows."""
+    return sums(rows, lengths) / lengths.clamp(min=1).to(rows.device)[:, None]
+
+
+def maxima(rows: Tensor, lengths: Tensor) -> Tensor:
+    """Largest of each column over the rows of each text, `[S, dim]`; zero for a text without rows."""
+    owner = owners(lengths, rows.device)[:, None].expand_as(rows)
+    found = rows.new_zeros(len(lengths), rows.shape[1])
+    return found.scatter_reduce(0, owner, rows, "amax", include_self=False)

@@ -1,0 +1,86 @@
+"""Recurrent layers over ragged sentences."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from calque.errors import SettingError
+from calque.nn.cells import lstm_layer
+from calque.nn.ragged import Ragged, SentenceDropout
+
+
+class StackedLSTM(nn.Module):
+    """Layers of long short-term memory (Hochreiter & Schmidhuber 1997), forwards and backwards over each sentence.
+
+        i, f, o = σ(W x_t + U h_{t−1} + b),  g = tanh(W x_t + U h_{t−1} + b),  c_t = f · c_{t−1} + i · g,  h_t = o · tanh c_t
+
+    The output of a layer, both directions side by side, is the input of the next. What a sentence gives does not depend
+    on the others in the batch, and no padding is computed. Float32 on the CPU goes through `calque.nn.cells`, the rest
+    through `torch.nn.LSTM`; the numbers and the names of the weights are the same.
+
+    Args:
+        dim: size of the words' vectors.
+        hidden: size of a state, in each direction.
+        layers: number of layers.
+        dropout: share of the components zeroed between layers; not before the first, not after the last.
+        bidirectional: also read from right to left.
+        variational: a sentence's words lose the same components (Gal & Ghahramani 2016), not each word its own. The
+            recurrent connections have no dropout.
+
+    Example:
+        >>> lstm = StackedLSTM(8, 5, 2)
+        >>> lstm(torch.randn(7, 8), torch.tensor([4, 0, 3])).shape
+        torch.Size([7, 10])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        layers: int,
+        dropout: float = 0.0,
+        bidirectional: bool = True,
+        *,
+        variational: bool = True,
+    ):
+        super().__init__()
+        if min(dim, hidden, layers) < 1:
+            raise SettingError(f"dim={dim}, hidden={hidden}, layers={layers}, expected at least 1 of each")
+        self.dim, self.out_dim = dim, 2 * hidden if bidirectional else hidden
+        sizes = [dim] + [self.out_dim] * (layers - 1)
+        self.layers = nn.ModuleList(nn.LSTM(size, hidden, bidirectional=bidirectional) for size in sizes)
+        self.dropout = SentenceDropout(dropout, variational=variational)
+
+    def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
+        """Vectors of words in their sentence.
+
+        Args:
+            x: float `[n_words, dim]`, the words of all sentences in a row.
+            lengths: int64 `[n_sentences]`, best on the CPU; 0 for a sentence without words.
+
+        Returns:
+            `[n_words, out_dim]`, where `out_dim` is `2 * hidden`, or `hidden` if read in one direction only.
+
+        Raises:
+            SettingError: sizes do not fit each other.
+        """
+        if x.ndim != 2 or x.shape[1] != self.dim:
+            raise SettingError(f"vectors of shape {tuple(x.shape)}, expected [words, {self.dim}]")
+        ragged = Ragged.of(lengths, len(x))
+        for number, layer in enumerate(self.layers):
+            x = _apply(layer, self.dropout(x, ragged) if number else x, ragged)  # type: ignore[arg-type]
+        return x
+
+
+def _apply(layer: nn.LSTM, x: Tensor, ragged: Ragged) -> Tensor:
+    weights = [weight for direction in layer.all_weights for weight in direction]
+    plain = all(part.device.type == "cpu" and part.dtype == torch.float32 for part in (x, weights[0]))
+    if plain and not torch.is_autocast_enabled("cpu"):
+        return lstm_layer(x.contiguous(), weights, ragged)
+    if not len(x):
+        return x.new_zeros(0, layer.hidden_size * len(layer.all_weights))
+    words = torch.from_numpy(ragged.from_left).to(x.device)
+    found = layer(PackedSequence(x[words], torch.tensor(ragged.sizes)))[0].data
+    return torch.empty_like(found).index_copy(0, words, found)

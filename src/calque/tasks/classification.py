@@ -1,0 +1,220 @@
+"""Labels of texts and of pairs of texts, zero-shot: sentiment, natural language inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from calque.annotated import LabelledText
+from calque.encoders.batches import ranges
+from calque.encoders.subwords import SplitSentences
+from calque.errors import InputError, SettingError
+from calque.nn.pooling import maxima, means
+from calque.nn.recurrent import StackedLSTM
+from calque.tasks.bootstrap import ratio
+from calque.tasks.zeroshot import Answers, Named, ZeroShot
+from calque.text import Sentences
+from calque.training.supervised import FrozenVectors, Source, Vectors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from calque.vectors import Embeddings
+
+Kind = Literal["nli", "sentiment"]
+HEADS = ("mean", "bilstm", "cls")
+
+
+class Classification(ZeroShot[LabelledText]):
+    """Labels texts, or pairs of them, and is judged by accuracy.
+
+    Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §5.2); "bilstm" puts them on the
+    maxima over the states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). Of a pair with
+    vectors u and v the layers see [u; v; |u − v|; u·v]. Head "cls" trains the encoder along, with one linear layer on its
+    first special subword (Cao et al. 2020, §4.3); both texts of a pair stand in one sequence then, with the special
+    subword of an end between them. Segment embeddings are not used.
+
+    Args:
+        kind: "nli" for pairs, "sentiment" for single texts.
+        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
+        head: one of `HEADS`; None for cls where the encoder learns, else bilstm for pairs and mean for single texts.
+        hidden: of the dense layers and of the LSTM in each direction.
+        dropout: before each dense layer.
+    """
+
+    statistics: Mapping[str, Any]
+
+    def __init__(
+        self,
+        kind: Kind,
+        train: Sequence[Named[LabelledText]],
+        tests: Sequence[Named[LabelledText]],
+        *,
+        head: str | None = None,
+        hidden: int = 128,
+        dropout: float = 0.1,
+        tune: bool = False,
+        **protocol: Any,
+    ):
+        if kind not in ("nli", "sentiment"):
+            raise SettingError(f"kind of classification is nli or sentiment, got {kind!r}")
+        self.name: str = kind
+        self.kind_of_head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
+        if self.kind_of_head not in HEADS:
+            raise SettingError(f"head {head!r} is not known, expected one of {', '.join(HEADS)}")
+        if (self.kind_of_head == "cls") != tune:
+            raise SettingError("head cls reads the first special subword, which only a tuned encoder has: say both")
+        self.columns = 2 if kind == "nli" else 1
+        for each in (*train, *tests, *protocol.get("dev", ())):
+            if len(each.data.texts) != self.columns:
+                raise SettingError(f"{each.name}: {len(each.data.texts)} texts a line, {kind} needs {self.columns}")
+        self.hidden, self.dropout = hidden, dropout
+        self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
+        self.statistics = {"accuracy": lambda counts: ratio(counts[..., 0], counts[..., 1])}
+        super().__init__(train, tests, tune=tune, **protocol)
+
+    def defaults(self) -> dict[str, Any]:
+        if self.kind_of_head == "cls":
+            return {"epochs": 3, "batch": 32, "learning_rate": 5e-4, "warmup": 0.1, "decay": "linear", "clip": 1.0}
+        return {"epochs": 15, "batch": 32, "learning_rate": 1e-3, "patience": 4}
+
+    def settings(self) -> dict[str, Any]:
+        return {"head": self.kind_of_head, "hidden": self.hidden, "dropout": self.dropout, "labels": list(self.labels)}
+
+    def sentences(self, data: LabelledText) -> Sentences:
+        return Sentences.joined(data.texts)
+
+    def frozen(self, embeddings: Embeddings, device: torch.device) -> Source:
+        whole = FrozenVectors(embeddings, device)
+        return whole if self.columns == 1 else _Pairs(whole)
+
+    def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
+        return with_first(encoder.subwords, data.texts)
+
+    def answers(self, each: Named[LabelledText]) -> Answers:
+        codes = each.data.labels.among(self.labels)
+        wrong = np.flatnonzero(codes < 0)
+        if len(wrong):
+            line = None if each.data.lines is None else int(each.data.lines[wrong[0]])
+            raise InputError(
+                f"label {each.data.labels[int(wrong[0])]!r} is not in the training text, which has {', '.join(self.labels)}",
+                path=each.data.path or each.name,
+                line=line,
+            )
+        return Answers(np.ones(len(codes), dtype=np.int64), texts={"labels": codes})
+
+    def head(self, dim: int) -> nn.Module:
+        if self.kind_of_head == "cls":
+            return FirstHead(dim, len(self.labels), dropout=self.dropout)
+        return TextHead(
+            dim, len(self.labels), columns=self.columns, lstm=self.kind_of_head == "bilstm", hidden=self.hidden,
+            dropout=self.dropout,
+        )  # fmt: skip
+
+    def losses(self, head: nn.Module, given: Vectors, answers: Answers) -> Tensor:
+        right = answers.of_texts("labels", given.numbers).to(given.rows.device)
+        return functional.cross_entropy(head(given.rows, given.lengths), right, reduction="none")
+
+    def judge(self, head: nn.Module, given: Vectors, answers: Answers) -> dict[str, np.ndarray]:
+        right = head(given.rows, given.lengths).argmax(1).cpu() == answers.of_texts("labels", given.numbers)
+        return {"accuracy": np.stack([right.numpy(), np.ones(len(right))], axis=1)}
+
+
+class TextHead(nn.Module):
+    """Word vectors of texts into scores of labels.
+
+    Args:
+        dim: of the word vectors.
+        n_labels: how many there are.
+        columns: 1 for single texts; 2 for pairs: of 2·S texts the first S go with the last S.
+        lstm: maxima over the states of an LSTM instead of means over the vectors.
+        hidden: of the dense layers and of the LSTM.
+        dropout: before each dense layer.
+    """
+
+    def __init__(self, dim: int, n_labels: int, *, columns: int, lstm: bool, hidden: int, dropout: float):
+        super().__init__()
+        self.columns = columns
+        self.lstm = StackedLSTM(dim, hidden, 1, dropout=0.0) if lstm else None
+        width = (2 * hidden if lstm else dim) * (4 if columns == 2 else 1)
+        self.dense = nn.Sequential(
+            nn.Dropout(dropout), nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, n_labels)
+        )
+
+    def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Scores `[S, n_labels]`."""
+        texts = means(rows, lengths) if self.lstm is None else maxima(self.lstm(rows, lengths), lengths)
+        if self.columns == 2:
+            u, v = texts.chunk(2)
+            texts = torch.cat([u, v, (u - v).abs(), u * v], dim=1)
+        return self.dense(texts)
+
+
+class FirstHead(nn.Module):
+    """One linear layer on the only vector that each text has."""
+
+    def __init__(self, dim: int, n_labels: int, *, dropout: float):
+        super().__init__()
+        self.out = nn.Sequential(nn.Dropout(dropout), nn.Linear(dim, n_labels))
+
+    def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Scores `[S, n_labels]`."""
+        return self.out(rows)
+
+
+class _Pairs(Source):
+    """Both texts of each pair: the sentences of the first column stand before those of the second."""
+
+    def __init__(self, whole: Source):
+        self._whole, self._n = whole, len(whole.lengths) // 2
+        self.dim = whole.dim
+        self.lengths = whole.lengths[: self._n] + whole.lengths[self._n :]
+
+    def take(self, numbers: np.ndarray) -> Vectors:
+        found = self._whole.take(np.concatenate([numbers, numbers + self._n]))
+        return Vectors(found.rows, found.lengths, numbers)
+
+    def backward(self, gradient: Tensor) -> None:
+        self._whole.backward(gradient)
+
+
+def with_first(subwords: Any, texts: Sequence[Sentences]) -> SplitSentences:
+    """Each text, or pair of texts in one sequence, whose only word is the first special subword.
+
+    A pair that is too long loses words at the end of its longer text until it fits.
+    """
+    splits = [subwords.split(column) for column in texts]
+    prefix, suffix = len(subwords.prefix), len(subwords.suffix)
+    sizes = np.stack([split.lengths - prefix - suffix for split in splits])
+    limit = subwords.max_length
+    if limit is not None:
+        room = limit - prefix - suffix * len(splits)
+        kept = np.minimum(sizes, room)
+        if len(splits) == 2:
+            # What is over comes off the longer text; both get half where both are longer than that.
+            kept[0] = np.minimum(sizes[0], np.maximum(room - sizes[1], room // 2))
+            kept[1] = np.minimum(sizes[1], room - kept[0])
+        sizes = kept
+    n = len(splits[0])
+    between = subwords.suffix
+    lengths = prefix + suffix * len(splits) + sizes.sum(axis=0)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = np.empty(offsets[-1], dtype=np.int32)
+    place = offsets[:-1].copy()
+    if prefix:
+        ids[ranges(place, np.full(n, prefix))] = np.tile(subwords.prefix, n)
+        place = place + prefix
+    for split, size in zip(splits, sizes, strict=True):
+        ids[ranges(place, size)] = split.ids[ranges(split.offsets[:-1] + prefix, size)]
+        place = place + size
+        if suffix:
+            ids[ranges(place, np.full(n, suffix))] = np.tile(between, n)
+            place = place + suffix
+    return SplitSentences(
+        ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32), pad_id=splits[0].pad_id
+    )

@@ -1,0 +1,148 @@
+"""Bilingual lexicon induction: which word of another language translates this one, by vectors of word types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from calque.algebra.similarity import csls_neighbours
+from calque.anchors import Anchors
+from calque.errors import SettingError
+from calque.tasks.base import Score, Task
+from calque.tasks.bootstrap import interval, ratio
+from calque.text import Sentences
+
+if TYPE_CHECKING:
+    from calque.annotated import Dictionary
+    from calque.encoders.base import Encoder
+
+_CELLS = 40_000_000  # similarities held at once
+
+
+class Lexicon(Task):
+    """Translates the source words of a dictionary by the nearest word type of the target language.
+
+    Precision at k is the share of source words with a right translation among the k nearest (Conneau et al. 2018a);
+    the mean reciprocal rank is that of the best right translation (Glavaš et al. 2019). A word with several entries is
+    right with any of them. Words that have no vector are left out and counted, in `settings`.
+
+    Args:
+        dictionary: pairs of words.
+        texts: text in both languages by language code; a word's vector is the mean over its occurrences there. Without
+            it every word is encoded alone, as a sentence of one word: for static vectors, which do not know context.
+        vocabulary: further target words that are candidates, by language, where there is no text.
+        similarity: "csls" or "cosine".
+        at_least, most: occurrences that a word type needs, and how many of the most frequent are taken.
+        k: neighbours in CSLS.
+        bootstrap, seed: samples and seed of the interval.
+        data: name of the dictionary, for the record.
+    """
+
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        *,
+        texts: Mapping[str, Sentences] | None = None,
+        vocabulary: Sequence[str] = (),
+        similarity: Literal["csls", "cosine"] = "csls",
+        at_least: int = 1,
+        most: int | None = 200_000,
+        k: int = 10,
+        bootstrap: int = 1000,
+        seed: int = 0,
+        data: str = "",
+    ):
+        if similarity not in ("csls", "cosine"):
+            raise SettingError(f"similarity is csls or cosine, got {similarity!r}")
+        if texts is not None and set(dictionary.langs) - set(texts):
+            raise SettingError(
+                f"texts in {', '.join(sorted(texts))}, the dictionary needs {', '.join(dictionary.langs)}"
+            )
+        self.dictionary, self.texts, self.vocabulary = dictionary, texts, list(vocabulary)
+        self.similarity, self.at_least, self.most, self.k = similarity, at_least, most, k
+        self.bootstrap, self.seed, self.data = bootstrap, seed, data
+
+    def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
+        """Precision at 1, 5 and 10, and mean reciprocal rank."""
+        source, target = self.anchors(encoder, progress=progress)
+        ranks, left_out = self._ranks(source, target)
+        about = {
+            "similarity": self.similarity, "k": self.k, "anchors": self.texts is not None, "candidates": len(target),
+            "left_out": left_out, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
+        }  # fmt: skip
+        found = [("p@1", ranks <= 1), ("p@5", ranks <= 5), ("p@10", ranks <= 10), ("mrr", 1 / ranks)]
+        return [
+            Score(
+                "lexicon", self.data, self.dictionary.langs, metric,
+                *interval(np.stack([right, np.ones(len(ranks))], axis=1), lambda s: ratio(s[..., 0], s[..., 1]),
+                          samples=self.bootstrap, seed=self.seed),
+                len(ranks), self.seed, about,
+            )
+            for metric, right in found
+        ]  # fmt: skip
+
+    def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
+        """Word types of both languages with their vectors."""
+        found = []
+        own = (self.dictionary.source, (*self.dictionary.target, *self.vocabulary))
+        for lang, words in zip(self.dictionary.langs, own, strict=True):
+            if self.texts is None:
+                text = Sentences.of([[word] for word in dict.fromkeys(words)], lang)
+            else:
+                text = self.texts[lang]
+            embeddings = encoder.encode(text, progress=progress)
+            found.append(Anchors.of(text, embeddings, at_least=self.at_least, most=self.most))
+        return found[0], found[1]
+
+    def _ranks(self, source: Anchors, target: Anchors) -> tuple[np.ndarray, int]:
+        """Rank of the best right translation of each source word, from 1, and how many pairs have no vector."""
+        left, right = ({word: k for k, word in enumerate(side.words)} for side in (source, target))
+        gold: dict[int, list[int]] = {}
+        left_out = 0
+        for a, b in zip(self.dictionary.source, self.dictionary.target, strict=True):
+            if a in left and b in right:
+                gold.setdefault(left[a], []).append(right[b])
+            else:
+                left_out += 1
+        if not gold:
+            return np.zeros(0), left_out
+        x, y = (_unit(side.vectors) for side in (source, target))
+        hubness = torch.zeros(len(y))
+        if self.similarity == "csls":
+            found = csls_neighbours(x.numpy(), y.numpy(), k=self.k, source_queries=np.zeros(0, dtype=np.int64),
+                                    target_queries=np.zeros(0, dtype=np.int64))  # fmt: skip
+            assert found.target_hubness is not None
+            hubness = torch.from_numpy(found.target_hubness).float()
+        queries = sorted(gold)
+        ranks = np.zeros(len(queries))
+        step = max(1, _CELLS // len(y))
+        for start in range(0, len(queries), step):
+            part = queries[start : start + step]
+            scores = (2 * x[part] @ y.T).sub_(hubness)
+            best = torch.stack([scores[row, gold[query]].max() for row, query in enumerate(part)])
+            # Words as good as the right one come before it: a tie is no success.
+            worse = (scores >= best[:, None]).sum(1)
+            same = torch.tensor([int((scores[row, gold[q]] >= best[row]).sum()) for row, q in enumerate(part)])
+            ranks[start : start + len(part)] = (worse - same + 1).numpy()
+        return ranks, left_out
+
+
+def _unit(vectors: np.ndarray) -> torch.Tensor:
+    return torch.nn.functional.normalize(torch.from_numpy(np.asarray(vectors, dtype=np.float32)), dim=1)
+
+
+def by_frequency(dictionary: Any, start: int, stop: int | None) -> Any:
+    """Entries whose source words are number `start` to `stop` in the dictionary's own order, by which dictionaries are
+    cut into training and test parts."""
+    from calque.annotated import Dictionary
+
+    order = {word: k for k, word in enumerate(dict.fromkeys(dictionary.source))}
+    stop = len(order) if stop is None else stop
+    kept = [k for k, word in enumerate(dictionary.source) if start <= order[word] < stop]
+    return Dictionary(
+        tuple(dictionary.source[k] for k in kept), tuple(dictionary.target[k] for k in kept), dictionary.langs,
+        dictionary.path,
+    )  # fmt: skip

@@ -1,0 +1,188 @@
+"""Dependency parsing, zero-shot (Schuster et al. 2019, §5)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from calque.algebra.trees import maximum_spanning_trees
+from calque.annotated import Treebank
+from calque.nn.biaffine import MLP, Biaffine
+from calque.nn.pooling import sums
+from calque.nn.recurrent import StackedLSTM
+from calque.tasks.bootstrap import ratio
+from calque.tasks.zeroshot import Answers, Named, ZeroShot
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from calque.text import Sentences
+    from calque.training.supervised import Vectors
+
+
+class Parsing(ZeroShot[Treebank]):
+    """Finds head and relation of every word, with the biaffine parser (Dozat and Manning 2017) that Schuster et al. put on
+    aligned vectors. Judged by the share of words with the right head (UAS) and with the right head and relation (LAS);
+    words that consist of punctuation are not counted, as in the script of CoNLL-X. LAS chooses the epoch.
+
+    A relation of a test treebank that the training text does not have can never be right; it counts as wrong.
+
+    Args:
+        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
+        hidden, layers: of the LSTM, hidden states in each direction.
+        arc, label: sizes of the layers before the two scorers.
+        upos: dimensions of the embedding of a word's universal part of speech, which is read from the treebank; 0 for
+            none.
+        dropout: of what comes in, between the LSTM's layers and after the scorers' own layers.
+    """
+
+    name = "parsing"
+    statistics: Mapping[str, Any] = {
+        "las": lambda counts: ratio(counts[..., 1], counts[..., 2]),
+        "uas": lambda counts: ratio(counts[..., 0], counts[..., 2]),
+    }
+
+    def __init__(
+        self,
+        train: Sequence[Named[Treebank]],
+        tests: Sequence[Named[Treebank]],
+        *,
+        hidden: int = 200,
+        layers: int = 3,
+        arc: int = 500,
+        label: int = 100,
+        upos: int = 50,
+        dropout: float = 0.33,
+        **protocol: Any,
+    ):
+        self.shape: dict[str, Any] = {"hidden": hidden, "layers": layers, "arc": arc, "label": label, "upos": upos,
+                                      "dropout": dropout}  # fmt: skip
+        self.relations = tuple(sorted({name for each in train for name in each.data.relations.names}))
+        # A part of speech that no training text has shares one embedding, the last.
+        self.parts = tuple(sorted({name for each in train for name in each.data.upos.names}))
+        super().__init__(train, tests, **protocol)
+
+    def defaults(self) -> dict[str, Any]:
+        if getattr(self, "tune", False):
+            return {"epochs": 5, "batch": 32, "learning_rate": 5e-4, "warmup": 0.1, "decay": "linear"}
+        return {"epochs": 40, "batch": 32, "learning_rate": 1e-3, "patience": 10}
+
+    def settings(self) -> dict[str, Any]:
+        return {"head": "biaffine", **self.shape, "relations": len(self.relations)}
+
+    def sentences(self, data: Treebank) -> Sentences:
+        return data.sentences
+
+    def answers(self, each: Named[Treebank]) -> Answers:
+        data = each.data
+        parts = data.upos.among(self.parts)
+        words, _ = data.sentences.flat()
+        types = words.combine_chunks().dictionary_encode()
+        silent = np.array([_is_punctuation(word) for word in types.dictionary.to_pylist()], dtype=bool)
+        codes = types.indices.to_numpy(zero_copy_only=False)
+        return Answers(
+            data.sentences.lengths(),
+            words={
+                "heads": data.heads,
+                "relations": data.relations.among(self.relations),
+                "parts": np.where(parts < 0, len(self.parts), parts),
+                "counted": ~silent[codes] if len(codes) else np.zeros(0, dtype=bool),
+            },
+        )
+
+    def head(self, dim: int) -> nn.Module:
+        return ParsingHead(dim, len(self.relations), len(self.parts), **self.shape)
+
+    def losses(self, head: nn.Module, given: Vectors, answers: Answers) -> Tensor:
+        assert isinstance(head, ParsingHead)
+        heads, relations, parts = (answers.of_words(n, given.numbers) for n in ("heads", "relations", "parts"))
+        states = head(given.rows, given.lengths, parts)
+        device = given.rows.device
+        arcs = functional.cross_entropy(head.arcs_of_words(states, given.lengths), heads.to(device), reduction="none")
+        labels = functional.cross_entropy(
+            head.labels(states, heads, given.lengths), relations.to(device), reduction="none"
+        )
+        return sums((arcs + labels)[:, None], given.lengths)[:, 0]
+
+    def judge(self, head: nn.Module, given: Vectors, answers: Answers) -> dict[str, np.ndarray]:
+        assert isinstance(head, ParsingHead)
+        names = ("heads", "relations", "parts", "counted")
+        heads, relations, parts, counted = (answers.of_words(name, given.numbers) for name in names)
+        states = head(given.rows, given.lengths, parts)
+        lengths = given.lengths.numpy()
+        table = head.arcs(states, given.lengths).double().cpu().numpy()
+        found = torch.from_numpy(maximum_spanning_trees(table, lengths).astype(np.int64))
+        labels = head.labels(states, found, given.lengths).argmax(1).cpu()
+        attached = (found == heads) & (counted > 0)
+        labelled = attached & (labels == relations)
+        each = torch.stack([attached, labelled, counted > 0], dim=1).double()
+        counts = sums(each, given.lengths).numpy()
+        return {"las": counts, "uas": counts}
+
+
+class ParsingHead(nn.Module):
+    """Word vectors into scores of arcs and of their labels.
+
+    Args:
+        dim: of the word vectors.
+        n_relations, n_parts: labels of arcs, and parts of speech (one more stands for all others).
+        hidden, layers, arc, label, upos, dropout: see `Parsing`.
+    """
+
+    def __init__(
+        self, dim: int, n_relations: int, n_parts: int, *, hidden: int, layers: int, arc: int, label: int, upos: int,
+        dropout: float,
+    ):  # fmt: skip
+        super().__init__()
+        self.drop = nn.Dropout(dropout)
+        self.parts = nn.Embedding(n_parts + 1, upos) if upos else None
+        self.lstm = StackedLSTM(dim + upos, hidden, layers, dropout=dropout)
+        self.root = nn.Parameter(torch.randn(2 * hidden) * 0.1)
+        self.arc_dependent, self.arc_head = (MLP(2 * hidden, arc, dropout) for _ in range(2))
+        self.label_dependent, self.label_head = (MLP(2 * hidden, label, dropout) for _ in range(2))
+        self.arc = Biaffine(arc, arc, 1, bias_right=False)
+        self.label = Biaffine(label, label, n_relations)
+
+    def forward(self, rows: Tensor, lengths: Tensor, parts: Tensor) -> Tensor:
+        """States of the words `[W, 2·hidden]`."""
+        rows = self.drop(rows)
+        if self.parts is not None:
+            rows = torch.cat([rows, self.drop(self.parts(parts.to(rows.device)))], dim=1)
+        return self.drop(self.lstm(rows, lengths))
+
+    def arcs(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """Scores of each word's heads `[S, words, words + 1]`, column 0 for the root; −inf behind a sentence's end."""
+        return self.arc.arcs(*self._roles(states, lengths, self.arc_dependent, self.arc_head), lengths)
+
+    def arcs_of_words(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """The same for the words in a row, `[W, words + 1]`."""
+        table = self.arcs(states, lengths)
+        inside = torch.arange(table.shape[1]) < lengths[:, None]
+        return table[inside.to(states.device)]
+
+    def labels(self, states: Tensor, heads: Tensor, lengths: Tensor) -> Tensor:
+        """Scores of the relations of given arcs, `[W, n_relations]`.
+
+        Args:
+            heads: int64 `[W]`, 0 for the root, else from 1.
+        """
+        return self.label.labels(
+            *self._roles(states, lengths, self.label_dependent, self.label_head), heads.to(states.device), lengths
+        )
+
+    def _roles(self, states: Tensor, lengths: Tensor, dependent: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor]:
+        """Words as dependents, and as heads with the root before them."""
+        alone = torch.tensor([1])
+        with_root = torch.cat([self.root[None], states])
+        return dependent(states, lengths), head(with_root, torch.cat([alone, lengths]))
+
+
+def _is_punctuation(word: str) -> bool:
+    """Whether a word has nothing but Unicode punctuation, as CoNLL-X's eval.pl asks."""
+    return bool(word) and all(unicodedata.category(letter).startswith("P") for letter in word)

@@ -1,0 +1,267 @@
+"""Tags of words, zero-shot: named entities, slots with intents, parts of speech."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from torch import nn
+from torch.nn import functional
+
+from calque.annotated import Labels, TaggedText
+from calque.errors import InputError, SettingError
+from calque.nn.crf import ChainCRF, forbidden_in_bio
+from calque.nn.pooling import means, sums
+from calque.nn.recurrent import StackedLSTM
+from calque.spans import span_counts
+from calque.tasks.bootstrap import ratio
+from calque.tasks.zeroshot import Answers, Named, ZeroShot
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from calque.text import Sentences
+    from calque.training.supervised import Vectors
+
+Kind = Literal["ner", "slots", "pos"]
+HEADS = ("bilstm-crf", "linear", "linear-crf")
+
+
+class Tagging(ZeroShot[TaggedText]):
+    """Tags every word. Entities and slots are judged by the F1 of whole spans as CoNLL counts them, parts of speech by
+    accuracy, the intents of `slots` by accuracy as well.
+
+    The head "bilstm-crf" is that of Kulshreshtha et al. (2020, §3.3) and of the Multi-sense paper (§5.2): two layers of
+    a bidirectional LSTM and a linear-chain conditional random field on frozen features. "linear" and "linear-crf" are
+    for an encoder that is trained along.
+
+    Args:
+        kind: "ner", "slots" or "pos".
+        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
+        head: one of `HEADS`; None for bilstm-crf on frozen features, linear on an encoder that learns.
+        hidden, layers: of the LSTM, hidden states in each direction.
+        dropout: of what goes into the head and into its last layer.
+        unknown: what is done about a label of a test or development text that no training text has: "raise" an error;
+            "miss", it can never be right and counts as wrong; "drop", a tag becomes O (an intent is missed); "skip" the
+            sentence, and count it.
+    """
+
+    statistics: Mapping[str, Any]
+
+    def __init__(
+        self,
+        kind: Kind,
+        train: Sequence[Named[TaggedText]],
+        tests: Sequence[Named[TaggedText]],
+        *,
+        head: str | None = None,
+        hidden: int = 128,
+        layers: int = 2,
+        dropout: float = 0.3,
+        unknown: Literal["raise", "miss", "drop", "skip"] = "raise",
+        tune: bool = False,
+        dev: Sequence[Named[TaggedText]] = (),
+        **protocol: Any,
+    ):
+        if unknown not in ("raise", "miss", "drop", "skip"):
+            raise SettingError(f"unknown is raise, miss, drop or skip, got {unknown!r}")
+        if kind not in ("ner", "slots", "pos"):
+            raise SettingError(f"kind of tagging is ner, slots or pos, got {kind!r}")
+        self.name: str = kind
+        self.kind_of_head = ("linear" if tune else "bilstm-crf") if head is None else head
+        if self.kind_of_head not in HEADS:
+            raise SettingError(f"head {head!r} is not known, expected one of {', '.join(HEADS)}")
+        self.hidden, self.layers, self.dropout = hidden, layers, dropout
+        self.tags = _names(train, lambda data: data.tags)
+        with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
+        self.intents = _names(train, lambda data: data.intents) if with_intents else ()
+        self.unknown, self.left_out = unknown, 0
+        if unknown == "skip":
+            tests, dev = ([self._known(each) for each in several] for several in (tests, dev))
+        elif unknown == "drop":
+            tests, dev = ([self._without(each) for each in several] for several in (tests, dev))
+        # What only test texts have stands behind what a head can say.
+        more = (*tests, *dev) if unknown in ("miss", "drop") else ()
+        self.gold_tags = (*self.tags, *sorted({n for e in more for n in e.data.tags.names} - set(self.tags)))
+        known = {n for e in more if e.data.intents is not None for n in e.data.intents.names}
+        self.gold_intents = (*self.intents, *sorted(known - set(self.intents)))
+        self.statistics = {"accuracy": _accuracy} if kind == "pos" else {"f1": _f1}
+        if with_intents:
+            self.statistics = {**self.statistics, "intent": _accuracy}
+        super().__init__(train, tests, tune=tune, dev=dev, **protocol)
+
+    def _known(self, each: Named[TaggedText]) -> Named[TaggedText]:
+        """Without the sentences that have a label which the training texts have not."""
+        data, lengths = each.data, each.data.sentences.lengths()
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        wrong = np.bincount(owner[data.tags.among(self.tags) < 0], minlength=len(lengths)) > 0
+        if self.intents and data.intents is not None:
+            wrong |= data.intents.among(self.intents) < 0
+        self.left_out += int(wrong.sum())
+        return replace(each, data=data.take(np.flatnonzero(~wrong)))
+
+    def _without(self, each: Named[TaggedText]) -> Named[TaggedText]:
+        """With O for the tags that the training texts have not."""
+        kinds = {name.partition("-")[2] or name for name in each.data.tags.names if name not in self.tags}
+        kinds -= {name.partition("-")[2] or name for name in self.tags}  # an I- that only the test text has stays
+        return replace(each, data=renamed(each.data, dict.fromkeys(kinds, "")))
+
+    def defaults(self) -> dict[str, Any]:
+        if self.kind_of_head == "bilstm-crf":
+            return {"epochs": 20, "batch": 32, "learning_rate": 1e-3, "patience": 4}
+        return {"epochs": 5, "batch": 32, "learning_rate": 5e-4, "warmup": 0.1, "decay": "linear", "clip": 1.0}
+
+    def settings(self) -> dict[str, Any]:
+        lstm = {"hidden": self.hidden, "layers": self.layers} if self.kind_of_head == "bilstm-crf" else {}
+        return {"head": self.kind_of_head, **lstm, "dropout": self.dropout, "tags": len(self.tags),
+                "unknown": self.unknown, "left_out": self.left_out}  # fmt: skip
+
+    def sentences(self, data: TaggedText) -> Sentences:
+        return data.sentences
+
+    def answers(self, each: Named[TaggedText]) -> Answers:
+        data, lengths = each.data, each.data.sentences.lengths()
+        words = {"tags": _codes(data.tags, self.gold_tags, each, lengths)}
+        texts = {}
+        if self.intents and data.intents is not None:
+            texts["intents"] = _codes(data.intents, self.gold_intents, each, np.ones_like(lengths))
+        return Answers(lengths, words=words, texts=texts)
+
+    def head(self, dim: int) -> nn.Module:
+        lstm = (self.hidden, self.layers) if self.kind_of_head == "bilstm-crf" else None
+        crf = self.kind_of_head.endswith("crf")
+        return TaggingHead(dim, self.tags, len(self.intents), lstm=lstm, crf=crf, dropout=self.dropout)
+
+    def losses(self, head: nn.Module, given: Vectors, answers: Answers) -> Tensor:
+        assert isinstance(head, TaggingHead)
+        tags = answers.of_words("tags", given.numbers).to(given.rows.device)
+        scores, intents = head(given.rows, given.lengths)
+        found = head.tag_losses(scores, tags, given.lengths)
+        if intents is not None:
+            right = answers.of_texts("intents", given.numbers).to(given.rows.device)
+            found = found + functional.cross_entropy(intents, right, reduction="none")
+        return found
+
+    def judge(self, head: nn.Module, given: Vectors, answers: Answers) -> dict[str, np.ndarray]:
+        assert isinstance(head, TaggingHead)
+        scores, intents = head(given.rows, given.lengths)
+        tags = head.best(scores, given.lengths).cpu().numpy()
+        gold = answers.of_words("tags", given.numbers).numpy()
+        offsets = np.concatenate([[0], np.cumsum(given.lengths.numpy())])
+        if self.name == "pos":
+            right = np.concatenate([[0], np.cumsum(tags == gold)])
+            found = {"accuracy": np.stack([np.diff(right[offsets]), np.diff(offsets)], axis=1)}
+        else:
+            found = {"f1": span_counts(gold, tags, self.gold_tags, offsets).sentences}
+        if intents is not None:
+            right = intents.argmax(1).cpu() == answers.of_texts("intents", given.numbers)
+            found["intent"] = np.stack([right.numpy(), np.ones(len(right))], axis=1)
+        return found
+
+
+class TaggingHead(nn.Module):
+    """Words into scores of tags.
+
+    Args:
+        dim: of the word vectors.
+        tags: their names.
+        n_intents: labels of whole sentences; 0 for none. They are told from the mean over the words.
+        lstm: hidden states and layers of a bidirectional LSTM below; None for none.
+        crf: judge whole sequences of tags instead of each alone (Lafferty et al. 2001).
+        dropout: of what comes in and of what the last layer sees.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        tags: Sequence[str],
+        n_intents: int = 0,
+        *,
+        lstm: tuple[int, int] | None,
+        crf: bool,
+        dropout: float,
+    ):
+        super().__init__()
+        self.drop = nn.Dropout(dropout)
+        self.lstm = None if lstm is None else StackedLSTM(dim, lstm[0], lstm[1], dropout=dropout)
+        width = dim if lstm is None else 2 * lstm[0]
+        self.out = nn.Linear(width, len(tags))
+        self.crf = ChainCRF(len(tags), forbidden=forbidden_in_bio(tags)) if crf else None
+        self.intent = nn.Linear(width, n_intents) if n_intents else None
+
+    def forward(self, rows: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Scores of tags `[W, n_tags]`, and of intents `[S, n_intents]` if there are any."""
+        states = self.drop(rows)
+        if self.lstm is not None:
+            states = self.drop(self.lstm(states, lengths))
+        return self.out(states), None if self.intent is None else self.intent(means(states, lengths))
+
+    def tag_losses(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
+        """−log p of the right tags of each sentence, `[S]`."""
+        if self.crf is not None:
+            return -self.crf.log_likelihood(scores, tags, lengths)
+        each = functional.cross_entropy(scores, tags, reduction="none")
+        return sums(each[:, None], lengths)[:, 0]
+
+    def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
+        """The tags that are thought right, int64 `[W]`."""
+        return scores.argmax(1) if self.crf is None else self.crf.decode(scores, lengths)
+
+
+def _names(train: Sequence[Named[TaggedText]], of: Any) -> tuple[str, ...]:
+    """All names that the training texts use; O, where there is one, first: it is what nothing else is. Where there is a
+    B- of a kind of span there is an I- too."""
+    found = {name for each in train for name in of(each.data).names}
+    found |= {f"I-{name[2:]}" for name in found if name.startswith("B-")}
+    return tuple(sorted(found, key=lambda name: (name != "O", name)))
+
+
+def _codes(labels: Labels, names: Sequence[str], each: Named[TaggedText], lengths: np.ndarray) -> np.ndarray:
+    """The labels as numbers in `names`."""
+    codes = labels.among(names)
+    wrong = np.flatnonzero(codes < 0)
+    if len(wrong):
+        sentence = int(np.searchsorted(np.cumsum(lengths), wrong[0], side="right"))
+        line = None if each.data.lines is None else int(each.data.lines[sentence])
+        kinds = sorted({name.partition("-")[2] or name for name in names if name != "O"})
+        shown = ", ".join(kinds[:12]) + (", …" if len(kinds) > 12 else "")
+        raise InputError(
+            f"label {labels[int(wrong[0])]!r} is not in the training text, which has {shown}; rename it "
+            f"(--rename {labels[int(wrong[0])].partition('-')[2] or labels[int(wrong[0])]}=…), or say what to do with "
+            "such labels (--unknown miss, drop or skip)",
+            path=each.data.path or each.name,
+            line=line,
+        )
+    return codes
+
+
+def renamed(text: TaggedText, names: Mapping[str, str]) -> TaggedText:
+    """The same text with other names for some kinds of spans or tags; an empty name means that they are none (O).
+
+    Args:
+        names: from old to new, without the B- and I- of spans.
+    """
+
+    def new(name: str) -> str:
+        part, dash, kind = name.partition("-")
+        if not dash or part not in ("B", "I"):
+            return (names[name] or "O") if name in names else name
+        return name if kind not in names else (f"{part}-{names[kind]}" if names[kind] else "O")
+
+    tags = Labels.of([new(name) for name in text.tags.names])
+    found = replace(text, tags=Labels(tags.codes[text.tags.codes], tags.names))
+    if text.intents is None:
+        return found
+    intents = Labels.of([names.get(name, name) for name in text.intents.names])
+    return replace(found, intents=Labels(intents.codes[text.intents.codes], intents.names))
+
+
+def _f1(counts: np.ndarray) -> np.ndarray:
+    """From right, predicted and gold spans; 0 where nothing is right, as CoNLL's script has it."""
+    return np.nan_to_num(ratio(2.0 * counts[..., 0], counts[..., 1] + counts[..., 2]))
+
+
+def _accuracy(counts: np.ndarray) -> np.ndarray:
+    return ratio(counts[..., 0], counts[..., 1])

@@ -1,0 +1,175 @@
+"""Scores of pairs against loops over words, classes and components."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.algebra.trees import maximum_spanning_trees
+from calque.errors import SettingError
+from calque.nn.biaffine import MLP, Biaffine
+
+
+def literal(form, x, y):
+    """[x; 1]ᵀ W_k [y; 1] for each class k, component by component."""
+    x = [*x.tolist(), *([1.0] if form.bias_left else [])]
+    y = [*y.tolist(), *([1.0] if form.bias_right else [])]
+    return [
+        sum(x[i] * w * y[j] for i, row in enumerate(table) for j, w in enumerate(row)) for table in form.weight.tolist()
+    ]
+
+
+def draw(left, right, out, biases, lengths, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    form = Biaffine(left, right, out, *biases).double()
+    with torch.no_grad():
+        form.weight.copy_(torch.randn(form.weight.shape, generator=generator, dtype=torch.float64))
+    n = sum(lengths)
+    dependents = torch.randn(n, left, generator=generator, dtype=torch.float64, requires_grad=True)
+    heads = torch.randn(n + 1, right, generator=generator, dtype=torch.float64, requires_grad=True)
+    chosen = torch.cat([torch.randint(size + 1, (size,), generator=generator) for size in lengths])
+    return form, dependents, heads, chosen, torch.tensor(lengths, dtype=torch.int64)
+
+
+SETTINGS = given(
+    left=st.integers(1, 4), right=st.integers(1, 4), biases=st.tuples(st.booleans(), st.booleans()),
+    lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4), seed=st.integers(0, 10**6), out=st.integers(1, 4),
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@SETTINGS
+def test_arcs_equal_the_loop(left, right, biases, lengths, seed, out):
+    form, dependents, heads, _, sizes = draw(left, right, 1, biases, lengths, seed)
+    found = form.arcs(dependents, heads, sizes)
+    longest, begin = max(lengths), 0
+    assert found.shape == (len(lengths), longest, longest + 1)
+    for k, n in enumerate(lengths):
+        for i in range(n):
+            row = [literal(form, dependents[begin + i], heads[0])[0]]
+            row += [literal(form, dependents[begin + i], heads[1 + begin + j])[0] for j in range(n)]
+            torch.testing.assert_close(found[k, i, : n + 1], torch.tensor(row, dtype=torch.float64))
+        assert (found[k, :, n + 1 :] == -torch.inf).all()
+        assert (found[k, n:, : n + 1] == 0).all()
+        begin += n
+
+
+@settings(max_examples=40, deadline=None)
+@SETTINGS
+def test_labels_equal_the_loop(left, right, biases, lengths, seed, out):
+    form, dependents, heads, chosen, sizes = draw(left, right, out, biases, lengths, seed)
+    found, begin, expected = form.labels(dependents, heads, chosen, sizes), 0, []
+    for n in lengths:
+        for i in range(n):
+            head = int(chosen[begin + i])
+            expected.append(literal(form, dependents[begin + i], heads[begin + head if head else 0]))
+        begin += n
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64).view(-1, out))
+
+
+def test_labels_of_chosen_pairs_are_those_of_all_pairs():
+    form, dependents, heads, chosen, sizes = draw(3, 5, 1, (True, True), [3, 4])
+    arcs, labels = form.arcs(dependents, heads, sizes), form.labels(dependents, heads, chosen, sizes)
+    sentence, word = torch.tensor([0, 0, 0, 1, 1, 1, 1]), torch.tensor([0, 1, 2, 0, 1, 2, 3])
+    torch.testing.assert_close(arcs[sentence, word, chosen], labels[:, 0])
+
+
+def test_gradcheck():
+    form, dependents, heads, chosen, sizes = draw(2, 3, 1, (True, False), [2, 0, 3])
+
+    def arcs(dependents, heads, weight):
+        found = torch.func.functional_call(Form(form), {"form.weight": weight}, (dependents, heads, sizes))
+        return found[found.isfinite()]
+
+    class Form(torch.nn.Module):
+        def __init__(self, form):
+            super().__init__()
+            self.form = form
+
+        def forward(self, *arguments):
+            return self.form.arcs(*arguments)
+
+    assert torch.autograd.gradcheck(arcs, (dependents, heads, form.weight))
+
+
+def test_the_loss_ignores_padding():
+    """A cross entropy over the padded table is that of the sentences one at a time, and so is its gradient."""
+    form, dependents, heads, chosen, sizes = draw(4, 4, 1, (True, False), [3, 0, 1, 4])
+    found = form.arcs(dependents, heads, sizes)
+    gold = torch.full(found.shape[:2], -100)
+    begin, alone = 0, []
+    for k, n in enumerate(sizes.tolist()):
+        gold[k, :n] = chosen[begin : begin + n]
+        if n:
+            own = torch.cat([heads[:1], heads[1 + begin : 1 + begin + n]])
+            part = form.arcs(dependents[begin : begin + n], own, sizes[k : k + 1])[0]
+            alone.append(torch.nn.functional.cross_entropy(part, chosen[begin : begin + n], reduction="sum"))
+        begin += n
+    loss = torch.nn.functional.cross_entropy(found.flatten(0, 1), gold.flatten(), reduction="sum")
+    torch.testing.assert_close(loss, sum(alone))
+    variables = [dependents, heads, form.weight]
+    for one, other in zip(
+        torch.autograd.grad(loss, variables), torch.autograd.grad(sum(alone), variables), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_learns_trees():
+    """Words point at their heads by their vectors; scores, loss and decoding fit together."""
+    torch.manual_seed(0)
+    lengths = torch.tensor([4, 6, 5])
+    heads = torch.tensor([2, 0, 2, 3, 0, 1, 2, 2, 6, 1, 3, 3, 0, 5, 3])
+    words, root = torch.randn(15, 24), torch.nn.Parameter(torch.randn(1, 24))
+    dependent, head, form = MLP(24, 16), MLP(24, 16), Biaffine(16, 16, 1, bias_right=False)
+    optimiser = torch.optim.Adam([root, *dependent.parameters(), *head.parameters(), *form.parameters()], lr=0.02)
+    gold = torch.nn.utils.rnn.pad_sequence(heads.split(lengths.tolist()), batch_first=True, padding_value=-100)
+    for _ in range(60):
+        with_root = torch.cat([root, words])
+        states = head(with_root, torch.cat([torch.tensor([1]), lengths]))
+        scores = form.arcs(dependent(words, lengths), states, lengths)
+        loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), gold.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    found = maximum_spanning_trees(scores.detach().numpy(), lengths.numpy())
+    np.testing.assert_array_equal(found, heads)
+
+
+def test_mlp():
+    torch.manual_seed(0)
+    mlp, x, lengths = MLP(3, 200, 0.5), torch.randn(6, 3), torch.tensor([2, 4])
+    hidden = x @ mlp.linear.weight.T + mlp.linear.bias
+    expected = torch.tensor([[v if v > 0 else math.expm1(v) for v in row] for row in hidden.tolist()])
+    dropped = mlp(x, lengths)
+    zero = dropped == 0
+    torch.testing.assert_close(dropped, torch.where(zero, 0.0, expected * 2))
+    assert zero[0].equal(zero[1])
+    assert not zero[1].equal(zero[2])
+    torch.testing.assert_close(mlp.eval()(x, lengths), expected)
+
+
+def test_nothing_at_all():
+    form = Biaffine(3, 3, 1)
+    for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):
+        assert form.arcs(torch.zeros(0, 3), torch.zeros(1, 3), sizes).shape == (len(sizes), 0, 1)
+        assert form.labels(torch.zeros(0, 3), torch.zeros(1, 3), torch.zeros(0, dtype=torch.int64), sizes).shape == (
+            0,
+            1,
+        )
+
+
+def test_wrong_arguments():
+    form, dependents, heads, chosen, sizes = draw(3, 2, 4, (True, True), [2, 3])
+    with pytest.raises(SettingError, match="arcs have one score, this form has 4"):
+        form.arcs(dependents, heads, sizes)
+    with pytest.raises(SettingError, match="5 heads for 5 words, expected the root and each word"):
+        form.labels(dependents, heads[1:], chosen, sizes)
+    with pytest.raises(SettingError, match=r"heads of shape \(4,\) for 5 words"):
+        form.labels(dependents, heads, chosen[1:], sizes)
+    with pytest.raises(SettingError, match=r"expected \[words, 3\] and \[words, 2\]"):
+        form(heads, dependents)
+    with pytest.raises(SettingError, match="5 left vectors are paired with 6 right vectors"):
+        form(dependents, heads)

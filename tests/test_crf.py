@@ -1,0 +1,303 @@
+"""The chain against the enumeration of every sequence of tags."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.errors import SettingError
+from calque.nn import steps
+from calque.nn.crf import ChainCRF, Forbidden, forbidden_in_bio
+from calque.nn.ragged import Ragged
+
+ENGINES = ("compiled", "steps")
+BATCHES = st.lists(st.integers(0, 4), min_size=1, max_size=4)
+
+
+def score(crf, scores, tags):
+    """Of one sequence `[n]`, or of several `[m, n]`; differentiable."""
+    places = torch.arange(len(scores))
+    moves = crf.transitions[tags[..., :-1], tags[..., 1:]]
+    return crf.start[tags[..., 0]] + scores[places, tags].sum(-1) + moves.sum(-1) + crf.end[tags[..., -1]]
+
+
+def every_sequence(crf, scores):
+    """All sequences of tags for one sentence, and their scores."""
+    found = list(product(range(crf.n_tags), repeat=len(scores)))
+    return found, score(crf, scores, torch.tensor(found))
+
+
+def literal_log_likelihood(crf, scores, tags, lengths):
+    values, begin = [], 0
+    for n in lengths:
+        part, own = scores[begin : begin + n], tags[begin : begin + n]
+        begin += n
+        if n:
+            values.append(score(crf, part, own) - torch.logsumexp(every_sequence(crf, part)[1], 0))
+        else:
+            values.append(scores.new_zeros(()))
+    return torch.stack(values)
+
+
+def literal_decode(crf, scores, lengths, allowed=lambda tags: True):
+    best, begin = [], 0
+    for n in lengths:
+        if n:
+            sequences, values = every_sequence(crf, scores[begin : begin + n])
+            kept = [
+                (-value, tags[::-1]) for tags, value in zip(sequences, values.tolist(), strict=True) if allowed(tags)
+            ]
+            best += min(kept)[1][::-1]  # of equal ones, the smaller last tag, then the smaller last but one
+        begin += n
+    return best
+
+
+def make(n_tags, lengths, seed, scale=1.0, dtype=torch.float64, whole=False, **settings):
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        if whole:  # sums of small integers: nearly every decision is a tie, and exactly one
+            return torch.randint(-1, 2, shape, generator=generator).to(dtype)
+        return torch.randn(shape, generator=generator, dtype=torch.float64).mul(scale).to(dtype)
+
+    crf = ChainCRF(n_tags, **settings).to(dtype)
+    with torch.no_grad():
+        for parameter in crf.parameters():
+            parameter.copy_(draw(*parameter.shape))
+    tags = torch.randint(n_tags, (sum(lengths),), generator=generator)
+    return crf, draw(sum(lengths), n_tags).requires_grad_(), tags, torch.tensor(lengths)
+
+
+def gradients(crf, scores, values):
+    weights = torch.arange(1.0, len(values) + 1, dtype=values.dtype)  # each sentence counts differently
+    return torch.autograd.grad(values @ weights, [scores, *crf.parameters()], materialize_grads=True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=40, deadline=None)
+@given(n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), scale=st.sampled_from([0.1, 1.0, 20.0]))
+def test_likelihood_and_gradients_equal_the_enumeration(engine, n_tags, lengths, seed, scale):
+    crf, scores, tags, sizes = make(n_tags, lengths, seed, scale, engine=engine)
+    found, expected = crf.log_likelihood(scores, tags, sizes), literal_log_likelihood(crf, scores, tags, lengths)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    if sum(lengths):
+        for ours, theirs in zip(gradients(crf, scores, found), gradients(crf, scores, expected), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=40, deadline=None)
+@given(n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), whole=st.booleans())
+def test_decoding_equals_the_enumeration(engine, n_tags, lengths, seed, whole):
+    crf, scores, _, sizes = make(n_tags, lengths, seed, whole=whole, engine=engine)
+    assert crf.decode(scores, sizes).tolist() == literal_decode(crf, scores.detach(), lengths)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_gradcheck(engine):
+    crf, scores, tags, sizes = make(3, [3, 0, 1, 5, 2], 0, engine=engine)
+
+    def likelihood(scores, transitions, start, end):
+        parts = {"transitions": transitions, "start": start, "end": end}
+        return torch.func.functional_call(crf, parts, (scores, tags, sizes))
+
+    crf.forward = crf.log_likelihood
+    assert torch.autograd.gradcheck(likelihood, (scores, crf.transitions, crf.start, crf.end))
+
+
+def test_the_sum_in_log_space_agrees():
+    crf, scores, tags, sizes = make(5, [7, 0, 12, 1, 3, 3], 1)
+    parts = (crf.transitions, crf.start, crf.end)
+    ragged = Ragged.of(sizes, len(scores))
+    slow = steps.log_likelihood(scores, tags, *parts, ragged, logarithms=True)
+    fast = crf.log_likelihood(scores, tags, sizes)
+    torch.testing.assert_close(fast, slow)
+    for ours, theirs in zip(gradients(crf, scores, fast), gradients(crf, scores, slow), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("scale", [15.0, 100.0, 1e3, 1e5])
+def test_large_scores_do_not_overflow(engine, scale):
+    """Whether within the reach of weights or not, the enumeration in log space agrees."""
+    for seed in range(10):
+        crf, scores, tags, sizes = make(3, [4, 2, 0, 3], seed, scale, engine=engine)
+        found, expected = (
+            crf.log_likelihood(scores, tags, sizes),
+            literal_log_likelihood(crf, scores, tags, [4, 2, 0, 3]),
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
+        for ours, theirs in zip(gradients(crf, scores, found), gradients(crf, scores, expected), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+
+
+def test_a_tag_may_be_ruled_out():
+    crf, scores, tags, sizes = make(4, [3, 2, 4], 2)
+    ruled_out = scores.detach().clone()
+    ruled_out[:, 3] = -torch.inf
+    tags = tags % 3
+    smaller = ChainCRF(3).double()
+    with torch.no_grad():
+        smaller.transitions.copy_(crf.transitions[:3, :3])
+        smaller.start.copy_(crf.start[:3])
+        smaller.end.copy_(crf.end[:3])
+    ruled_out.requires_grad_()
+    found = crf.log_likelihood(ruled_out, tags, sizes)
+    torch.testing.assert_close(found, smaller.log_likelihood(scores[:, :3], tags, sizes))
+    assert all(part.isfinite().all() for part in gradients(crf, ruled_out, found))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_batch_is_its_sentences_one_at_a_time(engine, dtype):
+    lengths = [5, 1, 0, 30, 5, 12]
+    crf, scores, tags, sizes = make(9, lengths, 3, engine=engine, dtype=torch.float32)
+    scores = scores.detach().to(dtype)
+    together, decoded = crf.log_likelihood(scores, tags, sizes), crf.decode(scores, sizes)
+    assert together.dtype == torch.float32
+    begin = 0
+    for k, n in enumerate(lengths):
+        part, one = slice(begin, begin + n), sizes[k : k + 1]
+        begin += n
+        torch.testing.assert_close(crf.log_likelihood(scores[part], tags[part], one)[0], together[k])
+        assert crf.decode(scores[part], one).equal(decoded[part])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    n_tags=st.integers(1, 13), lengths=st.lists(st.integers(0, 9), max_size=6), seed=st.integers(0, 10**6),
+    whole=st.booleans(),
+)  # fmt: skip
+def test_both_engines_agree(n_tags, lengths, seed, whole):
+    results = []
+    for engine in ENGINES:
+        crf, scores, tags, sizes = make(n_tags, lengths, seed, dtype=torch.float32, whole=whole, engine=engine)
+        sizes = sizes.long()
+        found = crf.log_likelihood(scores, tags, sizes)
+        results.append((found, gradients(crf, scores, found), crf.decode(scores, sizes)))
+    (a, a_gradients, a_tags), (b, b_gradients, b_tags) = results
+    torch.testing.assert_close(a, b)
+    for one, other in zip(a_gradients, b_gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+    assert a_tags.equal(b_tags)
+
+
+def test_nothing_at_all():
+    for engine in ENGINES:
+        crf = ChainCRF(3, engine=engine)
+        for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):
+            found = crf.log_likelihood(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), sizes)
+            assert found.tolist() == [0.0] * len(sizes)
+            found.sum().backward()  # a batch without words may be met in training
+            assert crf.decode(torch.zeros(0, 3), sizes).tolist() == []
+
+
+def test_half_of_the_gradient_may_be_wanted():
+    """Frozen scores, or frozen parameters."""
+    for engine in ENGINES:
+        crf, scores, tags, sizes = make(3, [4, 2], 5, engine=engine)
+        (both,) = torch.autograd.grad(crf.log_likelihood(scores, tags, sizes).sum(), crf.transitions)
+        (alone,) = torch.autograd.grad(crf.log_likelihood(scores.detach(), tags, sizes).sum(), crf.transitions)
+        torch.testing.assert_close(alone, both)
+        crf.requires_grad_(False)
+        (found,) = torch.autograd.grad(crf.log_likelihood(scores, tags, sizes).sum(), scores)
+        assert found.abs().sum() > 0
+
+
+NAMES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+
+
+def is_bio(tags):
+    names = [NAMES[tag] for tag in tags]
+    return all(
+        not name.startswith("I-") or (before is not None and before[0] in "BI" and before[2:] == name[2:])
+        for before, name in zip([None, *names[:-1]], names, strict=True)
+    )
+
+
+def test_what_bio_forbids():
+    transitions, start, end = forbidden_in_bio(NAMES)
+    assert [NAMES[i] for i in start.nonzero()[:, 0]] == ["I-PER", "I-LOC"]
+    assert not end.any()
+    forbidden = {(NAMES[i], NAMES[j]) for i, j in transitions.nonzero().tolist()}
+    assert forbidden == {
+        ("O", "I-PER"), ("O", "I-LOC"),
+        ("B-PER", "I-LOC"), ("I-PER", "I-LOC"), ("B-LOC", "I-PER"), ("I-LOC", "I-PER"),
+    }  # fmt: skip
+    assert not forbidden_in_bio(("NOUN", "INTJ", "X"))[0].any()  # no spans, nothing to forbid
+    with pytest.raises(SettingError, match="needs B- tags or O"):
+        forbidden_in_bio(["I-PER"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_decoding_keeps_to_the_scheme(engine):
+    lengths, violated = [4, 3, 0, 1, 2], 0
+    for seed in range(12):
+        crf, scores, _, sizes = make(5, lengths, seed, 2.0, engine=engine, forbidden=forbidden_in_bio(NAMES))
+        scores = scores.detach()
+        found = crf.decode(scores, sizes)
+        assert found.tolist() == literal_decode(crf, scores, lengths, is_bio)
+        free = crf.decode(scores, sizes, constrain=False)
+        assert free.tolist() == literal_decode(crf, scores, lengths)
+        violated += free.tolist() != found.tolist()
+    assert violated > 3
+
+
+def test_the_end_may_be_forbidden_and_masks_are_not_saved():
+    open_end = Forbidden(
+        torch.zeros(2, 2, dtype=torch.bool), torch.zeros(2, dtype=torch.bool), torch.tensor([True, False])
+    )
+    crf = ChainCRF(2, forbidden=open_end)
+    assert crf.decode(torch.tensor([[9.0, 0.0], [9.0, 0.0]]), torch.tensor([2])).tolist() == [0, 1]
+    assert set(crf.state_dict()) == {"transitions", "start", "end"}
+
+
+def test_learns_transitions():
+    """Scores say nothing; tags alternate. The chain must find that out by itself."""
+    torch.manual_seed(0)
+    crf, lengths = ChainCRF(2), torch.tensor([6, 3, 4])
+    tags = torch.tensor([0, 1, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0, 1])
+    optimiser, losses = torch.optim.Adam(crf.parameters(), lr=0.1), []
+    for _ in range(60):
+        loss = -crf.log_likelihood(torch.zeros(13, 2), tags, lengths).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 < losses[0]  # what remains is the first tag: log 2, a little less for the lengths
+    hint = torch.zeros(13, 2)
+    hint[[0, 6, 9], tags[[0, 6, 9]]] = 2.0
+    assert crf.decode(hint, lengths).equal(tags)
+
+
+def test_wrong_arguments():
+    crf, scores, tags, sizes = make(3, [2, 3], 0)
+    with pytest.raises(SettingError, match="add up to 5 for 4 words"):
+        crf.decode(scores[:4], sizes)
+    with pytest.raises(SettingError, match=r"expected \[words, 3\]"):
+        crf.decode(scores[:, :2], sizes)
+    with pytest.raises(SettingError, match=r"tags of shape \(4,\) for 5 words"):
+        crf.log_likelihood(scores, tags[:4], sizes)
+    for wrong in (-1, 3):
+        with pytest.raises(SettingError, match=f"tag {wrong}, expected 0 to 2"):
+            crf.log_likelihood(scores, torch.tensor([0, 1, wrong, 0, 0]), sizes)
+    with pytest.raises(SettingError, match="expected a number of words for each sentence"):
+        crf.decode(scores, torch.tensor([6, -1]))
+    with pytest.raises(SettingError, match="forbidden transitions"):
+        ChainCRF(3, forbidden=forbidden_in_bio(NAMES))
+    with pytest.raises(SettingError, match="engine=compiled"):
+        ChainCRF(3, engine="compiled").to("meta").decode(scores.detach().to("meta"), sizes)
+
+
+def test_time_major_order():
+    ragged = Ragged([2, 0, 3, 3])
+    assert ragged.sizes == [3, 3, 2]
+    assert ragged.order.tolist() == [2, 3, 0]
+    assert ragged.from_left.tolist() == [2, 5, 0, 3, 6, 1, 4, 7]
+    assert ragged.from_right.tolist() == [4, 7, 1, 3, 6, 0, 2, 5]
+    assert ragged.sentence.tolist() == [0, 0, 2, 2, 2, 3, 3, 3]
+    assert ragged.position.tolist() == [0, 1, 0, 1, 2, 0, 1, 2]
+    assert Ragged(np.zeros(2, np.int64)).from_left.tolist() == []

@@ -1,0 +1,199 @@
+"""Recurrent layers against a literal loop, and against torch.nn.LSTM with the same weights."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from calque.errors import SettingError
+from calque.nn.ragged import SentenceDropout
+from calque.nn.recurrent import StackedLSTM
+
+
+def literal(lstm, x, lengths):
+    """One word, one gate after the other, in float64; differentiable."""
+    x = x.double()
+    for layer in lstm.layers:
+        halves = []
+        for d, weights in enumerate(layer.all_weights):
+            into, recurrent, bias, second_bias = (weight.double() for weight in weights)
+            rows, begin = [None] * len(x), 0
+            for n in lengths:
+                h = c = x.new_zeros(layer.hidden_size)
+                for t in range(n) if d == 0 else range(n - 1, -1, -1):
+                    i, f, g, o = (into @ x[begin + t] + bias + recurrent @ h + second_bias).chunk(4)
+                    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+                    h = o.sigmoid() * c.tanh()
+                    rows[begin + t] = h
+                begin += n
+            halves.append(torch.stack(rows) if rows else x.new_zeros(0, layer.hidden_size))
+        x = torch.cat(halves, dim=1)
+    return x
+
+
+def draw(dim, hidden, layers, lengths, seed, **settings):
+    torch.manual_seed(seed)
+    lstm = StackedLSTM(dim, hidden, layers, **settings)
+    return lstm, torch.randn(sum(lengths), dim, requires_grad=True), torch.tensor(lengths, dtype=torch.int64)
+
+
+def gradients(lstm, x, found):
+    torch.manual_seed(1)
+    return torch.autograd.grad((found * torch.randn(found.shape)).sum(), [x, *lstm.parameters()])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    dim=st.integers(1, 9), hidden=st.integers(1, 18), layers=st.integers(1, 3), bidirectional=st.booleans(),
+    lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(any), seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_equals_the_literal_loop(dim, hidden, layers, bidirectional, lengths, seed):
+    lstm, x, sizes = draw(dim, hidden, layers, lengths, seed, bidirectional=bidirectional)
+    found, expected = lstm(x, sizes), literal(lstm, x, lengths)
+    assert found.shape == (sum(lengths), lstm.out_dim)
+    torch.testing.assert_close(found, expected.float(), rtol=1e-5, atol=1e-6)
+    for ours, theirs in zip(gradients(lstm, x, found), gradients(lstm, x, expected), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_equals_torch_with_the_same_weights(bidirectional):
+    lengths = [17, 3, 30, 1, 17]
+    lstm, x, sizes = draw(40, 24, 2, lengths, 0, bidirectional=bidirectional)
+    reference = nn.LSTM(40, 24, 2, bidirectional=bidirectional)
+    reference.load_state_dict(
+        {
+            name.replace("_l0", f"_l{k}"): value
+            for k, part in enumerate(lstm.layers)
+            for name, value in part.state_dict().items()
+        }
+    )
+    packed = nn.utils.rnn.pack_sequence(x.split(lengths), enforce_sorted=False)
+    padded, _ = nn.utils.rnn.pad_packed_sequence(reference(packed)[0], batch_first=True)
+    expected = torch.cat([row[:n] for row, n in zip(padded, lengths, strict=True)])
+    found = lstm(x, sizes)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    ours, theirs = gradients(lstm, x, found), gradients(reference, x, expected)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_the_way_of_other_devices_agrees():
+    """Float64 goes through torch.nn.LSTM, as a graphics card does; so does autocast."""
+    lengths = [4, 0, 9, 2, 9]
+    lstm, x, sizes = draw(12, 7, 2, lengths, 0)
+    found, derived = lstm(x, sizes), gradients(lstm, x, lstm(x, sizes))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(lstm(x, sizes).float(), found, rtol=0, atol=0.05)
+    lstm, wide = lstm.double(), x.detach().double().requires_grad_()
+    torch.testing.assert_close(lstm(wide, sizes).float(), found, rtol=1e-5, atol=1e-6)
+    for ours, theirs in zip(derived, gradients(lstm, wide, lstm(wide, sizes)), strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-5)
+    assert lstm(wide[:0], torch.tensor([0, 0])).shape == (0, 14)
+
+
+def test_a_batch_is_its_sentences_one_at_a_time():
+    lengths = [5, 21, 0, 1, 5, 12]
+    lstm, x, sizes = draw(64, 32, 3, lengths, 0)
+    lstm.eval()
+    together, begin = lstm(x, sizes), 0
+    for k, n in enumerate(lengths):
+        alone = lstm(x[begin : begin + n], sizes[k : k + 1])
+        torch.testing.assert_close(alone, together[begin : begin + n], rtol=0, atol=1e-6)
+        begin += n
+
+
+def test_large_inputs_saturate():
+    lstm, x, sizes = draw(4, 21, 1, [5, 2], 0)
+    large = (x.detach() * 1e4).requires_grad_()
+    found = lstm(large, sizes)
+    torch.testing.assert_close(found, literal(lstm, large, [5, 2]).float(), rtol=1e-5, atol=1e-5)
+    assert all(part.isfinite().all() for part in gradients(lstm, large, found))
+    assert lstm(x * torch.nan, sizes).isnan().all()  # a broken input stays visible
+
+
+def test_frozen_input_and_no_words():
+    lstm, x, sizes = draw(4, 6, 2, [5, 2], 0)
+    derived = gradients(lstm, x, lstm(x, sizes))
+    frozen = lstm(x.detach(), sizes)
+    torch.manual_seed(1)
+    (frozen * torch.randn(frozen.shape)).sum().backward()
+    for part, expected in zip(lstm.parameters(), derived[1:], strict=True):
+        torch.testing.assert_close(part.grad, expected)
+    places = {part.grad.data_ptr() for part in lstm.parameters()}
+    assert len(places) == len(list(lstm.parameters()))  # clipping in place must not hit one twice
+    nothing = lstm(x[:0], torch.tensor([0, 0]))
+    assert nothing.shape == (0, 12)
+    nothing.sum().backward()
+
+
+def test_the_gradient_may_be_taken_twice():
+    lstm, x, sizes = draw(4, 6, 1, [5, 2], 0)
+    loss = lstm(x, sizes).square().sum()
+    first = torch.autograd.grad(loss, x, retain_graph=True)[0]
+    assert torch.autograd.grad(loss, x)[0].equal(first)
+
+
+def one_layer(lstm, number):
+    layer = lstm.layers[number]
+    part = StackedLSTM(layer.input_size, layer.hidden_size, 1)
+    part.layers[0] = layer
+    return part
+
+
+def test_dropout_between_layers_only():
+    lstm, x, sizes = draw(4, 200, 1, [5, 2], 0, dropout=0.5)
+    assert lstm(x, sizes).equal(lstm.eval()(x, sizes))  # one layer has no between
+    lstm, x, sizes = draw(4, 20, 2, [5, 2], 0, dropout=0.5)
+    below, above = one_layer(lstm, 0), one_layer(lstm, 1)
+    torch.manual_seed(3)
+    trained = lstm(x, sizes)
+    torch.manual_seed(3)
+    torch.testing.assert_close(trained, above(lstm.dropout(below(x, sizes), sizes), sizes))
+    assert not trained.equal(lstm.eval()(x, sizes))
+
+
+@pytest.mark.parametrize("variational", [True, False])
+def test_words_of_a_sentence_lose_the_same_components(variational):
+    dropout, lengths = SentenceDropout(0.25, variational=variational), torch.tensor([40, 0, 60])
+    torch.manual_seed(0)
+    found = dropout(torch.ones(100, 300), lengths)
+    assert found.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
+    assert found.mean().item() == pytest.approx(1.0, abs=0.07)
+    same = [bool((part == part[0]).all()) for part in found.split([40, 60])]
+    assert same == [variational, variational]
+    assert not found[0].equal(found[99])
+    assert dropout.eval()(found, lengths) is found
+
+
+def test_learns_to_look_to_both_sides():
+    """The answer for each word is what stands at both ends of its sentence."""
+    torch.manual_seed(0)
+    lstm, lengths = StackedLSTM(2, 12, 1), torch.tensor([4, 7, 5, 6])
+    head = nn.Linear(lstm.out_dim, 4)
+    optimiser = torch.optim.Adam([*lstm.parameters(), *head.parameters()], lr=0.03)
+    first = torch.tensor([0, 4, 11, 16])
+    last = first + lengths - 1
+    for _ in range(80):
+        ends = torch.randint(2, (4, 2))
+        x = torch.zeros(22, 2)
+        x[first, 0], x[last, 1] = ends[:, 0] * 2.0 - 1, ends[:, 1] * 2.0 - 1
+        answer = (2 * ends[:, 0] + ends[:, 1]).repeat_interleave(lengths)
+        loss = nn.functional.cross_entropy(head(lstm(x, lengths)), answer)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss.item() < 0.1
+
+
+def test_wrong_arguments():
+    lstm = StackedLSTM(4, 3, 1)
+    with pytest.raises(SettingError, match=r"expected \[words, 4\]"):
+        lstm(torch.zeros(3, 5), torch.tensor([3]))
+    with pytest.raises(SettingError, match="add up to 2 for 3 words"):
+        lstm(torch.zeros(3, 4), torch.tensor([2]))
+    with pytest.raises(SettingError, match="layers=0"):
+        StackedLSTM(4, 3, 0)
+    with pytest.raises(SettingError, match=r"dropout=1\.0"):
+        StackedLSTM(4, 3, 2, 1.0)

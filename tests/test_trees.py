@@ -1,0 +1,189 @@
+"""Trees against the enumeration of every tree, and against networkx where there are too many."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.algebra import trees
+from calque.algebra.trees import is_tree, maximum_spanning_tree, maximum_spanning_trees, trees_ok
+from calque.errors import SettingError
+
+
+def literal_roots(heads):
+    """Number of words on the root; None if a word does not lead there."""
+    for word in range(1, len(heads) + 1):
+        seen = set()
+        while word:
+            if word in seen or not 0 <= heads[word - 1] <= len(heads):
+                return None
+            seen.add(word)
+            word = heads[word - 1]
+    return sum(head == 0 for head in heads)
+
+
+def every_tree(n, single_root):
+    for heads in product(range(n + 1), repeat=n):
+        roots = literal_roots(heads)
+        if roots == 1 or (roots and not single_root):
+            yield heads
+
+
+TREES = {(n, single): list(every_tree(n, single)) for n in range(1, 6) for single in (True, False)}
+
+
+def total(scores, heads):
+    return sum(scores[i, head] for i, head in enumerate(heads))
+
+
+def table(n, seed, kind):
+    rng = np.random.default_rng(seed)
+    if kind == "ties":
+        return rng.integers(-1, 2, (n, n + 1)).astype(float)
+    scores = rng.standard_normal((n, n + 1)) * 10.0 ** rng.integers(-3, 4)
+    if kind == "below":
+        return scores - 1e6
+    if kind == "cycles":  # the root is far from everybody, words are near: long and nested contractions
+        scores[:, 0] -= 1e4
+    if kind == "roots":  # everybody wants to be the root
+        scores[:, 0] += 1e4
+    return scores
+
+
+def test_there_are_as_many_trees_as_cayley_says():
+    """Single-rooted: n choices of the root times n^(n−2) trees; with any number of roots (n + 1)^(n − 1)."""
+    for n in range(1, 6):
+        assert len(TREES[n, True]) == n ** (n - 1)
+        assert len(TREES[n, False]) == (n + 1) ** (n - 1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    n=st.integers(1, 5), seed=st.integers(0, 10**6), single_root=st.booleans(),
+    kind=st.sampled_from(["random", "ties", "below", "cycles", "roots"]),
+)  # fmt: skip
+def test_no_tree_is_better(n, seed, single_root, kind):
+    scores = table(n, seed, kind)
+    np.fill_diagonal(scores[:, 1:], np.nan)  # is not looked at
+    found = maximum_spanning_tree(scores, single_root=single_root)
+    assert found.dtype == np.int32
+    assert tuple(found) in TREES[n, single_root]
+    best = max(total(scores, heads) for heads in TREES[n, single_root])
+    assert total(scores, found) == pytest.approx(best, rel=1e-12, abs=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(n=st.integers(1, 5), seed=st.integers(0, 10**6), single_root=st.booleans(), share=st.floats(0.1, 1.0))
+def test_forbidden_arcs_are_taken_only_in_need(n, seed, single_root, share):
+    rng = np.random.default_rng(seed)
+    scores = rng.standard_normal((n, n + 1)) * 100
+    scores[rng.random((n, n + 1)) < share] = -np.inf
+
+    def worth(heads):  # fewer forbidden arcs first, then the sum of the others
+        values = [scores[i, head] for i, head in enumerate(heads)]
+        return -sum(value == -np.inf for value in values), sum(value for value in values if value > -np.inf)
+
+    found = worth(maximum_spanning_tree(scores, single_root=single_root))
+    best = max(map(worth, TREES[n, single_root]))
+    assert found[0] == best[0]
+    assert found[1] == pytest.approx(best[1], abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["random", "ties", "cycles"])
+@pytest.mark.parametrize("n", [6, 13, 40])
+def test_equals_networkx(n, kind):
+    networkx = pytest.importorskip("networkx")
+    for seed in range(3):
+        scores = table(n, seed, kind)
+
+        def arborescence(roots, scores=scores):
+            graph = networkx.DiGraph()
+            graph.add_nodes_from(range(n + 1))
+            for i, j in product(range(n), range(n + 1)):
+                if j != i + 1 and (j > 0 or i in roots):
+                    graph.add_edge(j, i + 1, weight=scores[i, j])
+            best = networkx.maximum_spanning_arborescence(graph)
+            return sum(scores[i - 1, j] for j, i in best.edges)
+
+        found = maximum_spanning_tree(scores, single_root=False)
+        assert literal_roots(found) >= 1
+        assert total(scores, found) == pytest.approx(arborescence(range(n)), rel=1e-12)
+        if n <= 13:  # one root: try each word
+            found = maximum_spanning_tree(scores)
+            assert literal_roots(found) == 1
+            assert total(scores, found) == pytest.approx(max(arborescence([r]) for r in range(n)), rel=1e-12)
+
+
+def test_recovers_a_tree_of_a_hundred_words():
+    rng = np.random.default_rng(0)
+    order = rng.permutation(100) + 1
+    heads = np.zeros(100, np.int32)
+    for k in range(1, 100):
+        heads[order[k] - 1] = order[rng.integers(k)]
+    scores = rng.random((100, 101)).astype(np.float32)
+    scores[np.arange(100), heads] += 1
+    np.testing.assert_array_equal(maximum_spanning_tree(scores), heads)
+    assert is_tree(heads)
+
+
+def test_the_contraction_and_the_greedy_way_agree():
+    """Where the best heads make a tree, nothing is contracted; contracting must give the same."""
+    rng = np.random.default_rng(1)
+    agreed = 0
+    for _ in range(200):
+        n = int(rng.integers(2, 5))
+        scores = rng.standard_normal((n, n + 1))
+        greedy, contracted = np.empty(n, np.int64), np.empty(n, np.int64)
+        assert trees._greedy(scores, n, greedy)
+        if literal_roots(greedy) == 1:
+            for single_root in (True, False):
+                trees._edmonds(scores, n, single_root, contracted)
+                np.testing.assert_array_equal(contracted, greedy)
+            agreed += 1
+    assert agreed > 20
+
+
+def test_a_batch_is_its_sentences():
+    rng = np.random.default_rng(2)
+    lengths = np.array([3, 0, 7, 1, 5])
+    scores = np.full((5, 8, 9), np.nan, np.float32)  # what is behind a sentence is not looked at
+    for k, n in enumerate(lengths):
+        scores[k, :n, : n + 1] = rng.standard_normal((n, n + 1))
+    found = maximum_spanning_trees(scores, lengths)
+    alone = [maximum_spanning_tree(scores[k, :n, : n + 1]) for k, n in enumerate(lengths)]
+    np.testing.assert_array_equal(found, np.concatenate(alone))
+    assert trees_ok(found, np.concatenate([[0], np.cumsum(lengths)])).all()
+
+
+def test_nothing_and_one_word():
+    assert maximum_spanning_tree(np.zeros((0, 1))).tolist() == []
+    assert maximum_spanning_trees(np.zeros((0, 4, 5)), np.zeros(0, np.int64)).tolist() == []
+    for score in (3.0, -3.0, -np.inf):
+        assert maximum_spanning_tree(np.array([[score, np.nan]])).tolist() == [0]
+    assert maximum_spanning_tree(np.full((3, 4), -np.inf)).tolist().count(0) == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.integers(-1, 6), max_size=5), max_size=5))
+def test_check_of_heads(sentences):
+    offsets = np.concatenate([[0], np.cumsum([len(heads) for heads in sentences])]).astype(np.int64)
+    heads = np.array([head for heads in sentences for head in heads], dtype=np.int32)
+    expected = [not sentence or literal_roots(sentence) == 1 for sentence in sentences]
+    assert trees_ok(heads, offsets).tolist() == expected
+    assert [is_tree(np.array(sentence, dtype=np.int64)) for sentence in sentences] == expected
+
+
+def test_wrong_arguments():
+    with pytest.raises(SettingError, match=r"shape \(3, 3\), expected \[words, words \+ 1\]"):
+        maximum_spanning_tree(np.zeros((3, 3)))
+    with pytest.raises(SettingError, match="for 3 sentences"):
+        maximum_spanning_trees(np.zeros((2, 3, 4)), np.array([1, 2, 3]))
+    with pytest.raises(SettingError, match="1 to 4 words in a table for 3"):
+        maximum_spanning_trees(np.zeros((2, 3, 4)), np.array([1, 4]))
+    for value in (np.nan, np.inf):
+        scores = np.zeros((2, 3, 4))
+        scores[1, 0, 2] = value
+        with pytest.raises(SettingError, match="sentence 1 is NaN"):
+            maximum_spanning_trees(scores, np.array([3, 3]))
