@@ -19,6 +19,7 @@ from calque.cli.demo import demo
 from calque.cli.encode import encode
 from calque.cli.evaluate import evaluate
 from calque.cli.pretrain import perplexity, pretrain
+from calque.cli.study import study
 from calque.cli.words import words
 from calque.errors import CalqueError, SettingError
 
@@ -31,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help comes up four times as fast
 )
 
-COMMANDS = (words, align, evaluate, encode, pretrain, perplexity, demo)
+COMMANDS = (words, align, evaluate, study, encode, pretrain, perplexity, demo)
 
 
 def _version(value: bool) -> None:

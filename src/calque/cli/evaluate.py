@@ -120,7 +120,8 @@ def evaluate(
             encoder, task, train=train, test=test, dev=dev or [], seeds=seeds, tune=tune, select=select,
             rename=_renaming(rename or []), pretokenized=bool(pretokenized), limit=limit, on_error=on_error, load=load,
             options={"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience},
-            head={"head": head, "hidden": hidden, **({"unknown": unknown} if task in TAGGING else {})}, progress=not quiet, say=say,
+            head={"head": head, "hidden": hidden, **({"unknown": unknown} if task in TAGGING else {})},
+            progress=not quiet, say=say,
         )  # fmt: skip
     else:
         scores, table = _plain(

@@ -1,0 +1,23 @@
+"""`calque study`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calque.cli.options import Quiet, news
+
+
+def study(
+    plan: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="What to compare with what.")],
+    workers: Annotated[int, typer.Option(min=1, help="Processes side by side, which share the cores.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for steps and results; default: as the study says.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compare encoders, methods and languages over many tasks; a stopped study continues."""
+    from calque.runs.study import study as run
+    from calque.runs.study import tables
+
+    print(tables(run(plan, workers=workers, out=out, say=news(quiet))))

@@ -1,0 +1,83 @@
+"""Encoders whose vectors are known, and text whose answers follow from its words."""
+
+import hashlib
+
+import numpy as np
+
+from calque.annotated import LabelledText, Labels, TaggedText, Treebank
+from calque.encoders.base import Encoder
+from calque.tasks.zeroshot import Named
+from calque.text import Sentences
+from calque.vectors import Embeddings
+
+
+class Planted(Encoder):
+    """A word is a letter for its language, a number for what it means: `e17` and `d17` have the same vector.
+
+    With `speaks` another language's words have vectors of their own, which have nothing to do with the others.
+    """
+
+    def __init__(self, dim=24, apart=False, constant=False):
+        self.dim, self.name, self.apart, self.constant, self.passes = dim, "planted", apart, constant, 0
+
+    fingerprint = "0"
+
+    def encode(self, sentences, *, progress=False, out=None):
+        self.passes += 1
+        rows = [self.vector(word) for sentence in sentences for word in sentence.words]
+        lengths = [len(sentence) for sentence in sentences]
+        return Embeddings(np.array(rows, dtype=np.float32).reshape(-1, self.dim), np.cumsum([0, *lengths]))
+
+    def vector(self, word):
+        key = "same" if self.constant else word if self.apart else word[1:]
+        seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=4).digest(), "little")
+        return np.random.default_rng(seed).standard_normal(self.dim)
+
+    def save(self, folder):
+        raise AssertionError("not needed")
+
+
+def words(rng, n, lang, low=1, high=7, vocabulary=12):
+    return [[f"{lang[0]}{rng.integers(vocabulary)}" for _ in range(rng.integers(low, high))] for _ in range(n)]
+
+
+def tagged(n, lang, seed=0, name=None, tag=None, intents=False):
+    """Words 0–3 are people, 4 and 5 places, all others nothing; a sentence is `long` or `short` by its first word."""
+    rng = np.random.default_rng([seed, ord(lang[0])])
+    text = words(rng, n, lang)
+    tag = tag or (lambda k: "B-PER" if k < 4 else "B-LOC" if k < 6 else "O")
+    tags = [tag(int(word[1:])) for sentence in text for word in sentence]
+    lines = np.cumsum([1, *(len(sentence) + 1 for sentence in text)])[:-1]
+    return Named(
+        name or f"{lang}.tsv", lang,
+        TaggedText(Sentences.of(text, lang), Labels.of(tags), lines=lines, path=f"{lang}.tsv",
+                   intents=Labels.of(["even" if int(s[0][1:]) % 2 == 0 else "odd" for s in text]) if intents else None),
+    )  # fmt: skip
+
+
+def labelled(n, lang, seed=0, pairs=False):
+    """Good if there is a word below 4 in it; pairs: the same first word, or not."""
+    rng = np.random.default_rng([seed, ord(lang[0])])
+    first = words(rng, n, lang, 1, 4)
+    if not pairs:
+        labels = ["good" if any(int(word[1:]) < 4 for word in text) else "bad" for text in first]
+        return Named(f"{lang}.tsv", lang, LabelledText((Sentences.of(first, lang),), Labels.of(labels)))
+    second = [
+        text if rng.random() < 0.5 else other for text, other in zip(first, words(rng, n, lang, 1, 4), strict=True)
+    ]
+    labels = ["yes" if a == b else "no" for a, b in zip(first, second, strict=True)]
+    columns = tuple(Sentences.of(column, lang) for column in (first, second))
+    return Named(f"{lang}.tsv", lang, LabelledText(columns, Labels.of(labels)))
+
+
+def trees(n, lang, seed=0):
+    """Every word hangs on the one before it, with a relation that its own number says; the first is the root."""
+    rng = np.random.default_rng([seed, ord(lang[0])])
+    text = words(rng, n, lang, 2, 7)
+    heads = np.array([k for sentence in text for k in range(len(sentence))], dtype=np.int32)
+    numbers = [int(word[1:]) for sentence in text for word in sentence]
+    relations = [
+        "root" if head == 0 else ("low" if number < 6 else "high") for head, number in zip(heads, numbers, strict=True)
+    ]
+    upos = Labels.of(["NOUN" if number % 2 else "VERB" for number in numbers])
+    return Named(f"{lang}.conllu", lang, Treebank(Sentences.of(text, lang), upos, heads, Labels.of(relations)))

@@ -1,0 +1,298 @@
+"""Zero-shot transfer: what is learnt in one language holds in another exactly if the vectors say so."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from calque.annotated import Labels, TaggedText
+from calque.encoders import load_encoder
+from calque.errors import InputError, SettingError
+from calque.tasks.classification import Classification, with_first
+from calque.tasks.parsing import Parsing, _is_punctuation
+from calque.tasks.tagging import Tagging, renamed
+from calque.tasks.zeroshot import Answers, Named
+from calque.text import Sentences
+from calque.training.supervised import FrozenVectors, Supervised
+from calque.vectors import Embeddings
+from planted import Planted, labelled, tagged, trees
+
+QUICK = {"epochs": 16, "patience": 4, "learning_rate": 5e-3, "batch": 16}
+
+
+def jobs(n=120, seeds=(0,), **settings):
+    """Every kind of task, with planted answers."""
+    small = {"seeds": seeds, "bootstrap": 50, "options": QUICK} | settings
+    return {
+        "ner": Tagging("ner", [tagged(n, "en")], [tagged(60, "de", 1), tagged(60, "en", 1)], hidden=16, **small),
+        "slots": Tagging("slots", [tagged(n, "en", intents=True)], [tagged(60, "de", 1, intents=True)], hidden=16, **small),
+        "pos": Tagging("pos", [tagged(n, "en")], [tagged(60, "de", 1)], hidden=16, **small),
+        "sentiment": Classification("sentiment", [labelled(2 * n, "en")], [labelled(80, "de", 1)], hidden=24, **small),
+        "nli": Classification("nli", [labelled(4 * n, "en", pairs=True)], [labelled(80, "de", 1, pairs=True)], hidden=24,
+                              **small),
+        "parsing": Parsing([trees(2 * n, "en")], [trees(60, "de", 1)], hidden=16, layers=1, arc=24, label=12, upos=4, **small),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing"])
+def test_what_is_learnt_in_one_language_is_known_in_another_with_the_same_vectors(name):
+    score = jobs()[name].evaluate(Planted())[0]
+    assert score.languages == ("en", "de")
+    assert score.value > (0.75 if name == "nli" else 0.85), score
+    assert score.low <= score.value <= score.high
+
+
+@pytest.mark.parametrize(("name", "chance"), [("ner", 0.1), ("pos", 0.5), ("sentiment", 0.65), ("nli", 0.65)])
+def test_vectors_without_meaning_give_chance(name, chance):
+    """The same vector for every word: nothing but the most frequent answer can be learnt."""
+    job = jobs()[name]
+    if name == "nli":  # an LSTM would see how long the texts are
+        job.kind_of_head = "mean"
+    score = job.evaluate(Planted(constant=True))[0]
+    if name == "ner":
+        assert score.value <= chance
+        return
+    test = job.answers(job.tests[0])
+    gold = next(iter((test.words or test.texts).values()))
+    most = np.bincount(gold).max() / len(gold)
+    assert score.value <= most + 1e-9
+
+
+def test_a_random_parser_is_far_below_a_trained_one():
+    job = jobs()["parsing"]
+    las = {encoder: job.evaluate(Planted(apart=encoder == "apart"))[0].value for encoder in ("same", "apart")}
+    assert las["apart"] < las["same"] - 0.2
+
+
+def test_words_apart_transfer_nothing_and_the_gap_says_so():
+    german, english = jobs()["ner"].evaluate(Planted(apart=True))
+    assert english.value > 0.9 > 0.5 > german.value
+    assert german.settings["gap"] == pytest.approx(english.value - german.value, abs=1e-4)
+    assert "gap" not in english.settings
+
+
+def test_frozen_vectors_are_computed_once_for_all_seeds():
+    encoder = Planted()
+    job = jobs(n=30, seeds=(0, 1, 2), options={"epochs": 1})["ner"]
+    score = job.evaluate(encoder)[0]
+    assert encoder.passes == 3  # one text to learn from, two to be tested on
+    assert len(score.settings["values"]) == 3
+    assert score.value == pytest.approx(np.mean(score.settings["values"]), abs=1e-4)
+    assert score.settings["sd"] == pytest.approx(np.std(score.settings["values"], ddof=1), abs=1e-4)
+
+
+def test_the_same_seed_gives_the_same_scores():
+    first, second = (jobs(n=40, options={"epochs": 2})["slots"].evaluate(Planted()) for _ in range(2))
+    assert [score.to_dict() for score in first] == [score.to_dict() for score in second]
+
+
+def test_the_epoch_is_chosen_on_source_text_unless_target_text_is_asked_for():
+    data = {"train": [tagged(40, "en")], "tests": [tagged(20, "de", 1)]}
+    dev = [tagged(20, "en", 2, name="dev.en"), tagged(20, "de", 2, name="dev.de")]
+    settings = {"seeds": (0,), "options": {"epochs": 2}, "hidden": 8, "bootstrap": 0}
+    by_source = Tagging("ner", **data, dev=dev, **settings)
+    by_target = Tagging("ner", **data, dev=dev, select="target", **settings)
+    assert [each.name for each in by_source.dev] == ["dev.en"]
+    assert [each.name for each in by_target.dev] == ["dev.de"]
+    about = by_target.evaluate(Planted())[0].settings
+    assert (about["select"], about["dev"]) == ("target", ["dev.de"])
+    with pytest.raises(SettingError, match="target needs development text"):
+        Tagging("ner", **data, dev=dev[:1], select="target", **settings)
+    last = Tagging("ner", **data, select="last", **settings).evaluate(Planted())[0]
+    assert last.settings["chosen_epochs"] == [0]
+
+
+def test_one_in_ten_texts_are_held_out_where_there_is_no_development_text():
+    seen = []
+
+    class Watched(Tagging):
+        def losses(self, head, given, answers):
+            seen.extend(given.numbers.tolist())
+            return super().losses(head, given, answers)
+
+    Watched("ner", [tagged(40, "en")], [tagged(5, "de")], seeds=(0,), options={"epochs": 1}, hidden=8).evaluate(
+        Planted()
+    )
+    assert sorted(seen) == [k for k in range(40) if k % 10 != 9]
+
+
+def test_several_source_languages_make_one_text():
+    class Watched(Tagging):
+        def losses(self, head, given, answers):
+            self.most = max(getattr(self, "most", 0), int(given.numbers.max()))
+            return super().losses(head, given, answers)
+
+    train = [tagged(15, "en"), tagged(15, "fr")]
+    job = Watched("ner", train, [tagged(5, "de")], seeds=(0,), options={"epochs": 1}, hidden=8)
+    score = job.evaluate(Planted())[0]
+    assert score.languages == ("en", "fr", "de")
+    assert job.most == 28  # number 29 is held out
+    both = Answers.joined([job.answers(each) for each in train])
+    alone = job.answers(train[1])
+    assert both.of_words("tags", np.array([15])).tolist() == alone.of_words("tags", np.array([0])).tolist()
+
+
+def test_training_goes_back_to_its_best_epoch_and_stops_when_nothing_gets_better():
+    scores = iter([0.1, 0.5, 0.4, 0.3, 0.9])
+    head = torch.nn.Linear(2, 1)
+    states = []
+
+    def select():
+        states.append(copy.deepcopy(head.state_dict()))
+        return next(scores)
+
+    from calque.distributed import Processes
+
+    source = FrozenVectors(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9)))
+    training = Supervised(epochs=10, batch=4, patience=2)
+    history = training.fit(
+        head, source, lambda given: head(given.rows)[:, 0] ** 2, processes=Processes(), select=select
+    )
+    assert (training.best, training.best_epoch, len(history)) == (0.5, 2, 8)
+    assert all(torch.equal(head.state_dict()[name], states[1][name]) for name in states[1])
+    assert not all(torch.equal(states[1][name], states[3][name]) for name in states[1])
+
+
+@pytest.mark.parametrize("head", ["linear", "linear-crf"])
+def test_the_encoder_learns_too(head, tiny_encoder):
+    """And it is a copy that learns, a new one for each seed."""
+    before = {name: value.clone() for name, value in tiny_encoder.model.state_dict().items()}
+    kinds = {"the": "B-DET", "a": "B-DET", "in": "B-PREP", "de": "O", "e": "O"}
+    rng = np.random.default_rng(0)
+
+    def text(n):
+        drawn = [[list(kinds)[k] for k in rng.integers(0, len(kinds), rng.integers(1, 6))] for _ in range(n)]
+        tags = Labels.of([kinds[word] for words in drawn for word in words])
+        return Named("en", "en", TaggedText(Sentences.of(drawn, "en"), tags))
+
+    options = {"epochs": 8, "learning_rate": 3e-3, "batch": 16}
+    job = Tagging("ner", [text(120)], [text(30)], head=head, tune=True, seeds=(0, 1), options=options, bootstrap=0)
+    score = job.evaluate(tiny_encoder)[0]
+    assert min(score.settings["values"]) > 0.8
+    assert score.settings["features"] == "tuned"
+    after = tiny_encoder.model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_gradients_into_the_encoder_are_those_of_the_whole_thing_in_one_piece(tiny_folder):
+    """Loss and gradient of one update against the model called as transformers calls it."""
+    from calque.distributed import Processes
+    from calque.threads import Threads
+    from calque.training.supervised import TrainedVectors, trainable_copy
+
+    encoder = trainable_copy(load_encoder(tiny_folder), torch.device("cpu"))
+    encoder.model.eval()  # without dropout
+    text = Sentences.of([["in", "the"], ["the"], ["a", "in", "e"]], "en")
+    split = encoder.subwords.split(text)
+    head = torch.nn.Linear(encoder.dim, 3)
+    answers = torch.tensor([0, 1, 2, 0, 1, 2])
+
+    literal = copy.deepcopy(encoder)
+    other = copy.deepcopy(head)
+    total, word = torch.zeros(()), 0
+    for sentence in range(3):
+        ids = torch.from_numpy(split.ids[split.offsets[sentence] : split.offsets[sentence + 1]].astype(np.int64))
+        states = literal.model(input_ids=ids[None]).last_hidden_state[0]
+        for k in range(split.word_offsets[sentence], split.word_offsets[sentence + 1]):
+            last = split.word_starts[k] + split.word_lengths[k] - 1
+            total = total + torch.nn.functional.cross_entropy(other(states[last])[None], answers[word : word + 1])
+            word += 1
+    total.backward()
+
+    for count in (1, 2):
+        encoder.model.zero_grad()
+        head.zero_grad()
+        with Threads(count) as threads:
+            source = TrainedVectors(encoder, split, threads, Processes())
+            given = source.take(np.arange(3))
+            rows = given.rows.requires_grad_()
+            right = Answers(np.diff(split.word_offsets), words={"y": answers.numpy()}).of_words("y", given.numbers)
+            loss = torch.nn.functional.cross_entropy(head(rows), right, reduction="sum")
+            loss.backward()
+            source.backward(rows.grad)
+        torch.testing.assert_close(loss, total)
+        torch.testing.assert_close(head.weight.grad, other.weight.grad)
+        for mine, theirs in zip(encoder.model.parameters(), literal.model.parameters(), strict=True):
+            if theirs.grad is not None:
+                torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_first_subword_of_pairs(tiny_encoder):
+    """A pair is what the tokenizer makes of it: special subword, text, end, text, end; the longer text is cut."""
+    texts = [Sentences.of([["the", "in"], ["a"]], "en"), Sentences.of([["e"], ["in", "the", "a"]], "en")]
+    subwords = tiny_encoder.subwords
+    split = with_first(subwords, texts)
+    single = [subwords.split(column) for column in texts]
+    for k in range(2):
+        a, b = (s.ids[s.offsets[k] : s.offsets[k + 1]].tolist() for s in single)
+        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == a + b[1:]
+    assert split.word_starts.tolist() == [0, 0]
+    assert split.word_lengths.tolist() == [1, 1]
+    short = copy.copy(subwords)
+    short.max_length = 6
+    assert np.diff(with_first(short, texts).offsets).max() <= 6
+
+
+def test_labels_that_only_a_test_text_has():
+    train, test = tagged(30, "en"), tagged(12, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B-MISC" if k == 7 else "O")
+    first = next(k for k, s in enumerate(test.data.sentences) if "d7" in s.words)
+    with pytest.raises(InputError, match=r"de.tsv line \d+: label 'B-MISC' is not in the training text, which has LOC, PER;"
+                       r".*--rename MISC=") as caught:  # fmt: skip
+        Tagging("ner", [train], [test], seeds=(0,), options={"epochs": 1}).evaluate(Planted())
+    assert caught.value.line == test.data.lines[first]
+    few = {"seeds": (0,), "options": QUICK, "hidden": 16, "bootstrap": 0}
+    scores = {
+        unknown: Tagging("ner", [tagged(120, "en")], [test], unknown=unknown, **few).evaluate(Planted())[0]
+        for unknown in ("miss", "drop", "skip")
+    }
+    assert scores["miss"].value < scores["skip"].value
+    assert scores["skip"].n == sum("d7" not in s.words for s in test.data.sentences)
+    assert scores["skip"].settings["left_out"] == 12 - scores["skip"].n
+    assert scores["drop"].n == 12
+
+
+def test_renaming():
+    data = tagged(10, "en", intents=True).data
+    found = renamed(data, {"PER": "PERSON", "LOC": "", "odd": "strange"})
+    assert set(found.tags.names) == {"B-PERSON", "O"}
+    assert set(found.intents.names) == {"even", "strange"}
+    assert [a == "B-PER" for a in data.tags.to_list()] == [b == "B-PERSON" for b in found.tags.to_list()]
+
+
+@pytest.mark.parametrize(
+    ("make", "fact"),
+    [
+        (lambda: Tagging("ner", [], [tagged(2, "de")]), "something to train on"),
+        (lambda: Tagging("chunks", [tagged(2, "en")], [tagged(2, "de")]), "kind of tagging"),
+        (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], head="x"), "head 'x' is not known"),
+        (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], select="best"), "select is source"),
+        (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], unknown="x"), "unknown is raise"),
+        (lambda: Classification("nli", [labelled(9, "en")], [labelled(9, "de")]), "1 texts a line, nli needs 2"),
+        (lambda: Classification("sentiment", [labelled(9, "en")], [labelled(9, "de")], head="cls"), "head cls"),
+        (lambda: jobs(tune=True)["parsing"].evaluate(Planted()), "no weights that could learn"),
+    ],
+)
+def test_settings_that_cannot_work(make, fact):
+    with pytest.raises(SettingError, match=fact):
+        make()
+
+
+def test_labels_of_texts_that_the_training_text_has_not():
+    test = labelled(9, "de")
+    strange = type(test)(
+        test.name, "de", type(test.data)(test.data.texts, Labels.of(["odd"] * 9), lines=np.arange(5, 14))
+    )
+    with pytest.raises(
+        InputError, match=r"de.tsv line 5: label 'odd' is not in the training text, which has bad, good"
+    ):
+        Classification("sentiment", [labelled(20, "en")], [strange]).evaluate(Planted())
+
+
+def test_punctuation_is_not_counted_in_parsing():
+    assert [_is_punctuation(word) for word in ("...", "。", "a.", "$", "", "«»", "-")] == [
+        True, True, False, False, False, True, True,
+    ]  # fmt: skip
+    bank = trees(1, "en").data
+    job = Parsing([trees(20, "en")], [trees(5, "de")], seeds=(0,))
+    assert job.answers(type(job.tests[0])("x", "en", bank)).words["counted"].all()
