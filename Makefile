@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: test check bench install clean
+.PHONY: test check bench demo install clean
 
 install: $(VENV)/.installed
 
@@ -24,6 +24,9 @@ check: install         ## style, types, structure
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+demo: install          ## the main job on the text and the encoder that come with calque
+	$(BIN)/calque demo --overwrite $(ARGS)
 
 bench: install         ## the speed ratios of docs/results.md
 	$(BIN)/python -m benchmarks $(ARGS)

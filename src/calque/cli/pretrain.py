@@ -58,7 +58,9 @@ def pretrain(
 
 
 def perplexity(
-    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name or folder of a masked language model.")],
+    encoder: Annotated[
+        str, typer.Argument(metavar="ENCODER", help="Hub name, folder, or mini: a masked language model.")
+    ],
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt …")],
     share: Annotated[float, typer.Option(help="Of the words to hide.")] = 0.15,
     pretokenized: Pretokenized = False,

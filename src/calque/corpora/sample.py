@@ -48,4 +48,4 @@ def _whole(lang: str) -> ParallelCorpus:
     for name in ("en", lang):
         lines = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
         sides.append([split_words(line, name) for line in lines])
-    return ParallelCorpus.of(*sides, ("en", lang))
+    return ParallelCorpus.of(sides[0], sides[1], ("en", lang))

@@ -21,6 +21,8 @@ from calque.encoders.huggingface import ABOUT_FILE, HuggingFaceEncoder
 from calque.encoders.numerics import faster_attention
 from calque.errors import CalqueError, InputError, SettingError
 
+#: what comes with calque, by name
+BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -38,8 +40,9 @@ def load_encoder(
     """Load an encoder.
 
     Args:
-        name_or_path: a name on the Hugging Face hub, a folder that `transformers` or calque saved, or a file of static
-            word vectors (word2vec or fastText).
+        name_or_path: "mini", the small encoder that comes with calque; a name on the Hugging Face hub, a folder that
+            `transformers` or calque saved, or a file of static word vectors (word2vec or fastText). A folder of one's own
+            that is called mini is "./mini".
         layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
         dtype: type of the weights, "float32", "bfloat16" or "float16"; None for float32, whatever the file has.
@@ -52,10 +55,8 @@ def load_encoder(
         InputError: nothing can be loaded from there.
         SettingError: an argument that this encoder cannot have.
     """
-    path = Path(name_or_path)
     name = fspath(name_or_path)
-    if name == "mini":
-        raise InputError("this build of calque carries no bundled encoder; give a hub name or a folder", path="mini")
+    path = BUNDLED.get(name, Path(name))
     if path.is_file():
         return _static(path, layer=layer, pooling=pooling)
     about = _about(path)
@@ -70,7 +71,8 @@ def load_encoder(
         raise InputError(
             "no config.json in this folder, expected an encoder that transformers or calque saved", path=path
         )
-    model, tokenizer = _load(name, _dtype(dtype), None if attention == "auto" else attention)
+    where = fspath(path) if name in BUNDLED else name
+    model, tokenizer = _load(where, _dtype(dtype), None if attention == "auto" else attention)
     model.to(_device(device))
     try:
         encoder = HuggingFaceEncoder(

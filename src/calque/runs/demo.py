@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,15 +72,15 @@ def demo(
         raise SettingError(f"the sample text is in {', '.join(LANGUAGES)}, not in {', '.join(unknown) or 'nothing'}")
     base = load_encoder(encoder)
     say(f"linking the words of {len(langs)} languages")
-    texts = {lang: _text(lang, seed) for lang in langs}
+    texts = {lang: _text(lang, seed) for lang in _bar(langs, "link words", progress)}
     _write(folder / "text", texts)
-    rows = [_measured("base", base, texts, None)]
+    rows = [_measured("base", base, texts, None, progress)]
     for method in METHODS:
         started = time.perf_counter()
         say(f"{method}: {sum(len(text.train) for text in texts.values()):,} sentence pairs in {len(langs)} languages")
         aligned = _aligned(method, base, list(texts.values()), seed, progress)
         aligned.save(folder / method)
-        rows.append(_measured(method, aligned, texts, folder / method))
+        rows.append(_measured(method, aligned, texts, folder / method, progress))
         say(f"{method}: {time.perf_counter() - started:.0f} s")
     rows.append({"method": "statistical aligner", "retrieval": {}, "folder": None,
                  "alignment": {lang: text.aligner for lang, text in texts.items()}})  # fmt: skip
@@ -92,6 +92,15 @@ def demo(
     ]
     (folder / "results.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return rows
+
+
+def _bar(langs: Iterable[str], title: str, progress: bool) -> Iterable[str]:
+    """The languages one by one, with a bar on standard error."""
+    if not progress:
+        return langs
+    from tqdm import tqdm
+
+    return tqdm(langs, desc=title, unit="language", dynamic_ncols=True)
 
 
 def _text(lang: str, seed: int) -> _Text:
@@ -116,15 +125,18 @@ def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, progress
         return MappedEncoder.fit(base, corpora, links, make=Rotation, towards="en", progress=progress)
     from calque.training import TUNERS
 
-    tuner = TUNERS[method](towards="en", seed=seed, **_OPTIONS[method])
+    tuner = TUNERS[method](towards="en", seed=seed, **_OPTIONS[method])  # pyright: ignore[reportCallIssue]
     return tuner.tune(base, corpora, links, progress=progress)
 
 
-def _measured(method: str, encoder: Encoder, texts: dict[str, _Text], folder: Path | None) -> dict[str, Any]:
+def _measured(
+    method: str, encoder: Encoder, texts: dict[str, _Text], folder: Path | None, progress: bool
+) -> dict[str, Any]:
     from calque.tasks import WordAlignment, WordRetrieval
 
     retrieval, alignment = {}, {}
-    for lang, text in texts.items():
+    for lang in _bar(texts, f"measure {method}", progress):
+        text = texts[lang]
         retrieval[lang] = WordRetrieval(text.test, text.test_links, data="sample").evaluate(encoder)[0]
         alignment[lang] = WordAlignment(*text.gold, data="sample").evaluate(encoder)[0]
     return {"method": method, "retrieval": retrieval, "alignment": alignment, "folder": folder}

@@ -27,7 +27,7 @@ def perplexity(
     """Perplexity of hidden words in each language.
 
     Args:
-        encoder: hub name or folder of a masked language model with its head.
+        encoder: hub name, folder or `mini`: a masked language model with its head.
         texts: `LANG=FILE`, one sentence a line.
         share: of the words to hide.
         pretokenized: words stand between spaces.
@@ -42,16 +42,16 @@ def perplexity(
     from transformers import AutoModelForMaskedLM, AutoTokenizer
     from transformers.utils import logging
 
-    from calque.encoders import load_encoder
+    from calque.encoders.loading import BUNDLED, load_encoder
     from calque.tasks.perplexity import masked_perplexity
 
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
-    loaded = load_encoder(encoder)
+    loaded, where = load_encoder(encoder), str(BUNDLED.get(encoder, encoder))
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(encoder, dtype=torch.float32, output_loading_info=True)
-        mask_id = AutoTokenizer.from_pretrained(encoder).mask_token_id
+        model, report = AutoModelForMaskedLM.from_pretrained(where, dtype=torch.float32, output_loading_info=True)
+        mask_id = AutoTokenizer.from_pretrained(where).mask_token_id
     except Exception as error:  # an encoder of another kind
         raise InputError(f"no masked language model ({str(error).splitlines()[0]})", path=encoder) from error
     if report["missing_keys"] or mask_id is None:
