@@ -53,7 +53,7 @@ for command in COMMANDS:
 
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
-_SEVERAL = {"evaluate": (("--test", "--train", "--dev", "--text", "--rename"), 2)}
+_SEVERAL = {"evaluate": (("--test", "--train", "--dev", "--text", "--project", "--rename"), 2)}
 
 
 def spread(arguments: Sequence[str]) -> list[str]:

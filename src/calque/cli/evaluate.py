@@ -79,6 +79,14 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="OLD=NEW...", help="ner, slots, pos: other names for labels; OLD= drops one."),
     ] = None,
+    project: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="ner, slots, pos: carry tags over the word links of this parallel text (with "
+            "--langs) and learn from that instead: label projection.",
+        ),
+    ] = None,
     unknown: Annotated[
         str,
         typer.Option(help="ner, slots, pos: test labels that the training text has not: raise, miss, drop or skip."),
@@ -109,16 +117,20 @@ def evaluate(
     """Measure an encoder: word retrieval, word alignment, or a task learnt in one language and tested in others."""
     load, say = loading(layer, pooling, max_length), news(quiet)
     if task in TRANSFER:
+        from calque.runs.texts import Words
         from calque.runs.transfer import table, transfer
 
         for name, value in (("langs", langs), ("links", links), ("train-links", train_links), ("text", text)):
-            if value:
+            if value and not (project and name in ("langs", "links")):
                 raise SettingError(f"--{name} is not for {task}: the language of a file is in its name, or de=FILE")
         if not train:
             raise SettingError(f"{task} learns from text: --train FILE")
         scores = transfer(
             encoder, task, train=train, test=test, dev=dev or [], seeds=seeds, tune=tune, select=select,
-            rename=_renaming(rename or []), pretokenized=bool(pretokenized), limit=limit, on_error=on_error, load=load,
+            rename=_renaming(rename or []), project=project or [], project_links=[links] if links and project else [],
+            project_langs=pairs_of(langs or [], len(project)) if project else [],
+            words=Words(model, symmetrize, False, seed), pretokenized=bool(pretokenized), limit=limit,
+            on_error=on_error, load=load,
             options={"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience},
             head={"head": head, "hidden": hidden, **({"unknown": unknown} if task in TAGGING else {})},
             progress=not quiet, say=say,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from calque.errors import SettingError
-from calque.runs.texts import Say
+from calque.runs.texts import Say, Words
 
 if TYPE_CHECKING:
     from calque.tasks import Score
@@ -31,6 +31,10 @@ def transfer(
     tune: bool = False,
     select: str = "source",
     rename: Mapping[str, str] | None = None,
+    project: Sequence[str] = (),
+    project_links: Sequence[str] = (),
+    project_langs: Sequence[tuple[str, str]] = (),
+    words: Words | None = None,
     pretokenized: bool = False,
     limit: int | None = None,
     on_error: str = "raise",
@@ -51,6 +55,10 @@ def transfer(
         tune: train the encoder as well, instead of a head on its frozen vectors.
         select: what chooses the epoch: source, target or last, see `ZeroShot`.
         rename: other names for labels that the files do not share; an empty name drops a kind of span or tag.
+        project: parallel texts with the source language: what the source tagger says there is carried over word links, and
+            each other language's test sets are tagged by what is learnt from that (label projection, ner, slots and pos).
+        project_links, project_langs, words: Pharaoh files with their links, their languages, and how they are read and
+            linked where there is no such file.
         pretokenized: words of texts are separated by white space (nli, sentiment).
         limit: read only so many texts of each training file.
         on_error: "raise", or "skip" to leave out what cannot be read.
@@ -65,12 +73,34 @@ def transfer(
         raise SettingError(f"task {task!r} is not known, expected one of {', '.join(TASKS)}")
     read = _reader(task, dict(rename or {}), pretokenized, on_error)
     trained = [_limited(each, limit) for each in _read(train, read, say)]
-    job = _task(
-        task, trained, _read(test, read, say), dev=_read(dev, read, say), seeds=range(seeds), tune=tune, select=select,
-        options={k: v for k, v in dict(options or {}).items() if v is not None},
+    tests, loaded = _read(test, read, say), load_encoder(encoder, **dict(load or {}))
+    settings: dict[str, Any] = {
+        "options": {k: v for k, v in dict(options or {}).items() if v is not None},
         **{k: v for k, v in dict(head or {}).items() if v is not None},
-    )  # fmt: skip
-    return job.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
+    }
+    protocol = {"dev": _read(dev, read, say), "seeds": range(seeds), "tune": tune, "select": select}
+    if not project:
+        return _task(task, trained, tests, **protocol, **settings).evaluate(loaded, progress=progress)
+    if task not in TAGGING:
+        raise SettingError(f"labels can be projected for {', '.join(TAGGING)}, not for {task}")
+    words = words or Words()
+    corpora = words.read_all(project, project_langs, say)
+    if project_links and len(project_links) != len(corpora):
+        raise SettingError(f"{len(corpora)} texts to project over, but {len(project_links)} files of links")
+    scores = []
+    for number, corpus in enumerate(corpora):
+        from calque.tasks.projection import projected
+
+        links = words.open_links(project_links[number], corpus) if project_links else words.link(corpus)
+        learnt = projected(task, trained, loaded, corpus, links, progress=progress, **settings)  # type: ignore[arg-type]
+        say(f"{project[number]}: {learnt.name}")
+        own = [each for each in tests if each.lang == learnt.lang]
+        if own:
+            job = _task(task, [learnt], own, **{**protocol, "dev": [], "select": "source"}, **settings)
+            scores += job.evaluate(loaded, progress=progress)
+    if not scores:
+        raise SettingError("no test set is in a language that labels are projected to")
+    return scores
 
 
 def _reader(task: str, rename: dict[str, str], pretokenized: bool, on_error: str) -> Callable[[str, str], Any]:

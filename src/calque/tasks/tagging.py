@@ -7,21 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from torch import nn
 from torch.nn import functional
 
 from calque.annotated import Labels, TaggedText
+from calque.encoders.batches import ranges
 from calque.errors import InputError, SettingError
 from calque.nn.crf import ChainCRF, forbidden_in_bio
 from calque.nn.pooling import means, sums
 from calque.nn.recurrent import StackedLSTM
 from calque.spans import span_counts
 from calque.tasks.bootstrap import ratio
-from calque.tasks.zeroshot import Answers, Named, ZeroShot
+from calque.tasks.zeroshot import Answers, Named, Run, ZeroShot
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from calque.encoders.base import Encoder
     from calque.text import Sentences
     from calque.training.supervised import Vectors
 
@@ -159,6 +162,27 @@ class Tagging(ZeroShot[TaggedText]):
             right = intents.argmax(1).cpu() == answers.of_texts("intents", given.numbers)
             found["intent"] = np.stack([right.numpy(), np.ones(len(right))], axis=1)
         return found
+
+    def tag(self, encoder: Encoder, sentences: Sentences, *, seed: int = 0, progress: bool = False) -> TaggedText:
+        """Learn the task and tag other text.
+
+        Args:
+            encoder: whose vectors are read.
+            sentences: what to tag.
+            seed: of the training.
+            progress: show bars on standard error.
+        """
+        run = Run(self, encoder, progress=progress)
+        learnt = run.learn(seed)
+        lengths = sentences.lengths()
+        starts, codes = np.cumsum(lengths) - lengths, np.zeros(int(lengths.sum()), dtype=np.int32)
+        text = TaggedText(sentences, Labels(codes, self.tags))
+        with torch.no_grad():
+            for given in run.batches(learnt, Named("text", sentences.lang, text)):
+                scores, _ = learnt.head(given.rows, given.lengths)
+                places = ranges(starts[given.numbers], lengths[given.numbers])
+                codes[places] = learnt.head.best(scores, given.lengths).cpu().numpy()  # type: ignore[operator]
+        return text
 
 
 class TaggingHead(nn.Module):

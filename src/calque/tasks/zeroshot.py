@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -191,9 +191,9 @@ class ZeroShot(Task, Generic[D]):
         `settings` has the value of every seed, their standard deviation and the epochs chosen; `gap` is by how much the
         first test set in a source language is better, where there is one.
         """
-        processes = Processes()
-        run = _Run(self, encoder, processes, progress)
-        found = [run.one_seed(seed) for seed in self.seeds]
+        run = Run(self, encoder, progress=progress)
+        found = [run.learn(seed) for seed in self.seeds]
+        tested = [run.test(learnt) for learnt in found]
         about = {
             "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, "train": [e.name for e in self.train],
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
@@ -203,7 +203,7 @@ class ZeroShot(Task, Generic[D]):
         scores = []
         for number, test in enumerate(self.tests):
             for metric, statistic in self.statistics.items():
-                sums = np.stack([result.sums[number][metric] for result in found], axis=1)
+                sums = np.stack([sums[number][metric] for sums in tested], axis=1)
                 values = [float(statistic(sums[:, k].sum(axis=0))) for k in range(len(found))]
                 figures = interval(
                     sums.reshape(len(sums), -1),
@@ -220,19 +220,26 @@ class ZeroShot(Task, Generic[D]):
 
 
 @dataclass
-class _Result:
-    """One seed's."""
+class Learnt:
+    """A head after training, and the encoder that goes with it."""
 
-    sums: list[dict[str, np.ndarray]]
+    head: nn.Module
+    encoder: Any
     epoch: int
     score: float
 
 
-class _Run(Generic[D]):
-    """One encoder's data, ready for every seed."""
+class Run(Generic[D]):
+    """One encoder's data for a task, ready for every seed.
 
-    def __init__(self, task: ZeroShot[D], encoder: Encoder, processes: Processes, progress: bool):
-        self.task, self.encoder, self.processes, self.progress = task, encoder, processes, progress
+    Args:
+        task: what is learnt.
+        encoder: whose vectors are read; not changed.
+        progress: show bars on standard error.
+    """
+
+    def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
+        self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         answers = Answers.joined([task.answers(each) for each in task.train])
         kept = np.arange(len(answers.lengths))
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
@@ -242,7 +249,7 @@ class _Run(Generic[D]):
             kept = np.setdiff1d(kept, self.held_out)
         self.answers, self.kept = answers, kept
         self.texts = [self._data(each) for each in task.train]
-        self.tests = [(self._data(each), task.answers(each)) for each in task.tests]
+        self._tests: list[tuple[Any, Answers]] | None = None
 
     def _data(self, each: Named[D]) -> Any:
         """Vectors, or subwords where they are to be computed anew."""
@@ -254,41 +261,51 @@ class _Run(Generic[D]):
             warnings.simplefilter("default")
             return self.encoder.encode(self.task.sentences(each.data), progress=self.progress)
 
-    def one_seed(self, seed: int) -> _Result:
+    def learn(self, seed: int) -> Learnt:
+        """Train a new head, and a copy of the encoder if it learns too."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
-        options = dict(task.options)
-        supervised = Supervised(seed=seed, **options)
+        supervised = Supervised(seed=seed, **task.options)
         encoder = self.encoder
         if task.tune:
             encoder = trainable_copy(encoder, device)  # type: ignore[arg-type]
         count = shares_at_once(encoder, device) if task.tune else 1  # type: ignore[arg-type]
         with Threads(count) as threads:
-            whole = self._source(_joined(self.texts), encoder, threads, learns=True)
-            source = _Some(whole, self.kept)
+            whole = self._source(_joined(self.texts), encoder, threads)
 
             def select() -> float:
-                watched = [(self._source(d, encoder, threads), a, None) for d, a in self.dev]
+                watched = [(self._source(d, encoder), a, None) for d, a in self.dev]
                 if self.held_out is not None:
-                    frozen = self._source(_joined(self.texts), encoder, threads) if task.tune else whole
+                    frozen = self._source(_joined(self.texts), encoder) if task.tune else whole
                     watched = [(frozen, self.answers, self.held_out)]
                 metric, statistic = next(iter(task.statistics.items()))
                 values = [statistic(self._judged(head, s, a, n)[metric].sum(axis=0)) for s, a, n in watched]
                 return float(np.mean(np.nan_to_num(values)))
 
             supervised.fit(
-                head, source, lambda given: task.losses(head, given, self.answers), processes=self.processes,
-                select=select if task.select != "last" else None, progress=self.progress, title=f"{task.name} {seed}",
+                head, _Some(whole, self.kept), lambda given: task.losses(head, given, self.answers),
+                processes=self.processes, select=select if task.select != "last" else None, progress=self.progress,
+                title=f"{task.name} {seed}",
             )  # fmt: skip
-            head.eval()
-            sums = [self._judged(head, self._source(data, encoder, threads), a) for data, a in self.tests]
-        return _Result(sums, supervised.best_epoch, supervised.best)
+        head.eval()
+        return Learnt(head, encoder, supervised.best_epoch, supervised.best)
 
-    def _source(self, data: Any, encoder: Any, threads: Threads, *, learns: bool = False) -> Source:
+    def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
+        """Sums of every test set, by figure."""
+        if self._tests is None:
+            self._tests = [(self._data(each), self.task.answers(each)) for each in self.task.tests]
+        return [self._judged(learnt.head, self._source(d, learnt.encoder), a) for d, a in self._tests]
+
+    def batches(self, learnt: Learnt, each: Named[D]) -> Iterator[Vectors]:
+        """The texts of a data set in batches, to be read by what was learnt."""
+        yield from _batches(self._source(self._data(each), learnt.encoder))
+
+    def _source(self, data: Any, encoder: Any, threads: Threads | None = None) -> Source:
+        """Vectors of some texts; with threads those that an encoder gives while it learns."""
         if isinstance(data, Embeddings):
             return self.task.frozen(data, self.processes.device)
-        if learns:
+        if threads is not None:
             return TrainedVectors(encoder, data, threads, self.processes)
         return FrozenVectors(vectors_of(encoder, data), self.processes.device)
 
@@ -298,15 +315,23 @@ class _Run(Generic[D]):
     ) -> dict[str, np.ndarray]:
         """Sums of all texts, in their order, `[S, k]`."""
         numbers = np.arange(len(source.lengths)) if numbers is None else numbers
-        order = np.argsort(-source.lengths[numbers], kind="stable")
+        place = np.zeros(len(source.lengths), dtype=np.int64)
+        place[numbers] = np.arange(len(numbers))
         found: dict[str, np.ndarray] = {}
-        for start in range(0, len(order), _AT_ONCE):
-            part = order[start : start + _AT_ONCE]
-            for metric, sums in self.task.judge(head, source.take(numbers[part]), answers).items():
+        for given in _batches(source, numbers):
+            for metric, sums in self.task.judge(head, given, answers).items():
                 if metric not in found:
                     found[metric] = np.zeros((len(numbers), sums.shape[1]))
-                found[metric][part] = sums
+                found[metric][place[given.numbers]] = sums
         return found
+
+
+def _batches(source: Source, numbers: np.ndarray | None = None) -> Iterator[Vectors]:
+    """Texts of about the same length together."""
+    numbers = np.arange(len(source.lengths)) if numbers is None else numbers
+    order = numbers[np.argsort(-source.lengths[numbers], kind="stable")]
+    for start in range(0, len(order), _AT_ONCE):
+        yield source.take(order[start : start + _AT_ONCE])
 
 
 class _Some(Source):

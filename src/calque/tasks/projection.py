@@ -1,0 +1,153 @@
+"""Label projection, the rival of zero-shot transfer: annotate the translations of text that a source tagger has tagged
+(Yarowsky, Ngai and Wicentowski 2001), and learn the task there."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.annotated import Labels, TaggedText
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.spans import span_table
+from calque.tasks.tagging import Kind, Tagging
+from calque.tasks.zeroshot import Named
+from calque.text import ParallelCorpus, Sentences
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+
+_STRETCH = 2  # how many times as long as a span its projection may be, plus one
+
+
+@dataclass(frozen=True)
+class Projected:
+    """What came of a projection.
+
+    Attributes:
+        text: the target sentences that could be tagged.
+        sentences: numbers of these sentences in the corpus, int64.
+        left_out: how many sentences had something to tag that the links did not reach.
+    """
+
+    text: TaggedText
+    sentences: np.ndarray
+    left_out: int
+
+
+def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Projected:
+    """Spans through word links.
+
+    A span becomes the words from the first to the last that its words are linked to. A sentence is left out if a span has
+    no link, if its projection is more than twice as long (plus one word), or if two projections overlap: half-tagged
+    sentences would teach that names are none.
+
+    Args:
+        source: tagged sentences (BIO).
+        pairs: links between the two sides.
+        target: their translations.
+    """
+    offsets = np.concatenate([[0], np.cumsum(source.sentences.lengths())])
+    table = span_table(source.tags.codes, source.tags.names, offsets)
+    owner = np.searchsorted(offsets, table.start, side="right") - 1
+    spans: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    for sentence, start, end, kind in zip(owner, table.start, table.end, table.type, strict=True):
+        spans[int(sentence)].append((int(start - offsets[sentence]), int(end - offsets[sentence]), table.types[kind]))
+    reached = _links(pairs)
+    kept: list[int] = []
+    tags: list[str] = []
+    for sentence, length in enumerate(target.lengths().tolist()):
+        own = ["O"] * length
+        for start, end, kind in spans.get(sentence, ()):
+            words = [j for i in range(start, end) for j in reached[sentence].get(i, ())]
+            first, last = (min(words), max(words)) if words else (0, -1)
+            if not words or last - first >= _STRETCH * (end - start) + 1 or set(own[first : last + 1]) != {"O"}:
+                break
+            own[first : last + 1] = [f"B-{kind}"] + [f"I-{kind}"] * (last - first)
+        else:
+            if length:
+                kept.append(sentence)
+                tags += own
+    return _projected(kept, tags, target)
+
+
+def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Projected:
+    """Tags of single words through word links.
+
+    A word takes the tag that most of the words linked to it have; one without links the tag that its form has most often
+    elsewhere in the text. A sentence with a word that has neither is left out.
+    """
+    offsets = np.concatenate([[0], np.cumsum(source.sentences.lengths())])
+    linked = _links(pairs, turned=True)
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    found: list[list[str | None]] = []
+    words = [sentence.words for sentence in target]
+    for sentence, forms in enumerate(words):
+        own: list[str | None] = []
+        for j, form in enumerate(forms):
+            tags = Counter(source.tags[int(offsets[sentence]) + i] for i in linked[sentence].get(j, ()))
+            own.append(_most(tags))
+            if own[-1] is not None:
+                seen[form][own[-1]] += 1
+        found.append(own)
+    kept, tags = [], []
+    for sentence, (forms, own) in enumerate(zip(words, found, strict=True)):
+        whole = [tag or _most(seen[form]) for form, tag in zip(forms, own, strict=True)]
+        if whole and None not in whole:
+            kept.append(sentence)
+            tags += whole
+    return _projected(kept, tags, target)
+
+
+def projected(
+    kind: Kind, train: Sequence[Named[TaggedText]], encoder: Encoder, corpus: ParallelCorpus, pairs: WordPairs,
+    *, seed: int = 0, progress: bool = False, **settings: Any,
+) -> Named[TaggedText]:  # fmt: skip
+    """Training text in the target language: learn the task from source text, tag the source side of parallel text, and
+    carry the tags over.
+
+    Args:
+        kind: "ner", "slots" or "pos".
+        train: text in the language of one side of the corpus.
+        encoder: whose frozen vectors the source tagger reads.
+        corpus, pairs: parallel text and its word links.
+        seed: of the source tagger.
+        progress: show bars on standard error.
+        settings: of `Tagging`.
+
+    Raises:
+        SettingError: the training text is in neither language, or the links reach nothing.
+    """
+    lang = train[0].lang
+    if corpus.side(lang) == "target":
+        corpus, pairs = corpus.swapped(), pairs.swapped()
+    tagged = Tagging(kind, train, train, **settings).tag(encoder, corpus.source, seed=seed, progress=progress)
+    found = (project_tags if kind == "pos" else project_spans)(tagged, pairs, corpus.target)
+    if not len(found.text):
+        raise SettingError("the word links carry no tagged sentence over: is it the right parallel text?")
+    name = f"projected ({len(found.text):,} sentences, {found.left_out:,} left out)"
+    return Named(name, corpus.langs[1], found.text)
+
+
+def _links(pairs: WordPairs, *, turned: bool = False) -> dict[int, dict[int, list[int]]]:
+    """For each sentence and word the words that it is linked to."""
+    found: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    columns = (pairs.sentence, pairs.target, pairs.source) if turned else (pairs.sentence, pairs.source, pairs.target)
+    for sentence, i, j in zip(*(column.tolist() for column in columns), strict=True):
+        found[sentence][i].append(j)
+    return found
+
+
+def _most(tags: Counter[str]) -> str | None:
+    """The most frequent; of several the first in the alphabet."""
+    return min(tags, key=lambda tag: (-tags[tag], tag)) if tags else None
+
+
+def _projected(kept: list[int], tags: list[str], target: Sentences) -> Projected:
+    rows = np.array(kept, dtype=np.int64)
+    text = TaggedText(target.take(rows), Labels.of(tags))
+    return Projected(text, rows, int((target.lengths() > 0).sum()) - len(kept))
