@@ -150,7 +150,7 @@ de = "train.tsv"
 
 [tasks.ner]
 train = ["ner.train.en.tsv"]
-test = ["ner.test.de.tsv", "ner.test.es.tsv"]
+test = ["de=ner.test.de.tsv", "ner.test.es.tsv"]
 epochs = 1
 hidden = 8
 
@@ -207,7 +207,7 @@ def test_the_command_and_two_workers(plan, capsys):
     code, said, news = run(capsys, "study", plan, "--workers", 2)
     assert code == 0, news
     assert said.startswith("## ner, f1")
-    one = study(plan, out=plan.parent / "again")
+    one = study(plan, data=plan.parent, out=plan.parent / "again")
     two = [json.loads(line) for line in (plan.parent / "study" / "results.jsonl").read_text().splitlines()]
 
     def strip(records):
@@ -225,7 +225,7 @@ def test_one_model_for_each_language(plan):
 
 
 @pytest.mark.parametrize(("old", "new", "fact"), [
-    ("seeds = 1", "sedes = 1", "'sedes' is not a part of a study, expected encoders"),
+    ("seeds = 1", "sedes = 1", "'sedes' is not a part of a study, expected data, encoders"),
     ("[methods.rotation]", '[methods.rotation]\nmethod = "turn"', "method 'turn' is not known"),
     ("seeds = 1", 'seeds = 1\ntowards = "target"', "together = false"),
     ("[encoders]\n", "[encoders\n", "cannot be read as a study"),

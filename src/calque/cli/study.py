@@ -13,6 +13,7 @@ from calque.cli.options import Quiet, news
 def study(
     plan: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="What to compare with what.")],
     workers: Annotated[int, typer.Option(min=1, help="Processes side by side, which share the cores.")] = 1,
+    data: Annotated[Path | None, typer.Option(help="Folder of the texts; default: as the study says.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for steps and results; default: as the study says.")] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -20,4 +21,4 @@ def study(
     from calque.runs.study import study as run
     from calque.runs.study import tables
 
-    print(tables(run(plan, workers=workers, out=out, say=news(quiet))))
+    print(tables(run(plan, workers=workers, data=data, out=out, say=news(quiet))))

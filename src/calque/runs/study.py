@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ _OWN = {"langs", "limit", "pretokenized"}  # settings in a table of supervision 
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared with what. Paths are relative to the file.
+    """What is compared with what. Paths are relative to `data`, that and `out` to the file.
 
     Attributes:
         encoders: hub name, folder or `mini`, by the name that the table shows.
@@ -36,6 +36,7 @@ class Study:
         together: one model for all languages of a supervision, not one for each.
         seeds: training runs of every task.
         words: aligner, symmetrisation and seed of the word links.
+        data: folder of the texts.
         out: folder for the steps and the results.
     """
 
@@ -48,6 +49,7 @@ class Study:
     together: bool = True
     seeds: int = 3
     words: dict[str, Any] = field(default_factory=dict)
+    data: str = "."
     out: str = "study"
     folder: str = "."
 
@@ -95,14 +97,22 @@ class Study:
             raise InputError('towards = "target" moves each language pair on its own: together = false', path=path)
 
     def path(self, name: str) -> str:
-        """A file that the study names."""
-        return name if os.path.isabs(name) else os.path.join(self.folder, name)
+        """A text or an encoder that the study names."""
+        return os.path.join(self.folder, self.data, name)
+
+    def named(self, name: str) -> tuple[str, str]:
+        """Language and path of a text, from `de=FILE` or from the file's name."""
+        from calque.corpora.languages import language_of
+
+        lang, equals, path = name.partition("=")
+        return (lang, self.path(path)) if equals and "/" not in lang else (language_of(name) or "", self.path(name))
 
 
 def study(
     path: str | Path,
     *,
     workers: int = 1,
+    data: str | Path | None = None,
     out: str | Path | None = None,
     say: Say = lambda line: None,
 ) -> list[dict[str, Any]]:
@@ -111,7 +121,7 @@ def study(
     Args:
         path: TOML file, see `Study`.
         workers: processes side by side, which share the cores.
-        out: folder instead of the study's own.
+        data, out: folders instead of the study's own.
         say: takes a line of news.
 
     Returns:
@@ -119,7 +129,9 @@ def study(
         `results.jsonl` of the folder, too.
     """
     plan = Study.read(path)
-    folder = Path(out) if out is not None else Path(plan.path(plan.out))
+    if data is not None:
+        plan = replace(plan, data=str(Path(data).resolve()))
+    folder = Path(plan.folder) / plan.out if out is None else Path(out)
     steps = Steps(folder / "steps", WORK)
     aligned: list[tuple[str, str, str, tuple[str, ...] | None, Step | str]] = []
     links: list[Step] = []
@@ -200,17 +212,17 @@ def _scoring(plan: Study, steps: Steps, made: Step | str, settings: Mapping[str,
         tests = {lang: file for lang, file in settings["test"].items() if langs is None or lang in langs}
         found = []
         for lang, test in tests.items():
-            own = {"langs": [plan.source, lang], "words": dict(plan.words)}
+            limit = {"limit": settings["limit"]} if "limit" in settings else {}
+            own = {"langs": [plan.source, lang], "words": {**plan.words, **limit}}
             trained = settings.get("train", {}).get(lang)
             files = tuple(plan.path(file) for file in (test, trained) if file)
             found.append(Step("score", {**about, **own, "test": None, "train": bool(trained)}, (*files, *local), after))
         return found
-    from calque.corpora.languages import language_of
-
-    test = [file for file in settings["test"] if langs is None or language_of(file) in (plan.source, *langs)]
-    names = [plan.path(file) for part in (settings.get("train", []), test, settings.get("dev", [])) for file in part]
-    sizes = [len(settings.get("train", [])), len(test)]
-    return [Step("score", {**about, "test": None, "train": None, "dev": None, "sizes": sizes}, (*names, *local), after)]
+    parts = [[plan.named(file) for file in settings.get(part, [])] for part in ("train", "test", "dev")]
+    if langs is not None:
+        parts[1] = [(lang, file) for lang, file in parts[1] if lang in (plan.source, *langs)]
+    about |= {"train": None, "test": None, "dev": None, "langs": [[lang for lang, _ in part] for part in parts]}
+    return [Step("score", about, (*(file for part in parts for _, file in part), *local), after)]
 
 
 # -- the work, in whatever process -----------------------------------------------------------------------------------
@@ -249,21 +261,19 @@ def _score(step: Step, folder: Path) -> None:
     settings = dict(step.settings)
     task, seeds = settings.pop("task"), settings.pop("seeds")
     if task in TASKS:
-        first, second = settings["sizes"]
-        files = [file for file in step.files if not os.path.isfile(os.path.join(file, "config.json"))]
+        files = iter(step.files)
+        train, test, dev = ([f"{lang}={next(files)}" for lang in part] for part in settings["langs"])
         known = ("tune", "select", "rename", "pretokenized", "limit", "on_error")
         training = ("epochs", "batch", "learning_rate", "patience")
         scores = transfer(
-            _encoder(step), task, train=files[:first], test=files[first : first + second], dev=files[first + second :],
-            seeds=seeds, **{k: settings[k] for k in known if k in settings},
+            _encoder(step), task, train=train, test=test, dev=dev, seeds=seeds,
+            **{k: settings[k] for k in known if k in settings},
             options={k: settings[k] for k in training if k in settings},
-            head={k: settings[k] for k in ("head", "hidden", "layers", "dropout") if k in settings},
+            head={k: settings[k] for k in ("head", "hidden", "layers", "dropout", "unknown") if k in settings},
         )  # fmt: skip
     elif task == "wsd":
-        first, _ = settings["sizes"]
-        scores = disambiguate(
-            _encoder(step), train=step.files[0], test=step.files[first : first + settings["sizes"][1]]
-        )
+        first, tests, _ = map(len, settings["langs"])
+        scores = disambiguate(_encoder(step), train=step.files[0], test=step.files[first : first + tests])
     elif task == "lexicon":
         scores = lexicon(_encoder(step), test=step.files[0], langs=tuple(settings["langs"]))
     else:
