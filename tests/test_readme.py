@@ -29,6 +29,9 @@ def folder(tmp_path, monkeypatch):
             for _ in range(n):
                 words = [WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False)]
                 file.write(f"{' '.join(words)}\t{' '.join(words).upper()}\n")
+    for lang, change in (("en", str), ("de", str.upper)):
+        lines = [f"{change(w)}\t{'B-LOC' if w == 'house' else 'O'}\n" for w in WORDS * 4]
+        (tmp_path / f"ner.{lang}.tsv").write_text("\n".join("".join(lines[k : k + 4]) for k in range(0, 40, 4)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -62,10 +62,11 @@ def test_ner_from_files_to_scores(files, tiny_folder, capsys):
     assert code == 0, news
     found = json.loads(said.splitlines()[-1])
     assert (found["task"], found["metric"], found["languages"]) == ("ner", "f1", ["en", "de"])
-    assert [score["languages"][-1] for score in found["scores"]] == ["de", "es"]
+    whole = [score for score in found["scores"] if score["metric"] == "f1"]
+    assert [score["languages"][-1] for score in whole] == ["de", "es"]
     assert found["settings"]["seeds"] == [0, 1]
     assert found["settings"]["hidden"] == 8
-    assert [json.loads(line)["data"] for line in out.read_text().splitlines()] == ["ner.test.de.tsv", "ner.test.es.tsv"]
+    assert {json.loads(line)["data"] for line in out.read_text().splitlines()} == {"ner.test.de.tsv", "ner.test.es.tsv"}
     assert "40 texts in en" in news
 
 
@@ -221,7 +222,7 @@ def test_one_model_for_each_language(plan):
     plan.write_text(text)
     records = study(plan)
     rotated = [r for r in records if r["method"] == "rotation" and r["task"] == "ner"]
-    assert [r["languages"][-1] for r in rotated] == ["de"]  # its text is in German only
+    assert {r["languages"][-1] for r in rotated} == {"de"}  # its text is in German only
 
 
 @pytest.mark.parametrize(("old", "new", "fact"), [

@@ -168,9 +168,11 @@ def _limited(each: Named[D], limit: int | None) -> Named[D]:
 
 
 def table(scores: Sequence[Score]) -> str:
-    """Scores as lines of text: one row for each test set and figure."""
+    """Scores as lines of text: one row for each test set and figure; without those of single kinds of spans."""
     rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n")]
     for score in scores:
+        if score.metric.startswith("f1."):
+            continue
         value, low, high = score.shown(1)
         sd, gap = score.settings.get("sd"), score.settings.get("gap")
         rows.append((

@@ -33,8 +33,8 @@ HEADS = ("bilstm-crf", "linear", "linear-crf")
 
 
 class Tagging(ZeroShot[TaggedText]):
-    """Tags every word. Entities and slots are judged by the F1 of whole spans as CoNLL counts them, parts of speech by
-    accuracy, the intents of `slots` by accuracy as well.
+    """Tags every word. Entities and slots are judged by the F1 of whole spans as CoNLL counts them, together (`f1`) and of
+    each kind (`f1.PER`), parts of speech by accuracy, the intents of `slots` by accuracy as well.
 
     The head "bilstm-crf" is that of Kulshreshtha et al. (2020, §3.3) and of the Multi-sense paper (§5.2): two layers of
     a bidirectional LSTM and a linear-chain conditional random field on frozen features. "linear" and "linear-crf" are
@@ -90,10 +90,20 @@ class Tagging(ZeroShot[TaggedText]):
         self.gold_tags = (*self.tags, *sorted({n for e in more for n in e.data.tags.names} - set(self.tags)))
         known = {n for e in more if e.data.intents is not None for n in e.data.intents.names}
         self.gold_intents = (*self.intents, *sorted(known - set(self.intents)))
-        self.statistics = {"accuracy": _accuracy} if kind == "pos" else {"f1": _f1}
+        if kind != "pos" and "O" not in self.gold_tags:
+            self.gold_tags = (*self.gold_tags, "O")
+        self.kinds = () if kind == "pos" else tuple(sorted({name[2:] for name in self.tags if name[:2] == "B-"}))
+        self.statistics = (
+            {"accuracy": _accuracy} if kind == "pos" else {"f1": _f1, **{f"f1.{name}": _f1 for name in self.kinds}}
+        )
         if with_intents:
             self.statistics = {**self.statistics, "intent": _accuracy}
         super().__init__(train, tests, tune=tune, dev=dev, **protocol)
+
+    def _only(self, kind: str, codes: np.ndarray) -> np.ndarray:
+        """The tags of one kind of span, and O for all others."""
+        own = np.array([name.partition("-")[2] == kind for name in self.gold_tags])
+        return np.where(own[codes], codes, self.gold_tags.index("O"))
 
     def _known(self, each: Named[TaggedText]) -> Named[TaggedText]:
         """Without the sentences that have a label which the training texts have not."""
@@ -158,6 +168,10 @@ class Tagging(ZeroShot[TaggedText]):
             found = {"accuracy": np.stack([np.diff(right[offsets]), np.diff(offsets)], axis=1)}
         else:
             found = {"f1": span_counts(gold, tags, self.gold_tags, offsets).sentences}
+            for kind in self.kinds:
+                found[f"f1.{kind}"] = span_counts(
+                    self._only(kind, gold), self._only(kind, tags), self.gold_tags, offsets
+                ).sentences
         if intents is not None:
             right = intents.argmax(1).cpu() == answers.of_texts("intents", given.numbers)
             found["intent"] = np.stack([right.numpy(), np.ones(len(right))], axis=1)
