@@ -45,3 +45,23 @@ def test_table_folders_and_the_same_again(capsys, tiny_folder, tmp_path, monkeyp
     code, out, err = run(capsys, "demo", "--encoder", tiny_folder, "--languages", "xx", "--out", tmp_path / "three")
     assert code == 2
     assert "the sample text is in de, es" in err
+
+
+def test_the_encoder_that_comes_with_calque_gains_plainly(capsys, tmp_path):
+    """One language of the real demo: every step up the table is a gain, and its links get better."""
+    code, _, err = run(capsys, "demo", "--languages", "fr", "--quiet", "--out", tmp_path / "demo")
+    assert code == 0, err
+    lines = (tmp_path / "demo" / "results.jsonl").read_text().splitlines()
+    scores: dict[tuple[str, str], list[dict]] = {}
+    for score in map(json.loads, lines):
+        if score["metric"] in ("accuracy.all", "aer"):
+            scores.setdefault((score["task"], score["method"]), []).append(score)
+    base, aligned = (scores["retrieval", method][0] for method in ("base", "contrastive"))
+    assert aligned["low"] > base["high"] + 0.1
+    before, after = (scores["word-alignment", method][0] for method in ("base", "contrastive"))
+    assert after["high"] < before["low"]
+    means = [
+        sum(s["value"] for s in scores["retrieval", method])
+        for method in ("base", "rotation", "finetune", "contrastive")
+    ]
+    assert means == sorted(means)

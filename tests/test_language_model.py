@@ -12,7 +12,7 @@ import torch
 from calque.distributed import Processes
 from calque.encoders import load_encoder
 from calque.encoders.subwords import Subwords
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.blocks import Blocks, Mixture, mask
@@ -191,3 +191,34 @@ def test_it_learns_can_be_stopped_and_is_loaded_by_transformers(texts, tokenizer
 def test_settings_that_cannot_be(bad):
     with pytest.raises(SettingError):
         MaskedLanguageModel(**{"heads": 4, "positions": 64, "length": 32} | bad)
+
+
+def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folder):
+    first = small(learning_rate=5e-3)
+    first.train(texts, tokenizer)
+    first.model.save_pretrained(tmp_path / "first")
+    more = small(start=tmp_path / "first", learning_rate=1e-9, updates=1, layers=5)
+    more.train(texts, tokenizer)
+    assert more.settings()["num_hidden_layers"] == 2  # the shape is that of what it started from
+    assert more.settings()["start"] == "first"
+    for name, value in first.model.state_dict().items():
+        torch.testing.assert_close(more.model.state_dict()[name], value, atol=1e-6, rtol=0)
+    with pytest.raises(InputError, match="no language model's head"):
+        small(start=tiny_folder).train(texts, tokenizer)
+    with pytest.raises(InputError, match="no BERT to go on from"):
+        small(start=tmp_path / "nothing").train(texts, tokenizer)
+    with pytest.raises(SettingError, match="blocks are up to 41 long"):
+        small(start=tmp_path / "first", length=41, positions=64).train(texts, tokenizer)
+
+
+def test_positions_begin_as_waves():
+    """Two places so far apart have the same product wherever they stand."""
+    from calque.training.language_model import _waves
+
+    table = torch.empty(50, 16)
+    _waves(table, 0.1)
+    products = table @ table.T
+    for apart in (1, 5, 20):
+        diagonal = torch.diagonal(products, apart)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-5, rtol=0)
+    assert table.std() == pytest.approx(0.1, rel=0.4)

@@ -26,6 +26,10 @@ def pretrain(
     heads: Annotated[int | None, typer.Option(min=1, help="Attention heads; default: of 64 dimensions.")] = None,
     vocabulary: Annotated[int, typer.Option(min=100, help="Subwords, where no --tokenizer is given.")] = 16_000,
     tokenizer: Annotated[Path | None, typer.Option(help="Folder with a tokenizer to use.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(help="Go on from this BERT (a folder, or mini) and its tokenizer, instead of from nothing."),
+    ] = None,
     positions: Annotated[int, typer.Option(min=8, help="Longest text that the encoder takes, in subwords.")] = 256,
     length: Annotated[int, typer.Option(min=8, help="Subwords of a training block.")] = 128,
     batch: Annotated[int, typer.Option(min=1, help="Blocks in an update.")] = 64,
@@ -50,7 +54,7 @@ def pretrain(
         "updates": updates, "learning_rate": learning_rate, "alpha": alpha, "precision": precision, "seed": seed,
     }  # fmt: skip
     record = run(
-        texts, out=out, vocabulary=vocabulary, tokenizer=tokenizer, options=options, half=half,
+        texts, out=out, vocabulary=vocabulary, tokenizer=tokenizer, start=start, options=options, half=half,
         pretokenized=pretokenized, limit=limit, overwrite=overwrite, checkpoint_every=checkpoint_every,
         progress=not quiet, say=say,
     )  # fmt: skip

@@ -21,6 +21,7 @@ def pretrain(
     out: str | Path,
     vocabulary: int = 16_000,
     tokenizer: str | Path | None = None,
+    start: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     half: bool = False,
     pretokenized: bool = False,
@@ -37,6 +38,7 @@ def pretrain(
         out: folder for the result. A stopped run continues from what it finds there, its tokenizer included.
         vocabulary: subwords of the tokenizer.
         tokenizer: folder of one to use instead.
+        start: folder, or `mini`, of a BERT to go on from, with its tokenizer.
         options: keyword arguments of `MaskedLanguageModel`.
         half: write float16.
         pretokenized: words stand between spaces.
@@ -57,12 +59,17 @@ def pretrain(
 
     from calque.distributed import is_first
     from calque.encoders.huggingface import ABOUT_FILE
+    from calque.encoders.loading import BUNDLED
     from calque.training.language_model import MaskedLanguageModel, train_tokenizer
 
     folder, options = Path(out), dict(options or {})
     if (folder / "config.json").exists() and not overwrite:
         raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
-    method = MaskedLanguageModel(**options)
+    if start is not None:
+        start = tokenizer = str(BUNDLED.get(str(start), start))
+        if not (Path(start) / "config.json").exists():
+            raise InputError("no config.json in this folder, expected a BERT to go on from", path=start)
+    method = MaskedLanguageModel(**options, start=start)
     corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     own = folder / "training" / "tokenizer"
     if tokenizer is not None or (own / "tokenizer.json").exists():

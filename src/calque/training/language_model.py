@@ -16,7 +16,7 @@ from calque.distributed import Processes
 from calque.encoders.batches import WordBatch
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import matmul_products
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.blocks import Blocks, Mixture, mask
@@ -80,6 +80,8 @@ class MaskedLanguageModel:
         learning_rate: the highest; None: 1e-4 · (768 / dim)^1.5.
         warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
         precision: as for `Tuner`.
+        start: folder of a BERT with its head to go on from, instead of random weights; its shape counts then, and its
+            tokenizer is the one to train with.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class MaskedLanguageModel:
         clip: float | None = 1.0,
         seed: int = 0,
         precision: Literal["auto", "float32", "bfloat16"] = "auto",
+        start: str | Path | None = None,
     ):
         if updates < 1 or not 0 < share < 1 or not 3 < length <= positions:
             raise SettingError(
@@ -119,6 +122,7 @@ class MaskedLanguageModel:
                       "max_position_embeddings": positions}  # fmt: skip
         self.dim, self.length, self.share, self.alpha, self.batch = dim, length, share, alpha, batch
         self.updates, self.precision, self.seed = updates, precision, seed
+        self.start = None if start is None else Path(start)
         rate = 1e-4 * (768 / dim) ** 1.5 if learning_rate is None else learning_rate
         # The number of epochs is known when there is text.
         self._schedule = Schedule(1.0, rate, warmup, decay, betas, epsilon, clip, seed)
@@ -126,7 +130,8 @@ class MaskedLanguageModel:
     def settings(self) -> dict[str, Any]:
         """What the result depends on."""
         names = ("length", "share", "alpha", "batch", "updates", "precision", "seed")
-        return {"method": "masked language model", **self.shape, **{name: getattr(self, name) for name in names}}
+        start = {} if self.start is None else {"start": self.start.name}
+        return {"method": "masked language model", **self.shape, **{n: getattr(self, n) for n in names}, **start}
 
     def train(
         self,
@@ -153,13 +158,16 @@ class MaskedLanguageModel:
 
         processes = Processes("bfloat16" if self.precision == "bfloat16" else "float32")
         torch.manual_seed(self.seed)
-        pad: Any = tokenizer.pad_token_id
-        config = BertConfig(
-            vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=1, hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0, initializer_range=0.02 * (768 / self.dim) ** 0.5, **self.shape,
-        )  # fmt: skip
-        model = self.model = BertForMaskedLM(config)
-        _waves(model.bert.embeddings.position_embeddings.weight, config.initializer_range)
+        if self.start is not None:
+            model = self.model = self._started(len(tokenizer))
+        else:
+            pad: Any = tokenizer.pad_token_id
+            config = BertConfig(
+                vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=1, hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0, initializer_range=0.02 * (768 / self.dim) ** 0.5, **self.shape,
+            )  # fmt: skip
+            model = self.model = BertForMaskedLM(config)
+            _waves(model.bert.embeddings.position_embeddings.weight, config.initializer_range)
         tokenizer.model_max_length = self.shape["max_position_embeddings"]
         encoder = HuggingFaceEncoder(model.bert, tokenizer, max_length=self.length, name="pretrained")
         mixture = Mixture(
@@ -187,6 +195,31 @@ class MaskedLanguageModel:
         loop.finish()
         model.eval()
         return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
+
+    def _started(self, vocabulary: int) -> Any:
+        """The model to go on from, in float32."""
+        from transformers import AutoConfig, BertForMaskedLM
+
+        try:
+            config = AutoConfig.from_pretrained(str(self.start))
+            if config.model_type != "bert":
+                raise SettingError(f"{self.start} is a {config.model_type}: training can go on from a BERT only")
+            model, report = BertForMaskedLM.from_pretrained(
+                str(self.start), dtype=torch.float32, output_loading_info=True
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(f"no BERT to go on from ({str(error).splitlines()[0]})", path=self.start) from error
+        if report["missing_keys"]:
+            raise InputError(
+                "there is no language model's head beside the encoder, as pretraining writes it", path=self.start
+            )
+        if config.vocab_size != vocabulary or config.max_position_embeddings < self.length:
+            raise SettingError(
+                f"{self.start} has {config.vocab_size} subwords and reads {config.max_position_embeddings}; the tokenizer "
+                f"has {vocabulary}, and blocks are up to {self.length} long"
+            )
+        self.shape = {name: getattr(config, name) for name in self.shape}
+        return model
 
 
 @torch.no_grad()
