@@ -45,10 +45,21 @@ def test_commands(folder, tiny_folder, capsys):
         assert end.value.code == 0, capsys.readouterr().err
     assert "95% interval" in capsys.readouterr().out
     assert (folder / "aligned" / "config.json").exists()
-    assert (folder / "calque-demo" / "contrastive" / "config.json").exists()
+    assert (folder / "my-aligned" / "config.json").exists()
 
 
 def test_python(folder, tiny_folder, capsys):
     exec(compile(blocks("python"), "README.md", "exec"), {"ENCODER": str(tiny_folder)})
     assert len(capsys.readouterr().out.splitlines()) >= 2
     assert (folder / "aligned" / "config.json").exists()
+
+
+def test_the_demo_prints_what_the_readme_shows_by_name():
+    """Its figures are those of one machine; methods and languages must be the same everywhere."""
+    from calque.corpora.sample import LANGUAGES
+    from calque.runs.demo import METHODS
+
+    shown = README.read_text(encoding="utf-8").split("calque demo\n```", 1)[1]
+    table = shown[shown.index("Contextual word retrieval") : shown.index("Word alignment")].splitlines()
+    assert table[1].split()[: len(LANGUAGES)] == list(LANGUAGES)
+    assert [line.split()[0] for line in table[2:] if line] == ["base", *METHODS]
