@@ -531,7 +531,6 @@ def test_vectors_are_stored_in_float_types_only(tiny_encoder):
         ("./no/such/folder", "no such folder"),
         ("/no/such/folder", "no such folder"),
         ("not a name: at all?", "is no folder here"),
-        ("mini", "carries no bundled encoder"),
     ],
 )
 def test_names_that_lead_nowhere(name, message):
@@ -691,3 +690,25 @@ def test_published_minilm():
 
     assert cosine(money.data[1], cash.data[1]) > cosine(money.data[1], river.data[1]) + 0.05
     assert close(money.data, slow_vectors(encoder, ["the", "bank", "lent", "him", "money"], "mean")[-1])
+
+
+def test_the_encoder_that_comes_with_calque():
+    """`mini` is a name everywhere, small, float16 on disk and float32 in memory, and knows its own words."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    encoder = load_encoder("mini")
+    assert (encoder.name, encoder.dim, encoder.n_layers) == ("mini", 128, 6)
+    assert encoder.model.dtype == torch.float32
+    folder = loading.BUNDLED["mini"]
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 12_000_000
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "licence" in card
+    assert "CC BY" in card
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer("She lives in a small house.", return_tensors="pt").input_ids
+    hidden = ids.clone()
+    hidden[0, 4] = tokenizer.mask_token_id  # "a", after [CLS] She lives in
+    assert tokenizer.convert_ids_to_tokens(ids[0, 4].item()) == "a"
+    with torch.inference_mode():
+        best = model.float()(input_ids=hidden).logits[0, 4].topk(3).indices
+    assert ids[0, 4] in best
