@@ -204,9 +204,8 @@ class MaskedLanguageModel:
             config = AutoConfig.from_pretrained(str(self.start))
             if config.model_type != "bert":
                 raise SettingError(f"{self.start} is a {config.model_type}: training can go on from a BERT only")
-            model, report = BertForMaskedLM.from_pretrained(
-                str(self.start), dtype=torch.float32, output_loading_info=True
-            )
+            found: Any = BertForMaskedLM.from_pretrained(str(self.start), dtype=torch.float32, output_loading_info=True)
+            model, report = found
         except (OSError, ValueError) as error:
             raise InputError(f"no BERT to go on from ({str(error).splitlines()[0]})", path=self.start) from error
         if report["missing_keys"]:
