@@ -156,7 +156,7 @@ def test_mistakes_are_one_line_and_exit_code_2(capsys, texts, tiny_folder, tmp_p
     assert "no-encoder" in fails(
         capsys, "evaluate", tmp_path / "no-encoder", "retrieval", "--test", texts / "test.tsv", *en_xx
     )
-    assert "expected one of" in fails(capsys, "evaluate", tiny_folder, "ner", "--test", texts / "test.tsv", *en_xx)
+    assert "expected one of" in fails(capsys, "evaluate", tiny_folder, "magic", "--test", texts / "test.tsv")
     assert "--train-links needs --train" in fails(
         capsys, "evaluate", tiny_folder, "retrieval", "--test", texts / "test.tsv", *en_xx, "--train-links", "x"
     )

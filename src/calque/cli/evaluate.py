@@ -116,6 +116,8 @@ def evaluate(
 ) -> None:
     """Measure an encoder: word retrieval, word alignment, or a task learnt in one language and tested in others."""
     load, say = loading(layer, pooling, max_length), news(quiet)
+    if task not in (*VECTORS, *TRANSFER, *MEANING):
+        raise SettingError(f"task {task!r} is not known, expected one of {ALL}")
     if task in TRANSFER:
         from calque.runs.texts import Words
         from calque.runs.transfer import table, transfer
@@ -170,8 +172,7 @@ def _plain(encoder, task, test, langs, links, train, train_links, text, load, sa
             raise SettingError("wsd learns its senses from text: --train semcor.data.xml")
         return disambiguate(encoder, train=train[0], test=test, load=load, progress=progress, say=say), table
     if len(langs) != 2:
-        raise SettingError(f"{task} needs --langs, e.g. --langs en de" if task in (*VECTORS, *MEANING) else
-                           f"task {task!r} is not known, expected one of {ALL}")  # fmt: skip
+        raise SettingError(f"{task} needs --langs, e.g. --langs en de")
     pair = pairs_of(langs, 1)[0]
     if task == "lexicon":
         from calque.runs.meaning import lexicon
