@@ -12,7 +12,7 @@ FLOOR = {
     "pairs": 1, "vectors": 1, "annotated": 1,
     "distributed": 2, "algebra": 2,
     "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,
-    "nn": 4, "encoders": 4,
+    "nn": 3, "encoders": 4,
     "training": 5, "senses": 5, "clcr": 5,
     "tasks": 6,
     "runs": 7,

@@ -16,23 +16,35 @@ from calque.cli.options import (
     Seed,
     news,
 )
+from calque.errors import SettingError
 
 
 def pretrain(
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt.gz …")],
     out: Annotated[Path, typer.Option(help="Folder for the encoder; a stopped run continues from there.")],
-    layers: Annotated[int, typer.Option(min=1, help="Hidden layers.")] = 6,
-    dim: Annotated[int, typer.Option(min=2, help="Hidden size.")] = 128,
+    model: Annotated[str, typer.Option(help="bert, or elmo: a bidirectional language model.")] = "bert",
+    layers: Annotated[int | None, typer.Option(min=1, help="Hidden layers; default: 6, of an ELMo 2.")] = None,
+    dim: Annotated[int, typer.Option(min=2, help="Hidden size; of an ELMo that of each direction.")] = 128,
+    hidden: Annotated[
+        int | None, typer.Option(min=1, help="ELMo: size of an LSTM cell; default: 8 times --dim.")
+    ] = None,
     heads: Annotated[int | None, typer.Option(min=1, help="Attention heads; default: of 64 dimensions.")] = None,
-    vocabulary: Annotated[int, typer.Option(min=100, help="Subwords, where no --tokenizer is given.")] = 16_000,
+    vocabulary: Annotated[
+        int,
+        typer.Option(min=100, help="Subwords, where no --tokenizer is given; of an ELMo the words that it predicts."),
+    ] = 16_000,
     tokenizer: Annotated[Path | None, typer.Option(help="Folder with a tokenizer to use.")] = None,
     start: Annotated[
         str | None,
         typer.Option(help="Go on from this BERT (a folder, or mini) and its tokenizer, instead of from nothing."),
     ] = None,
-    positions: Annotated[int, typer.Option(min=8, help="Longest text that the encoder takes, in subwords.")] = 256,
-    length: Annotated[int, typer.Option(min=8, help="Subwords of a training block.")] = 128,
-    batch: Annotated[int, typer.Option(min=1, help="Blocks in an update.")] = 64,
+    positions: Annotated[
+        int | None, typer.Option(min=8, help="Longest text that the encoder takes, in subwords; default: 256.")
+    ] = None,
+    length: Annotated[
+        int, typer.Option(min=8, help="Subwords of a training block; of an ELMo words of a sentence.")
+    ] = 128,
+    batch: Annotated[int, typer.Option(min=1, help="Blocks in an update; of an ELMo sentences.")] = 64,
     updates: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
     learning_rate: Annotated[float | None, typer.Option(help="Its highest value.")] = None,
     alpha: Annotated[float, typer.Option(min=0, max=1, help="1 draws languages as they are, 0 all alike often.")] = 0.5,
@@ -45,20 +57,39 @@ def pretrain(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an encoder from nothing by masked language modelling."""
-    from calque.runs.pretrain import pretrain as run
-
+    """Train an encoder from nothing by masked language modelling, or an ELMo by predicting words."""
     say = news(quiet)
     options: dict[str, Any] = {
-        "layers": layers, "dim": dim, "heads": heads, "positions": positions, "length": length, "batch": batch,
-        "updates": updates, "learning_rate": learning_rate, "alpha": alpha, "precision": precision, "seed": seed,
+        "dim": dim, "length": length, "batch": batch, "updates": updates, "learning_rate": learning_rate, "alpha": alpha,
+        "precision": precision, "seed": seed, **({} if layers is None else {"layers": layers}),
     }  # fmt: skip
-    record = run(
-        texts, out=out, vocabulary=vocabulary, tokenizer=tokenizer, start=start, options=options, half=half,
-        pretokenized=pretokenized, limit=limit, overwrite=overwrite, checkpoint_every=checkpoint_every,
-        progress=not quiet, say=say,
-    )  # fmt: skip
+    how: dict[str, Any] = {
+        "out": out, "pretokenized": pretokenized, "limit": limit, "overwrite": overwrite,
+        "checkpoint_every": checkpoint_every, "progress": not quiet, "say": say,
+    }  # fmt: skip
+    if model == "elmo":
+        from calque.runs.pretrain_elmo import pretrain_elmo
+
+        others = {"--heads": heads, "--tokenizer": tokenizer, "--start": start, "--positions": positions}
+        _refuse({**others, "--half": half or None}, "an ELMo")
+        record = pretrain_elmo(texts, options={**options, "hidden": hidden, "vocabulary": vocabulary}, **how)
+    elif model == "bert":
+        from calque.runs.pretrain import pretrain as run
+
+        _refuse({"--hidden": hidden}, "a BERT")
+        options |= {"heads": heads, "positions": 256 if positions is None else positions}
+        record = run(
+            texts, vocabulary=vocabulary, tokenizer=tokenizer, start=start, options=options, half=half, **how
+        )  # fmt: skip
+    else:
+        raise SettingError(f"--model {model}: expected bert or elmo")
     say(f"written to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
+
+
+def _refuse(options: dict[str, Any], what: str) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise SettingError(f"{name} does not apply to {what}")
 
 
 def perplexity(

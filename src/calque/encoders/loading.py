@@ -17,6 +17,7 @@ import torch
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import collate
+from calque.encoders.elmo_files import file_pair
 from calque.encoders.huggingface import ABOUT_FILE, HuggingFaceEncoder
 from calque.encoders.numerics import faster_attention
 from calque.errors import CalqueError, InputError, SettingError
@@ -41,8 +42,9 @@ def load_encoder(
 
     Args:
         name_or_path: "mini", the small encoder that comes with calque; a name on the Hugging Face hub, a folder that
-            `transformers` or calque saved, or a file of static word vectors (word2vec or fastText). A folder of one's own
-            that is called mini is "./mini".
+            `transformers` or calque saved, an ELMo (a folder with options.json and weights.hdf5, or NAME_weights.hdf5
+            beside NAME_options.json), or a file of static word vectors (word2vec or fastText). A folder of one's own that
+            is called mini is "./mini".
         layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
         dtype: type of the weights, "float32", "bfloat16" or "float16"; None for float32, whatever the file has.
@@ -57,7 +59,8 @@ def load_encoder(
     """
     name = fspath(name_or_path)
     path = BUNDLED.get(name, Path(name))
-    if path.is_file():
+    pair = file_pair(path)
+    if path.is_file() and pair is None:
         return _static(path, layer=layer, pooling=pooling)
     about = _about(path)
     if about.get("kind") == "static":
@@ -65,6 +68,10 @@ def load_encoder(
     mapped = about.get("kind") == "mapped"
     if mapped and (layer is not None or pooling is not None):
         raise SettingError("layer and pooling of a mapped encoder are those that its maps were fitted on")
+    if "elmo" in (about.get("kind"), about.get("base")) or (pair is not None and not (path / "config.json").is_file()):
+        what = {"pooling": pooling, "dtype": dtype, "max_length": max_length, "attention": attention}
+        elmo = _elmo(path, {"layer": layer, "device": _device(device), "precision": precision, "about": about}, what)
+        return _mapped(path, elmo) if mapped else elmo
     if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
         raise InputError("no such folder", path=path)
     if path.is_dir() and not (path / "config.json").is_file():
@@ -89,11 +96,7 @@ def load_encoder(
     if attention == "auto":
         split = encoder.subwords.split([["a"] * 24] * (encoder.budget // 32))
         faster_attention(model, collate(split, range(len(split))).to(encoder.device).input_ids)  # type: ignore[arg-type]
-    if mapped:
-        from calque.encoders.mapped import MappedEncoder
-
-        return MappedEncoder.open(path, encoder)
-    return encoder
+    return _mapped(path, encoder) if mapped else encoder
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -102,11 +105,26 @@ def _about(path: Path) -> dict[str, Any]:
         return {}
     try:
         about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
-        if about["kind"] not in ("huggingface", "mapped", "static"):
+        if about["kind"] not in ("huggingface", "mapped", "static", "elmo"):
             raise ValueError(f"kind {about['kind']!r}, was it written by a later version of calque?")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"not written by calque ({_first_line(error)})", path=path / ABOUT_FILE) from error
     return about
+
+
+def _mapped(path: Path, base: Any) -> Encoder:
+    from calque.encoders.mapped import MappedEncoder
+
+    return MappedEncoder.open(path, base)
+
+
+def _elmo(path: Path, given: dict[str, Any], other: dict[str, Any]) -> Encoder:
+    from calque.encoders.elmo import ElmoEncoder
+
+    for option, value in other.items():
+        if value is not None:
+            raise SettingError(f"{option} does not apply to ELMo ({path})")
+    return ElmoEncoder.open(path, **{name: value for name, value in given.items() if value is not None})
 
 
 def _static(path: Path, **given: Any) -> Encoder:

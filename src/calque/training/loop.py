@@ -70,11 +70,19 @@ class Schedule:
         return self.learning_rate * factor
 
 
+def adam(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
+    """Kingma and Ba (2015), in one compiled pass where there is one."""
+    fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
+    return torch.optim.Adam(
+        parameters, lr=schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused
+    )  # fmt: skip
+
+
 class Loop:
     """Runs updates over a module, and can be killed at any moment.
 
     Args:
-        module: its parameters with `requires_grad` are trained, with Adam.
+        module: its parameters with `requires_grad` are trained.
         schedule: how long and how fast.
         processes: the processes of this run.
         identity: everything that the result depends on; a checkpoint of another identity is refused.
@@ -85,6 +93,7 @@ class Loop:
             keeps the one that it began with, which may have been measured.
         threads: that the updates are computed in, if they are.
         title: of the bar.
+        optimiser: makes the optimiser of these parameters, whose rate is set before each update.
     """
 
     def __init__(
@@ -100,6 +109,7 @@ class Loop:
         products: str = "highest",
         threads: Threads | None = None,
         title: str = "align",
+        optimiser: Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer] = adam,
     ):
         self.title = title
         self.threads = threads or Threads(1)
@@ -110,10 +120,7 @@ class Loop:
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         if not self.parameters:
             raise SettingError("every parameter is frozen: there is nothing to train")
-        fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in self.parameters)
-        self.optimiser = torch.optim.Adam(
-            self.parameters, lr=schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused
-        )
+        self.optimiser = optimiser(self.parameters, schedule)
         self.large = sum(p.numel() for p in self.parameters) > _LARGE
         self.step = 0
         self.history: list[dict[str, float]] = []

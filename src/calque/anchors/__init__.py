@@ -1,0 +1,17 @@
+"""Anchors: the mean vector of each word type over its occurrences (Schuster et al. 2019, §3)."""
+
+from calque.anchors.files import open_anchors, read_avg_embeds, save_anchors, write_avg_embeds
+from calque.anchors.means import Anchors
+from calque.anchors.senses import SenseAnchors, split_senses
+from calque.anchors.sums import AnchorSums
+
+__all__ = [
+    "AnchorSums",
+    "Anchors",
+    "SenseAnchors",
+    "open_anchors",
+    "read_avg_embeds",
+    "save_anchors",
+    "split_senses",
+    "write_avg_embeds",
+]

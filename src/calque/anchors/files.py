@@ -1,0 +1,176 @@
+"""Anchors as files: our own, and those of the published code (Schuster et al. 2019)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from os import PathLike, fspath
+from pathlib import Path
+
+import numpy as np
+
+from calque.anchors.means import Anchors
+from calque.errors import InputError, SettingError
+from calque.vectors import create_arrays, map_arrays
+
+FILE = "anchors.safetensors"
+_PUBLISHED = re.compile(r"avg_embeds_(-?\d+)\.txt")
+
+
+def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
+    """Write anchors by layer to a safetensors file: `counts`, and `LAYER.vectors`, `.variances` and `.norms`.
+
+    Args:
+        path: the file; of a folder, `anchors.safetensors` in it.
+        anchors: by layer, all of the same words.
+
+    Raises:
+        SettingError: layers with different words.
+    """
+    if len({(found.words, found.lang) for found in anchors.values()}) != 1:
+        raise SettingError("every layer needs anchors of the same words, in the same language")
+    first = next(iter(anchors.values()))
+    tensors: dict[str, np.ndarray] = {"counts": first.counts.astype(np.int64)}
+    for layer, found in anchors.items():
+        tensors[f"{layer}.vectors"] = found.vectors
+        for name in ("variances", "norms"):
+            if (values := getattr(found, name)) is not None:
+                tensors[f"{layer}.{name}"] = np.asarray(values, dtype=np.float64)
+    about = {"words": first.words, "lang": first.lang, "layers": list(anchors)}
+    where = _file(path)
+    part = f"{where}.part"
+    mapped = create_arrays(
+        part,
+        {name: (array.shape, array.dtype) for name, array in tensors.items()},
+        {"calque": "anchors", "about": json.dumps(about)},
+    )
+    for name, array in tensors.items():
+        mapped[name][...] = array
+        if isinstance(mapped[name], np.memmap):  # an empty array is not mapped
+            mapped[name].flush()
+    del mapped
+    os.replace(part, where)
+
+
+def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
+    """Map saved anchors into memory, by layer.
+
+    Args:
+        path: a file that `save_anchors` wrote, or a folder with one.
+
+    Raises:
+        InputError: another or a damaged file.
+    """
+    where = _file(path)
+    arrays, metadata = map_arrays(where)
+    try:
+        about = json.loads(metadata["about"])
+        words, counts = tuple(about["words"]), np.asarray(arrays["counts"])
+        found = {}
+        for layer in about["layers"]:
+            parts = [arrays[f"{layer}.vectors"], *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms"))]
+            if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
+                raise ValueError(f"layer {layer} does not have as many anchors as there are words")
+            found[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"no anchors that calque saved ({type(error).__name__}: {error})", path=where) from error
+    return found
+
+
+def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
+    """Write the files of the published code: `avg_embeds_{layer}.txt` in word2vec text, and `norms.json`.
+
+    `norms.json` has the mean length of all occurrences' vectors as `avg_norm_layer_{layer}`, and besides `occurrences`:
+    how often each word came, in the order of the text files. The published script for BERT wrote those by the numbers
+    of its vocabulary file, which is not at hand here.
+
+    Raises:
+        SettingError: a word has a space in it, which the format cannot hold.
+    """
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    norms: dict[str, object] = {}
+    for layer, found in anchors.items():
+        wrong = next((word for word in found.words if not word or word.split() != [word]), None)
+        if wrong is not None:
+            raise SettingError(f"the word {wrong!r} has a space in it, or nothing: word2vec text cannot hold it")
+        with open(path / f"avg_embeds_{layer}.txt", "w", encoding="utf-8", newline="\n") as file:
+            file.write(f"{len(found)} {found.vectors.shape[1]}\n")
+            for word, vector in zip(found.words, found.vectors, strict=True):
+                file.write(f"{word} {' '.join(map(str, vector))}\n")
+        if found.mean_norm is not None:
+            norms[f"avg_norm_layer_{layer}"] = found.mean_norm
+        norms["occurrences"] = found.counts.tolist()
+    (path / "norms.json").write_text(json.dumps(norms) + "\n", encoding="utf-8")
+
+
+def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dict[int, Anchors], dict[int, float]]:
+    """Read the files of the published code.
+
+    Args:
+        folder: with `avg_embeds_{layer}.txt`, and `norms.json` or not.
+        lang: their language, which the files do not say.
+
+    Returns:
+        anchors by layer; their counts are 0 where `norms.json` has no occurrences in the same order.
+        the mean length of an occurrence's vector by layer, where `norms.json` has it.
+
+    Raises:
+        InputError: no such file, or one that is not what it should be.
+    """
+    path = Path(folder)
+    files = {
+        int(match[1]): file for file in path.glob("avg_embeds_*.txt") if (match := _PUBLISHED.fullmatch(file.name))
+    }
+    if not files:
+        raise InputError("no avg_embeds_LAYER.txt in this folder", path=path)
+    norms: dict[int, float] = {}
+    occurrences: list[int] = []
+    if (path / "norms.json").exists():
+        try:
+            record = json.loads((path / "norms.json").read_text(encoding="utf-8"))
+            norms = {layer: float(record[name]) for layer in files if (name := f"avg_norm_layer_{layer}") in record}
+            occurrences = [int(count) for count in record.get("occurrences", [])]
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"no norms by layer ({type(error).__name__}: {error})", path=path / "norms.json"
+            ) from error
+    found = {}
+    for layer, file in sorted(files.items()):
+        words, vectors = _read_text(file)
+        counts = np.array(occurrences if len(occurrences) == len(words) else [0] * len(words), dtype=np.int64)
+        found[layer] = Anchors(words, vectors, counts, lang)
+    return found, norms
+
+
+def _read_text(file: Path) -> tuple[tuple[str, ...], np.ndarray]:
+    with open(file, encoding="utf-8", newline="\n") as lines:
+        try:
+            n, dim = map(int, next(lines, "").split())
+        except ValueError:
+            raise InputError("expected the number of words and of dimensions", path=file, line=1) from None
+        if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:  # a digit and a space for each number
+            fact = f"{n:,} words of {dim:,} dimensions are promised, more than the file can hold"
+            raise InputError(fact, path=file, line=1)
+        words: list[str] = []
+        vectors = np.empty((n, dim), dtype=np.float32)
+        for number, line in enumerate(lines, 2):
+            fields = line.rstrip("\r\n").rsplit(" ", dim)
+            if len(fields) != dim + 1 or number > n + 1:
+                fact = f"a word and {dim} numbers, {n:,} times"
+                raise InputError(f"expected {fact}, got {len(fields)} fields", path=file, line=number)
+            try:
+                vectors[number - 2] = [float(value) for value in fields[1:]]
+            except ValueError as error:
+                raise InputError(f"not a number ({error})", path=file, line=number) from None
+            words.append(fields[0])
+    if len(words) != n:
+        raise InputError(f"{n:,} words are promised, {len(words):,} are there", path=file)
+    return tuple(words), vectors
+
+
+def _file(path: str | PathLike[str]) -> str:
+    where = Path(path)
+    return fspath(where / FILE if where.is_dir() else where)

@@ -1,0 +1,188 @@
+"""Words with several meanings: their occurrences lie in several heaps, and an anchor for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from calque.algebra.normalize import unit_rows
+from calque.anchors.means import Anchors
+from calque.anchors.sums import AnchorSums
+from calque.errors import SettingError
+
+
+@dataclass(frozen=True)
+class SenseAnchors:
+    """Anchors of senses, and which words have several.
+
+    Attributes:
+        anchors: by layer; a word with several senses stands there once for each, its senses side by side.
+        whole: by layer, the anchors of the words themselves.
+        senses: int64 `[n_words]`, number of senses of each word of `whole`, at least 1.
+        silhouettes: float64 `[n_words]`, mean silhouette of the best division into two heaps or more; NaN where there
+            were too few occurrences to ask, or no division has heaps of some size.
+    """
+
+    anchors: dict[int, Anchors]
+    whole: dict[int, Anchors]
+    senses: np.ndarray
+    silhouettes: np.ndarray
+
+    def single(self) -> dict[int, Anchors]:
+        """Anchors of the words with one sense only: Zhang et al.'s (2019) removal of multi-sense words."""
+        rows = np.flatnonzero(self.senses == 1)
+        return {layer: found.take(rows) for layer, found in self.whole.items()}
+
+
+def split_senses(
+    sums: AnchorSums,
+    *,
+    most_senses: int = 5,
+    layer: int | None = None,
+    clear: float = 0.2,
+    share: float = 0.1,
+    at_least: int = 20,
+    restarts: int = 4,
+    seed: int = 0,
+) -> SenseAnchors:
+    """Divide the occurrences of each word into heaps, one for each sense (Zhang et al. 2019).
+
+    Zhang et al. take the words with several senses for noise and leave them out (`SenseAnchors.single`), or put
+    anchors of clusters in the place of the word's one anchor (`SenseAnchors.anchors`). Here the occurrences are those
+    that `sums` drew (`samples`), at unit length; they are divided by k-means (k-means++ starts, the best of some
+    restarts) for k = 2, 3, … `most_senses`, and k is the one with the largest mean silhouette (Rousseeuw 1987). As a
+    silhouette cannot speak for k = 1, a word has one sense unless that value reaches `clear`. A division counts only
+    if every heap has its share: a lone stray occurrence is no sense.
+
+    Args:
+        sums: with samples.
+        most_senses: K, senses of a word at most.
+        layer: the layer whose vectors are divided; None for the last. Other layers get the same heaps.
+        clear: silhouette from which a word has several senses. Occurrences around one centre divide at about 0.05 to
+            0.15 in tens of dimensions, and lower in hundreds; heaps apart by twice their width at 0.3 and more.
+        share: of the sample that the smallest heap needs.
+        at_least: kept occurrences below which a word has one sense.
+        restarts, seed: of k-means.
+
+    Raises:
+        SettingError: sums without samples, or a layer that they have not.
+    """
+    if sums.samples is None:
+        raise SettingError("these sums kept no occurrences: make them with samples=100 or so")
+    chosen = sums.layers[-1] if layer is None else layer
+    if chosen not in sums.layers:
+        raise SettingError(f"layer {chosen}: these sums have {list(sums.layers)}")
+    if most_senses < 2:
+        raise SettingError(f"most_senses={most_senses}, expected 2 or more")
+    place, whole, order = sums.layers.index(chosen), sums.finish(), sums.order()
+    senses, silhouettes = np.ones(len(order), dtype=np.int64), np.full(len(order), np.nan)
+    rng = np.random.default_rng(seed)
+    heaps: dict[int, np.ndarray] = {}
+    for k, code in enumerate(order):
+        kept = sums.samples.of(int(code))
+        if kept.shape[1] < max(at_least, 4):
+            continue
+        labels, silhouettes[k] = _divide(unit_rows(kept[place]).astype(np.float64), most_senses, share, restarts, rng)
+        if labels is not None and silhouettes[k] >= clear:
+            heaps[k], senses[k] = labels, labels.max() + 1
+    owner = np.repeat(np.arange(len(order)), senses)
+    split = {n: found.take(owner) for n, found in whole.items()}
+    counts = split[chosen].counts  # one array each: `take` copied them
+    means, variances, norms = (
+        {n: getattr(f, name) for n, f in split.items()} for name in ("vectors", "variances", "norms")
+    )
+    first = np.cumsum(senses) - senses
+    for k, labels in heaps.items():
+        kept, sizes = sums.samples.of(int(order[k])), np.bincount(labels)
+        rows = first[k] + np.arange(senses[k])
+        counts[rows] = _rounded(sizes * (counts[rows[0]] / len(labels)), int(whole[chosen].counts[k]))
+        for number, n in enumerate(sums.layers):
+            for sense, row in enumerate(rows):
+                members = kept[number][labels == sense].astype(np.float64)
+                means[n][row] = centre = members.mean(axis=0)
+                variances[n][row] = ((members - centre) ** 2).sum(axis=1).mean()
+                norms[n][row] = np.linalg.norm(members, axis=1).mean()
+    anchors = {
+        n: Anchors(found.words, means[n], counts, found.lang, variances[n], norms[n]) for n, found in split.items()
+    }
+    return SenseAnchors(anchors, whole, senses, silhouettes)
+
+
+def _divide(
+    x: np.ndarray, most: int, share: float, restarts: int, rng: np.random.Generator
+) -> tuple[np.ndarray | None, float]:
+    """The division with the largest silhouette: int64 `[n]`, larger heaps first, and that silhouette."""
+    gram = x @ x.T  # all that k-means and silhouettes need: what follows does not depend on the dimensions
+    own = np.diag(gram)
+    squared = np.maximum(own[:, None] + own - 2 * gram, 0.0)
+    distances, best, value = np.sqrt(squared), None, np.nan
+    for k in range(2, min(most, len(x) // 2) + 1):
+        labels = kmeans(gram, squared, k, restarts, rng)
+        sizes = np.bincount(labels, minlength=k)
+        if sizes.min() < max(2.0, share * len(x)):
+            continue
+        found = silhouette(distances, labels)
+        if best is None or found > value:
+            rank = np.empty(k, dtype=np.int64)
+            rank[np.argsort(-sizes, kind="stable")] = np.arange(k)
+            best, value = rank[labels], found
+    return best, value
+
+
+def kmeans(gram: np.ndarray, squared: np.ndarray, k: int, restarts: int, rng: np.random.Generator) -> np.ndarray:
+    """k-means from inner products alone, all restarts side by side.
+
+    Args:
+        gram, squared: `[n, n]`, inner products of the vectors, and their squared distances.
+        k: clusters.
+        restarts: k-means++ starts (Arthur & Vassilvitskii 2007), of which the best is taken.
+        rng: for the starts.
+
+    Returns:
+        int64 `[n]`, cluster of each vector; a cluster can be empty.
+    """
+    n = len(gram)
+    starts = np.empty((restarts, k), dtype=np.int64)
+    starts[:, 0] = rng.integers(n, size=restarts)
+    for c in range(1, k):
+        weights = squared[starts[:, :c]].min(axis=1) + 1e-12
+        sums = np.cumsum(weights, axis=1)
+        draws = rng.random(restarts) * sums[:, -1]
+        starts[:, c] = np.minimum((sums < draws[:, None]).sum(axis=1), n - 1)
+    labels = squared[starts].argmin(axis=1)  # [restarts, n]
+    cost = np.zeros(restarts)
+    for _ in range(50):
+        inside = (labels[:, :, None] == np.arange(k)).astype(np.float64)
+        sizes = inside.sum(axis=1)
+        cross = gram @ inside / np.maximum(sizes, 1.0)[:, None]  # of each vector with each centre
+        centres = (inside * cross).sum(axis=1) / np.maximum(sizes, 1.0)  # squared length of each centre
+        gap = np.where(sizes[:, None] > 0, centres[:, None] - 2 * cross, np.inf)
+        new, cost = gap.argmin(axis=2), gap.min(axis=2).sum(axis=1)
+        if (new == labels).all():
+            break
+        labels = new
+    return labels[cost.argmin()]
+
+
+def silhouette(distances: np.ndarray, labels: np.ndarray) -> float:
+    """Mean silhouette (Rousseeuw 1987): (b − a) / max(a, b), with a a vector's mean distance from the others of its
+    cluster and b that from the nearest other cluster; 0 for a cluster of one.
+
+    Args:
+        distances: `[n, n]`.
+        labels: int64 `[n]`, no cluster empty, two or more.
+    """
+    inside = labels[:, None] == np.arange(labels.max() + 1)
+    sums, sizes = distances @ inside, inside.sum(axis=0)
+    own = sizes[labels]
+    a = sums[inside] / np.maximum(own - 1, 1)
+    b = np.where(inside, np.inf, sums / sizes).min(axis=1)
+    return float(np.where(own > 1, (b - a) / np.maximum(np.maximum(a, b), 1e-300), 0.0).mean())
+
+
+def _rounded(shares: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers near `shares` that sum to `total`, none below 1."""
+    found = np.maximum(np.floor(shares).astype(np.int64), 1)
+    found[0] += total - found.sum()
+    return found

@@ -1,0 +1,289 @@
+"""Sums from which anchors are made: one pass over a text, in parts, on any number of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
+
+import numpy as np
+
+from calque.anchors.means import Anchors
+from calque.anchors.samples import Samples
+from calque.arrow import to_numpy
+from calque.errors import InputError, SettingError
+from calque.text import Sentences
+from calque.vectors import Embeddings, create_arrays, map_arrays
+
+_NO_LIMIT = np.iinfo(np.int64).max
+
+
+class AnchorSums:
+    """Sums over the occurrences of each word type, layer by layer, in float64.
+
+    `add` takes a text a part at a time, with its vectors; `merge` joins what several processes have summed; `save` and
+    `open` carry a pass over from one day to the next; `finish` gives the anchors. Memory is that of one float64 vector
+    for each type and layer (twice that for a moment when a collected vocabulary outgrows its place), and never grows
+    with the text. The running mean of the published code, (n · mean + x) / (n + 1), is the same but for rounding.
+
+    Args:
+        dim: dimensions of a vector.
+        layers: the layers that `add` will get.
+        vocabulary: the word types to sum; None: all that come.
+        most_occurrences: count only so many occurrences of a type, the first ones. Parts that are merged each count
+            so many at most.
+        samples: keep so many of the occurrences of each type, drawn evenly, for `split_senses`.
+        lang: the language.
+        seed: of the drawing; parts that will be merged must have different ones.
+
+    Attributes:
+        words: `[n_types]`, in the order in which they first came, or that of `vocabulary`.
+        counts: int64 `[n_types]`, occurrences summed.
+        n_sentences: sentences seen.
+        uncovered: words of them that had no vector.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        layers: Sequence[int] = (0,),
+        vocabulary: Iterable[str] | None = None,
+        most_occurrences: int | None = None,
+        samples: int = 0,
+        lang: str = "",
+        seed: int = 0,
+    ):
+        if not layers or len(set(layers)) < len(layers):
+            raise SettingError(f"layers {list(layers)}: expected at least one, and each once")
+        if most_occurrences is not None and most_occurrences < 1:
+            raise SettingError(f"most_occurrences={most_occurrences}, expected 1 or more, or None for no limit")
+        self.dim, self.layers, self.lang, self.seed = dim, tuple(layers), lang, seed
+        self.most_occurrences = most_occurrences
+        self.is_open = vocabulary is None
+        self._numbers = {word: k for k, word in enumerate(dict.fromkeys(vocabulary or ()))}
+        self.n_sentences = self.uncovered = 0
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._sums = {layer: np.zeros((0, dim)) for layer in self.layers}
+        self._squares = {layer: np.zeros(0) for layer in self.layers}
+        self._norms = {layer: np.zeros(0) for layer in self.layers}
+        self.samples = Samples(samples, len(self.layers), dim, seed) if samples else None
+        self._grow(len(self._numbers))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(self._numbers)
+
+    @property
+    def counts(self) -> np.ndarray:
+        return self._counts[: len(self._numbers)]
+
+    # -- adding ----------------------------------------------------------------------------------------------------
+    def add(self, sentences: Sentences, embeddings: Embeddings | Mapping[int, Embeddings]) -> None:
+        """Add a part of the text.
+
+        Args:
+            sentences: the text.
+            embeddings: its vectors, by layer; of a single layer also without its number.
+
+        Raises:
+            SettingError: vectors that do not fit the text, the layers or the dimensions.
+        """
+        by_layer = embeddings if isinstance(embeddings, Mapping) else {self.layers[0]: embeddings}
+        if set(by_layer) != set(self.layers):
+            raise SettingError(f"vectors of layers {sorted(by_layer)}, expected {sorted(self.layers)}")
+        codes = self._codes(sentences, grow=self.is_open)
+        for layer, found in by_layer.items():
+            if found.data.shape != (len(codes), self.dim):
+                raise SettingError(
+                    f"layer {layer}: vectors {found.data.shape} for {len(codes)} words and {self.dim} dimensions"
+                )
+        covered = by_layer[self.layers[0]].covered
+        if covered is not None:
+            self.uncovered += int((~covered).sum())
+            codes[~covered] = -1
+        self._add(codes, {layer: _plain(found.data) for layer, found in by_layer.items()})
+        self.n_sentences += len(sentences)
+
+    def _add(self, codes: np.ndarray, data: dict[int, np.ndarray]) -> None:
+        from calque.anchors.scatter import add_rows, choose
+
+        self._grow(len(self._numbers))
+        rows = choose(codes, self._counts, self.most_occurrences or _NO_LIMIT)
+        chosen = codes[rows]
+        for layer in self.layers:
+            add_rows(data[layer], rows, chosen, self._sums[layer], self._squares[layer], self._norms[layer])
+        if self.samples is not None:
+            self.samples.add(rows, chosen, len(self._numbers), [data[layer] for layer in self.layers])
+
+    def wanted(self, sentences: Sentences) -> np.ndarray:
+        """Sentences that have a word still to be counted, bool `[n_sentences]`: the others need no vectors."""
+        if self.is_open and self.most_occurrences is None:
+            return np.ones(len(sentences), dtype=bool)
+        codes = self._codes(sentences, grow=False)
+        needs = np.append(self.counts < (self.most_occurrences or _NO_LIMIT), self.is_open)[codes]
+        lengths = sentences.lengths()
+        found = np.zeros(len(sentences), dtype=bool)
+        found[np.repeat(np.arange(len(sentences)), lengths)[needs]] = True
+        return found
+
+    def _codes(self, sentences: Sentences, *, grow: bool) -> np.ndarray:
+        """Number of each word's type, −1 where it has none; int64 `[n_words]`."""
+        column, _ = sentences.flat()
+        encoded = column.combine_chunks().dictionary_encode()
+        forms, numbers = encoded.dictionary.to_pylist(), self._numbers
+        if grow:
+            table = [numbers.setdefault(form, len(numbers)) for form in forms]
+        else:
+            table = [numbers.get(form, -1) for form in forms]
+        return np.array(table, dtype=np.int64)[to_numpy(encoded.indices)]
+
+    def _grow(self, n: int) -> None:
+        """Room for `n` types: half as much again as there was, so that copying costs little in the long run."""
+        if n <= len(self._counts):
+            return
+        room = max(n, len(self._counts) * 3 // 2) if self.is_open else n
+        self._counts = _longer(self._counts, room)
+        for store in (self._sums, self._squares, self._norms):
+            for layer in self.layers:
+                store[layer] = _longer(store[layer], room)
+
+    # -- joining ---------------------------------------------------------------------------------------------------
+    def merge(self, other: AnchorSums) -> AnchorSums:
+        """Add what another has summed over another part of the text; the result is self.
+
+        Raises:
+            SettingError: sums over other layers, dimensions or languages.
+        """
+        mine, theirs = (
+            (sums.dim, sums.layers, sums.lang, sums.samples and sums.samples.size) for sums in (self, other)
+        )
+        if mine != theirs:
+            raise SettingError(
+                f"sums of (dimensions, layers, language, samples) {mine} cannot be joined with those of {theirs}"
+            )
+        numbers = self._numbers
+        if self.is_open:
+            rows = np.array([numbers.setdefault(word, len(numbers)) for word in other._numbers], dtype=np.int64)
+        else:
+            rows = np.array([numbers.get(word, -1) for word in other._numbers], dtype=np.int64)
+        self._grow(len(numbers))
+        known, n = rows >= 0, len(rows)
+        self._counts[rows[known]] += other._counts[:n][known]
+        for own, more in ((self._sums, other._sums), (self._squares, other._squares), (self._norms, other._norms)):
+            for layer in self.layers:
+                own[layer][rows[known]] += more[layer][:n][known]
+        if self.samples is not None and other.samples is not None:
+            self.samples.merge(other.samples, rows, len(numbers))
+        self.n_sentences += other.n_sentences
+        self.uncovered += other.uncovered
+        return self
+
+    # -- the result ------------------------------------------------------------------------------------------------
+    def finish(self, *, at_least: int = 1, most: int | None = None) -> dict[int, Anchors]:
+        """The anchors by layer, the most frequent words first, equally frequent ones in the order of `words`.
+
+        Args:
+            at_least: occurrences below which a word is left out.
+            most: keep only so many of the most frequent words.
+        """
+        order = self.order(at_least=at_least, most=most)
+        names, counts = self.words, self.counts[order].copy()
+        words = tuple(names[k] for k in order)
+        found = {}
+        for layer in self.layers:
+            means = self._sums[layer][order] / counts[:, None]
+            spread = self._squares[layer][order] / counts - np.einsum("ij,ij->i", means, means)
+            found[layer] = Anchors(
+                words, means.astype(np.float32), counts, self.lang, np.maximum(spread, 0.0),
+                self._norms[layer][order] / counts,
+            )  # fmt: skip
+        return found
+
+    def order(self, *, at_least: int = 1, most: int | None = None) -> np.ndarray:
+        """Numbers of the types that `finish` gives, in its order; int64."""
+        counts = self.counts
+        order = np.lexsort((np.arange(len(counts)), -counts))[:most]
+        return order[counts[order] >= max(1, at_least)]
+
+    # -- disk ------------------------------------------------------------------------------------------------------
+    def save(self, path: str | PathLike[str], *, note: str = "") -> None:
+        """Write everything to a safetensors file that `open` reads; the file is replaced when it is complete.
+
+        Args:
+            path: the file.
+            note: kept with it, and given back by `note_of`.
+        """
+        n = len(self._numbers)
+        tensors = {"counts": self._counts[:n]}
+        for layer in self.layers:
+            tensors[f"{layer}.sums"] = self._sums[layer][:n]
+            tensors[f"{layer}.squares"], tensors[f"{layer}.norms"] = self._squares[layer][:n], self._norms[layer][:n]
+        if self.samples is not None:
+            tensors |= self.samples.arrays()
+        about = {
+            "dim": self.dim, "layers": self.layers, "lang": self.lang, "seed": self.seed, "is_open": self.is_open,
+            "most_occurrences": self.most_occurrences, "n_sentences": self.n_sentences, "uncovered": self.uncovered,
+            "samples": self.samples.size if self.samples else 0, "words": self.words,
+        }  # fmt: skip
+        part = f"{fspath(path)}.part"
+        mapped = create_arrays(
+            part,
+            {name: (array.shape, array.dtype) for name, array in tensors.items()},
+            {"calque": "anchor sums", "note": note, "about": json.dumps(about)},
+        )
+        for name, array in tensors.items():
+            mapped[name][...] = array
+            if isinstance(mapped[name], np.memmap):  # an empty array is not mapped
+                mapped[name].flush()
+        del mapped
+        os.replace(part, path)
+
+    @staticmethod
+    def note_of(path: str | PathLike[str]) -> str:
+        """The note that `save` was given."""
+        return map_arrays(path)[1].get("note", "")
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> AnchorSums:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: another or a damaged file.
+        """
+        arrays, metadata = map_arrays(path)
+        try:
+            about = json.loads(metadata["about"])
+            made = cls(
+                about["dim"], layers=about["layers"], most_occurrences=about["most_occurrences"],
+                samples=about["samples"], lang=about["lang"], seed=about["seed"],
+            )  # fmt: skip
+            made._numbers = {word: k for k, word in enumerate(about["words"])}
+            n = len(made._numbers)
+            made._counts = np.array(arrays["counts"])
+            for layer in made.layers:
+                made._sums[layer] = np.array(arrays[f"{layer}.sums"]).reshape(n, made.dim)
+                made._squares[layer] = np.array(arrays[f"{layer}.squares"]).reshape(n)
+                made._norms[layer] = np.array(arrays[f"{layer}.norms"]).reshape(n)
+            if made._counts.shape != (n,):
+                raise ValueError("counts and words differ in number")
+            if made.samples is not None:
+                made.samples.restore(arrays)
+            made.is_open = about["is_open"]
+            made.n_sentences, made.uncovered = about["n_sentences"], about["uncovered"]
+        except (KeyError, ValueError, TypeError) as error:
+            raise InputError(f"no sums of anchors ({type(error).__name__}: {error})", path=path) from error
+        return made
+
+
+def _longer(array: np.ndarray, room: int) -> np.ndarray:
+    longer = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _plain(data: np.ndarray) -> np.ndarray:
+    """As the compiled loops take it: float32 or float64, row by row."""
+    kind = np.float64 if data.dtype == np.float64 else np.float32
+    return np.ascontiguousarray(data, dtype=kind).view(np.ndarray)

@@ -1,0 +1,124 @@
+"""Words as rows of characters, for encoders that read no subwords."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import Event, Lock
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.encoders.batches import ranges
+from calque.encoders.static import _types
+from calque.encoders.subwords import SplitSentences, not_a_string
+from calque.nn.characters import PADDING, SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, CharacterCNN
+from calque.text import Sentence, Sentences
+
+#: numbers of the two ends of a sentence among the word types
+BEGIN, END = 0, 1
+_CHUNK = 256  # word types computed at a time
+
+
+def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
+    """Words as ELMo reads them: the first bytes of their UTF-8 between two ends, filled up with padding, all one higher.
+
+    A word may be cut within a character. No word is special: `<S>` and `</S>` in a text, which AllenNLP takes for the ends
+    of a sentence, are spelled like any other. Half a surrogate pair, which UTF-8 cannot write, is passed over.
+
+    Args:
+        length: of a row; a word keeps `length - 2` bytes.
+
+    Returns:
+        int16 `[n_words, length]`.
+    """
+    encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
+    sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    rows = np.full((len(encoded), length), PADDING + 1, dtype=np.int16)
+    rows[:, 0] = WORD_BEGIN + 1
+    places = ranges(np.arange(len(encoded)) * length + 1, sizes)
+    rows.flat[places] = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int16) + 1
+    rows[np.arange(len(encoded)), sizes + 1] = WORD_END + 1
+    return rows
+
+
+def sentence_ends(length: int = 50) -> np.ndarray:
+    """The rows that stand before and after each sentence, int16 `[2, length]`."""
+    rows = character_rows(["?", "?"], length)
+    rows[:, 1] = SENTENCE_BEGIN + 1, SENTENCE_END + 1
+    return rows
+
+
+def number_words(sentences: Sequence[Sentence | Sequence[str]]) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Distinct words in the order in which they come, the number of each word's type, and the sentences' offsets."""
+    if isinstance(sentences, Sentences):
+        return _types(sentences)
+    numbers: dict[str, int] = {}
+    of_words: list[int] = []
+    offsets = [0]
+    for sentence in sentences:
+        words = sentence.words if isinstance(sentence, Sentence) else not_a_string(sentence)
+        of_words.extend(numbers.setdefault(word, len(numbers)) for word in words)
+        offsets.append(len(of_words))
+    return list(numbers), np.array(of_words, dtype=np.int64), np.array(offsets, dtype=np.int64)
+
+
+class WordTypes:
+    """Takes a tokenizer's place in `extract`: the word types of a window of sentences, and a vector of each.
+
+    Each type's vector is computed once in a window, however often the word occurs, and when the first batch needs it. The
+    chunks of that work depend on the window alone, so that a run which is continued does the same; the threads that need
+    them share them out.
+
+    Args:
+        network: gives the vectors.
+    """
+
+    max_length: int | None = None
+
+    def __init__(self, network: CharacterCNN):
+        self._network = network
+        self._lock = Lock()
+
+    def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
+        """Begin a window: its sentences as numbers of types, each between `BEGIN` and `END`."""
+        forms, numbers, offsets = number_words(sentences if isinstance(sentences, Sequence) else list(sentences))
+        length = self._network.max_characters
+        rows = np.concatenate([sentence_ends(length), character_rows(forms, length)])
+        sizes = (rows != PADDING + 1).sum(1)
+        # Words of about equal length together, see `CharacterCNN`.
+        self._chunks = list(torch.from_numpy(sizes).argsort(stable=True).split(_CHUNK))
+        self._unfinished, self._filled = len(self._chunks), Event()
+        like = self._network.projection
+        self._rows = torch.from_numpy(rows).to(like.device)
+        self._table = torch.empty(len(rows), like.shape[1], dtype=like.dtype, device=like.device)
+        lengths = np.diff(offsets)
+        ids = np.full(len(numbers) + 2 * len(lengths), END, dtype=np.int32)
+        starts = offsets[:-1] + 2 * np.arange(len(lengths))
+        ids[starts] = BEGIN
+        ids[ranges(starts + 1, lengths)] = numbers + 2
+        return SplitSentences(
+            ids=ids,
+            offsets=offsets + 2 * np.arange(len(offsets)),
+            word_offsets=offsets,
+            word_starts=(ranges(np.zeros_like(lengths), lengths) + 1).astype(np.int32),
+            word_lengths=np.ones(len(numbers), dtype=np.int32),
+            pad_id=END,
+        )
+
+    def vectors(self, numbers: Tensor) -> Tensor:
+        """Vectors of some of the window's types, `[n, dim]`."""
+        while (rows := self._take()) is not None:
+            try:
+                self._table[rows] = self._network(self._rows[rows]).detach()
+            finally:  # an error is the caller's; those who wait must not do so for ever
+                with self._lock:
+                    self._unfinished -= 1
+                    if not self._unfinished:
+                        self._filled.set()
+        self._filled.wait()
+        return self._table[numbers]
+
+    def _take(self) -> Tensor | None:
+        with self._lock:
+            return self._chunks.pop() if self._chunks else None

@@ -1,0 +1,261 @@
+"""ELMo as an encoder of words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.encoders.base import Encoder
+from calque.encoders.batches import WordBatch, collate
+from calque.encoders.characters import WordTypes
+from calque.encoders.elmo_files import file_pair, read_network, write_network
+from calque.encoders.extraction import Plan, _bar, extract, word_counts
+from calque.encoders.huggingface import ABOUT_FILE, _weights_digest
+from calque.encoders.numerics import matmul_precision
+from calque.errors import InputError, SettingError
+from calque.nn.elmo import ElmoNetwork, States, scalar_mix
+from calque.nn.ragged import Ragged
+from calque.text import Sentence
+from calque.vectors import Embeddings
+
+_MIXED = -1  # the number under which `extract` keeps the mixture of all layers
+
+
+class ElmoEncoder(Encoder):
+    """Words as layers of ELMo (Peters et al. 2018), from the files of bilm-tf and AllenNLP.
+
+    Layer 0 is the vector of the characters, twice; layers 1 to L are those of the LSTM, each with its forward half before
+    its backward half; −1 means the last. Every word has a vector, also one without characters. A sentence gives the same
+    whatever was encoded before it, and whatever else is in the batch (to 1e-5 of its size).
+
+    Args:
+        network: put in evaluation mode.
+        layer: the layer that `encode` gives.
+        mix: a number for each layer, 0 to L: `encode` gives scale · Σ softmax(mix)_j · layer_j instead (Eq. 1).
+        scale: γ of the mixture.
+        stateful: as AllenNLP and bilm-tf have it: the k-th sentence of a batch begins with the states that the k-th
+            sentence of the batch before has left, forwards and backwards. Vectors then depend on all text before them, and
+            on `batch`. Every call of `encode` begins anew.
+        batch: sentences of a batch, in the order of the text, if `stateful`.
+        name: what reports call the encoder.
+        precision: of matrix products, as in `torch.set_float32_matmul_precision`. "auto" is "highest": rounding errors
+            would add up from word to word.
+
+    Attributes:
+        n_layers: L.
+        budget: words in a batch of `encode`, sentence ends included.
+
+    Raises:
+        SettingError: a value that this network cannot have.
+    """
+
+    def __init__(
+        self,
+        network: ElmoNetwork,
+        *,
+        layer: int = -1,
+        mix: Sequence[float] | None = None,
+        scale: float = 1.0,
+        stateful: bool = False,
+        batch: int = 64,
+        name: str = "elmo",
+        precision: str = "auto",
+    ):
+        self.network, self.name = network.eval(), name
+        self.n_layers, self.dim = network.n_layers, 2 * network.size
+        if mix is not None and len(mix) != self.n_layers + 1:
+            raise SettingError(f"mix has {len(mix)} numbers, expected one for each layer from 0 to {self.n_layers}")
+        if batch < 1:
+            raise SettingError(f"batch={batch}, expected at least 1 sentence")
+        self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
+        self.stateful, self.batch, self.precision = stateful, batch, precision
+        self.layer = self.layer_number(layer)
+        # Each step is a product of the sentences that still run with weights that no cache holds, so many run together.
+        self.budget = 4096
+
+    def __repr__(self) -> str:
+        what = f"layer {self.layer} of {self.n_layers}" if self.mix is None else f"{self.n_layers + 1} layers mixed"
+        return f"{type(self).__name__}({self.name}, {what}, {self.dim}d{', stateful' if self.stateful else ''})"
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def layer_number(self, layer: int) -> int:
+        """`layer` counted from 0.
+
+        Raises:
+            SettingError: the network has no such layer.
+        """
+        if not -self.n_layers - 1 <= layer <= self.n_layers:
+            raise SettingError(
+                f"layer {layer}: {self.name} has layers 0 (characters) to {self.n_layers}, -1 is the last"
+            )
+        return layer % (self.n_layers + 1)
+
+    # -- many sentences --------------------------------------------------------------------------------------------
+    def encode(
+        self,
+        sentences: Iterable[Sentence | Sequence[str]],
+        *,
+        progress: bool = False,
+        out: str | PathLike[str] | None = None,
+        dtype: str = "float32",
+    ) -> Embeddings:
+        """One vector per word, from the encoder's layer or its mixture.
+
+        Args:
+            sentences: in any order; the result keeps it. `Sentences` of a corpus are the quickest.
+            progress: show a bar on stderr.
+            out: write to this safetensors file, mapped into memory. If an earlier call for the same sentences and
+                encoder was stopped, it is continued, bit by bit the same; if it was finished, its result is opened. A
+                stateful encoder cannot continue: it begins again, and the file appears at the end.
+            dtype: of the stored vectors, float32 or float16.
+        """
+        key = self.layer if self.mix is None else _MIXED
+        return self._encode(sentences, [key], progress, None if out is None else {key: Path(out)}, dtype)[key]
+
+    def encode_layers(
+        self,
+        sentences: Iterable[Sentence | Sequence[str]],
+        layers: Sequence[int],
+        *,
+        progress: bool = False,
+        out: str | PathLike[str] | None = None,
+        dtype: str = "float32",
+    ) -> dict[int, Embeddings]:
+        """Several layers from one pass, by the numbers that were asked for.
+
+        Args:
+            out: a folder, in which layer 1 becomes `layer-01.safetensors`; else as in `encode`.
+        """
+        numbers = {layer: self.layer_number(layer) for layer in layers}
+        distinct = sorted(set(numbers.values()))
+        paths = None if out is None else {n: Path(out) / f"layer-{n:02d}.safetensors" for n in distinct}
+        found = self._encode(sentences, distinct, progress, paths, dtype)
+        return {layer: found[number] for layer, number in numbers.items()}
+
+    def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
+        if dtype not in ("float32", "float16"):
+            raise SettingError(f"dtype={dtype!r}: vectors are stored as float32 or float16")
+        self.network.eval()
+        precision = "highest" if self.precision == "auto" else self.precision
+        with matmul_precision(precision):
+            if self.stateful:
+                sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
+                return self._carried(sentences, layers, progress, out, dtype)
+            device, words = self.device, WordTypes(self.network.words)
+            key = "" if out is None else json.dumps([self.fingerprint, device.type, precision, torch.__version__])
+            return extract(
+                sentences,
+                subwords=words,  # type: ignore[arg-type]
+                vectors=lambda batch: self._vectors(words, batch.to(device), layers),
+                layers=layers,
+                dim=self.dim,
+                # Words that come again are only known within a window.
+                plan=Plan(self.budget, window=32_768, workers=torch.get_num_threads() if device.type == "cpu" else 1),
+                key=key,
+                dtype=np.dtype(dtype),
+                out=out,
+                progress=progress,
+            )
+
+    def _vectors(
+        self, words: WordTypes, batch: WordBatch, layers: Sequence[int], states: States | None = None
+    ) -> dict[int, Tensor]:
+        """Vectors of a batch's words by layer, `[W, dim]` each."""
+        ids = batch.input_ids.reshape(-1)
+        x = words.vectors(ids if batch.inside is None else ids[batch.inside])
+        depth = self.n_layers if _MIXED in layers else max(layers)
+        ragged = Ragged(batch.word_counts.cpu().numpy() + 2)
+        found = dict(enumerate(self.network(x, ragged, depth=depth, states=states)))
+        if _MIXED in layers:
+            found[_MIXED] = scalar_mix(list(found.values()), torch.tensor(self.mix, device=x.device), self.scale)
+        return {layer: found[layer][batch.packed] for layer in layers}
+
+    def _carried(self, sentences: Sequence, layers, progress: bool, out, dtype: str) -> dict[int, Embeddings]:
+        """Batch after batch in the order of the text, each with the states of the one before."""
+        words, device, start = WordTypes(self.network.words), self.device, 0
+        offsets = np.concatenate([[0], np.cumsum(word_counts(sentences))])
+        data = {layer: np.zeros((offsets[-1], self.dim), dtype=dtype) for layer in layers}
+        with torch.inference_mode(), _bar(int(offsets[-1]), progress) as bar:
+            states = self.network.states(min(self.batch, len(sentences)))
+            for first in range(0, len(sentences), self.batch):
+                split = words.split(sentences[first : first + self.batch])
+                stop = start + split.n_words
+                batch = collate(split, np.arange(len(split))).to(device)
+                part = States(states.h[:, :, : len(split)], states.c[:, :, : len(split)])  # a view: it is written to
+                for layer, found in self._vectors(words, batch, layers, part).items():
+                    data[layer][start:stop] = found.to("cpu", torch.float32).numpy()
+                bar.update(split.n_words)
+                start = stop
+        found = {layer: Embeddings(rows, offsets) for layer, rows in data.items()}
+        if out is None:
+            return found
+        for layer, path in out.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            found[layer].save(path)
+        return {layer: Embeddings.open(path) for layer, path in out.items()}
+
+    # -- identity and disk -----------------------------------------------------------------------------------------
+    @property
+    def fingerprint(self) -> str:
+        """Hash over weights, options, layer, mixture and memory; the weights are read again if they changed."""
+        network = self.network
+        shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
+        memory = [self.stateful, self.batch] if self.stateful else [False]
+        about = [self.layer, self.mix, self.scale, memory, shape, _weights_digest(network)]
+        return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write `options.json` and `weights.hdf5`, which AllenNLP reads as well, and what `load_encoder` needs more."""
+        path = Path(folder)
+        write_network(self.network, path)
+        names = ("layer", "mix", "scale", "stateful", "batch")
+        about = {"kind": "elmo", **{name: getattr(self, name) for name in names}}
+        (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PathLike[str],
+        options: str | PathLike[str] | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        about: Mapping[str, Any] | None = None,
+        **given: Any,
+    ) -> ElmoEncoder:
+        """Read a folder that `save` wrote or that holds `options.json` and `weights.hdf5`, or a file of weights.
+
+        Args:
+            path: the folder, or the file of weights.
+            options: the other file; None to find it beside the weights (`NAME_options.json`).
+            device: where the network is to be.
+            about: what `calque.json` says, where it is known already.
+            given: other arguments than those that the folder tells.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
+        path = Path(path)
+        pair = file_pair(path) if options is None else (Path(options), path)
+        if pair is None:
+            raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)
+        if about is None and (path / ABOUT_FILE).is_file():
+            try:
+                about = dict(json.loads((path / ABOUT_FILE).read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError) as error:
+                raise InputError(f"not written by calque ({error})", path=path / ABOUT_FILE) from error
+        names = ("layer", "mix", "scale", "stateful", "batch")
+        told = {name: about[name] for name in names if about and name in about}
+        where = path.resolve()
+        network = read_network(*pair).to(device)
+        return cls(network, **{"name": where.name if path.is_dir() else where.stem, **told, **given})

@@ -1,0 +1,147 @@
+"""Many languages into one space: generalised Procrustes, and a pivot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calque.algebra.procrustes import procrustes
+from calque.annotated import Dictionary
+from calque.errors import SettingError
+from calque.maps.base import VectorMap
+from calque.maps.linear import LinearMap
+from calque.maps.rotation import Rotation
+from calque.maps.seeds import WordVectors, seed_pairs
+
+
+@dataclass(frozen=True)
+class CommonSpace:
+    """Maps of several languages into one space.
+
+    Attributes:
+        maps: by language; that of `towards`, if there is such a language, changes nothing.
+        losses: Σ ‖x W − mean of the languages‖² over all words and languages, per word, before each round and after
+            the last.
+        towards: the language whose space it is; None for a space of its own.
+    """
+
+    maps: dict[str, Rotation]
+    losses: tuple[float, ...]
+    towards: str | None
+
+
+def generalized_procrustes(
+    vectors: Mapping[str, np.ndarray], *, towards: str | None = None, most_rounds: int = 200, tolerance: float = 1e-9
+) -> CommonSpace:
+    """Rotations that bring the vectors of each concept in all languages together (Gower 1975; Kementchedjhieva et al. 2018).
+
+    min Σ over languages l and concepts c of ‖x_lc W_l − m_c‖², W_l orthogonal, where m_c is the mean of x_lc W_l over
+    the languages that have the concept. In turn, the means are taken and each language is rotated onto them, which
+    never makes the sum larger.
+
+    Args:
+        vectors: by language, `[n_concepts, dim]`, rows of one concept in one place; a row with NaN where the language
+            has no word for it.
+        towards: afterwards turn everything so that this language stays where it is.
+        most_rounds, tolerance: stop after so many rounds, or when the sum falls by less than this share.
+
+    Raises:
+        SettingError: fewer than two languages, arrays that do not fit, or a language that shares no concept with
+            another.
+    """
+    langs = list(vectors)
+    shapes = {found.shape for found in vectors.values()}
+    if len(langs) < 2 or len(shapes) != 1:
+        raise SettingError(f"expected vectors [concepts, dim] of two languages or more, got {sorted(shapes)}")
+    if towards is not None and towards not in vectors:
+        raise SettingError(f"towards={towards!r}, but there are vectors of {', '.join(langs)}")
+    known: dict[str, np.ndarray] = {
+        lang: np.asarray(np.isfinite(found).all(axis=1)) for lang, found in vectors.items()
+    }
+    several = np.count_nonzero(np.stack([*known.values()]), axis=0) > 1
+    for lang in langs:
+        known[lang] = known[lang] & several
+        if not known[lang].any():
+            raise SettingError(f"{lang} shares no concept with another language: there is nothing to rotate it onto")
+    x = {lang: np.where(known[lang][:, None], found, 0.0).astype(np.float64) for lang, found in vectors.items()}
+    counts = np.maximum(np.stack([*known.values()]).sum(axis=0), 1)[:, None]
+    dim = next(iter(shapes))[1]
+    # The first language that has most concepts is what the others are rotated onto at first, one after the other, so
+    # that languages are joined also where they share concepts with some of the others only.
+    order = sorted(langs, key=lambda lang: -int(known[lang].sum()))
+    turns: dict[str, np.ndarray] = {order[0]: np.eye(dim)}
+    for lang in order[1:]:
+        total = np.stack([x[other] @ turn for other, turn in turns.items()]).sum(axis=0)
+        turns[lang] = procrustes(x[lang].T @ total)
+    losses: list[float] = []
+    for _ in range(most_rounds + 1):
+        mapped = {lang: x[lang] @ turns[lang] for lang in langs}
+        mean = np.stack([*mapped.values()]).sum(axis=0) / counts
+        losses.append(
+            sum(float(((mapped[lang] - mean)[known[lang]] ** 2).sum()) for lang in langs) / max(1, int(several.sum()))
+        )
+        if len(losses) > most_rounds or (len(losses) > 1 and losses[-2] - losses[-1] <= tolerance * losses[-2]):
+            break
+        turns = {lang: procrustes(x[lang].T @ mean) for lang in langs}
+    if towards is not None:
+        back = turns[towards].T
+        turns = {lang: turn @ back for lang, turn in turns.items()}
+        turns[towards] = np.eye(dim)
+    nothing = np.zeros(dim)
+    maps = {
+        lang: Rotation.from_arrays(
+            {"matrix": turns[lang], "source_mean": nothing, "target_mean": nothing}, int(known[lang].sum())
+        )
+        for lang in langs
+    }
+    return CommonSpace(maps, tuple(losses), towards)
+
+
+def concepts(words: Mapping[str, WordVectors], dictionaries: Sequence[Dictionary], pivot: str) -> dict[str, np.ndarray]:
+    """Vectors of the pivot language's words and of their translations, row by row, for `generalized_procrustes`.
+
+    Args:
+        words: words and vectors by language.
+        dictionaries: each between the pivot and another language, either way round. Of several translations the first
+            that has a vector is taken.
+        pivot: the language that all dictionaries have.
+
+    Returns:
+        by language `[n_concepts, dim]`, NaN where it has no word.
+    """
+    found: dict[str, dict[int, int]] = {}
+    for dictionary in dictionaries:
+        if pivot not in dictionary.langs or dictionary.langs[0] == dictionary.langs[1]:
+            raise SettingError(f"a dictionary of {' and '.join(dictionary.langs)} does not lead to {pivot}")
+        other = dictionary.langs[1] if dictionary.langs[0] == pivot else dictionary.langs[0]
+        pairs, _, _ = seed_pairs(dictionary, *(words[lang].words for lang in dictionary.langs))
+        if dictionary.langs[0] != pivot:
+            pairs = pairs[:, ::-1]
+        for row, column in pairs.tolist():
+            found.setdefault(other, {}).setdefault(row, column)
+    rows = sorted({row for of in found.values() for row in of})
+    vectors = {pivot: words[pivot].vectors[rows].astype(np.float64)}
+    for lang, of in found.items():
+        places = [(k, of[row]) for k, row in enumerate(rows) if row in of]
+        made = np.full((len(rows), words[lang].vectors.shape[1]), np.nan)
+        if places:
+            made[[k for k, _ in places]] = words[lang].vectors[[column for _, column in places]]
+        vectors[lang] = made
+    return vectors
+
+
+def through(first: VectorMap, second: VectorMap) -> LinearMap:
+    """One map that does what two do one after the other: from a language over a pivot to a third.
+
+    (x − a)V + b, then (· − c)W + d, is (x − a)VW + (b − c)W + d.
+    """
+    a, b = first.arrays(), second.arrays()
+    if a["matrix"].shape[1] != b["matrix"].shape[0]:
+        raise SettingError(f"a map to {a['matrix'].shape[1]} dimensions and one from {b['matrix'].shape[0]}")
+    return LinearMap.from_arrays(
+        {"matrix": a["matrix"] @ b["matrix"], "source_mean": a["source_mean"],
+         "target_mean": (a["target_mean"] - b["source_mean"]) @ b["matrix"] + b["target_mean"]},
+        min(first.n_pairs, second.n_pairs),
+    )  # fmt: skip

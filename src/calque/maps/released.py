@@ -1,0 +1,187 @@
+"""Maps that others released: `XX_best_mapping.pth`, read without running what may be in it."""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import zipfile
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from calque.errors import InputError
+from calque.maps.linear import LinearMap
+
+_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # how torch.save began a file before it wrote zip archives
+_MOST_BYTES = 1 << 32
+_KINDS = "biuf"  # booleans and numbers; no objects, no text
+
+
+def read_released(path: str | PathLike[str]) -> LinearMap:
+    """Read a map as MUSE and Schuster et al. (2019) released them: a pickled NumPy array W, applied as X @ W.T.
+
+    It comes back as the map x → x @ W.T of ours. English is the identity divided by the mean length of its vectors, so
+    a released map need not be orthogonal.
+
+    A pickle is a program. Here it can do nothing but put numbers together: whatever it names becomes a stand-in without
+    abilities, known for what describes an array, and refused for everything else; NumPy's own constructors, which take
+    much on trust, are not called with what the file says either. A plain pickle (written with any version of NumPy),
+    and both containers of `torch.save` are read.
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: anything but one matrix of finite numbers.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
+    try:
+        if len(content) > _MOST_BYTES:
+            raise _NotAMatrixError("is too large for a map")
+        matrix = _array(_payload(content)).astype(np.float64)
+    except _NotAMatrixError as error:
+        raise InputError(f"{error}; expected one pickled NumPy matrix, as XX_best_mapping.pth", path=path) from None
+    except Exception as error:  # a damaged pickle can fail in any way, and all of them mean the same
+        raise InputError(
+            f"no pickled NumPy matrix ({type(error).__name__}: {' '.join(str(error).split())[:150]})", path=path
+        ) from error
+    if matrix.ndim != 2 or not matrix.size:
+        raise InputError(f"an array of shape {matrix.shape}, expected a matrix [dim, dim]", path=path)
+    if not np.isfinite(matrix).all():
+        raise InputError("a matrix with entries that are not finite", path=path)
+    target, source = matrix.shape
+    return LinearMap.from_arrays(
+        {"matrix": np.ascontiguousarray(matrix.T), "source_mean": np.zeros(source), "target_mean": np.zeros(target)}
+    )
+
+
+class _NotAMatrixError(Exception):
+    """The file holds something else."""
+
+
+def _payload(content: bytes) -> Any:
+    """What the file's pickle describes, in stand-ins."""
+    if content.startswith(b"PK\x03\x04"):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = [info for info in archive.infolist() if info.filename.split("/")[-1] == "data.pkl"]
+            if len(members) != 1:
+                raise _NotAMatrixError("is a zip archive, but not one of torch.save")
+            if members[0].file_size > len(content):  # torch.save does not compress
+                raise _NotAMatrixError("is an archive that unpacks to more than itself")
+            return _Reader(io.BytesIO(archive.read(members[0]))).load()
+    file = io.BytesIO(content)
+    first = _Reader(file).load()
+    if first != _MAGIC:
+        return first
+    if _Reader(file).load() != _PROTOCOL:
+        raise _NotAMatrixError("is of an unknown version of torch.save")
+    _Reader(file).load()  # of the machine that wrote it
+    return _Reader(file).load()
+
+
+class _Inert:
+    """A name in a pickle: it can be called, and remembers with what; nothing else happens."""
+
+    __slots__ = ("arguments", "name", "state")
+
+    def __init__(self, name: str, arguments: tuple = (), state: Any = None):
+        self.name, self.arguments, self.state = name, arguments, state
+
+    def __call__(self, *arguments: Any) -> _Inert:
+        return _Inert(f"{self.name}()", arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+# Where NumPy's constructors have lived; the first names are those of NumPy before 2.
+_KNOWN = {
+    ("numpy.core.multiarray", "_reconstruct"): "array", ("numpy._core.multiarray", "_reconstruct"): "array",
+    ("numpy.core.numeric", "_frombuffer"): "buffer", ("numpy._core.numeric", "_frombuffer"): "buffer",
+    ("numpy.core.multiarray", "scalar"): "scalar", ("numpy._core.multiarray", "scalar"): "scalar",
+    ("numpy", "ndarray"): "ndarray", ("numpy", "dtype"): "dtype",
+    ("_codecs", "encode"): "encode", ("builtins", "bytes"): "bytes", ("__builtin__", "bytes"): "bytes",
+    ("builtins", "bytearray"): "bytes", ("collections", "OrderedDict"): "mapping",
+}  # fmt: skip
+
+
+class _Reader(pickle._Unpickler):
+    """Reads a pickle into stand-ins. The reader written in Python: what it sets aside does not depend on numbers that a
+    file makes up."""
+
+    def __init__(self, file: io.BytesIO):
+        super().__init__(file, encoding="latin1")
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = _KNOWN.get((module, name))
+        if known is None:
+            raise _NotAMatrixError(f"names {module}.{name}, which no array needs and which was not called")
+        return _Inert(known)
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise _NotAMatrixError("holds a PyTorch tensor")
+
+    def get_extension(self, code: int) -> Any:
+        raise _NotAMatrixError("uses pickle extensions")
+
+
+def _array(found: Any) -> np.ndarray:
+    """The array that stand-ins describe."""
+    if isinstance(found, _Inert) and found.name == "array()" and found.state is not None:
+        _, shape, dtype, fortran, data = found.state
+        return _matrix(_bytes(data), _dtype(dtype), shape, "F" if fortran else "C")
+    if isinstance(found, _Inert) and found.name == "buffer()" and found.state is None:
+        data, dtype, shape, order = found.arguments
+        return _matrix(_bytes(data), _dtype(dtype), shape, order)
+    raise _NotAMatrixError(f"holds {_named(found)}")
+
+
+def _matrix(data: bytes, dtype: np.dtype, shape: Any, order: Any) -> np.ndarray:
+    if not isinstance(shape, tuple) or not all(type(size) is int and 0 <= size < 1 << 31 for size in shape):
+        raise _NotAMatrixError(f"holds an array of shape {str(shape)[:50]}")
+    if order not in ("C", "F") or len(data) != math.prod(shape) * dtype.itemsize:
+        raise _NotAMatrixError(f"holds an array of shape {shape} in {len(data)} bytes")
+    return np.frombuffer(data, dtype=dtype).reshape(shape, order=order)
+
+
+def _dtype(found: Any) -> np.dtype:
+    """A type of numbers from `dtype('f8', …)` with its state (version, byte order, …)."""
+    if not isinstance(found, _Inert) or found.name != "dtype()" or not found.arguments:
+        raise _NotAMatrixError(f"holds an array of {_named(found)}")
+    code = found.arguments[0]
+    order = found.state[1] if isinstance(found.state, tuple) and len(found.state) > 1 else "="
+    if (
+        not isinstance(code, str)
+        or code[:1] not in _KINDS
+        or not code[1:].isdigit()
+        or order not in ("<", ">", "=", "|")
+    ):
+        raise _NotAMatrixError(f"holds an array of type {str(code)[:30]!r}, not of numbers")
+    return np.dtype(code).newbyteorder(order)
+
+
+def _bytes(found: Any) -> bytes:
+    """Bytes as pickles have them: themselves, or in protocol 2 a text that `_codecs.encode` turns into them."""
+    if isinstance(found, _Inert) and found.name == "encode()":
+        text, *how = found.arguments
+        if isinstance(text, str) and how in ([], ["latin1"], ["latin-1"]):
+            return text.encode("latin1")
+    if isinstance(found, _Inert) and found.name == "bytes()" and not found.arguments:
+        return b""
+    if isinstance(found, _Inert) and found.name == "bytes()" and len(found.arguments) == 1:
+        found = found.arguments[0]
+    if isinstance(found, str):  # of Python 2
+        return found.encode("latin1")
+    if isinstance(found, bytes | bytearray | pickle.PickleBuffer):
+        return bytes(found)
+    raise _NotAMatrixError(f"holds an array whose content is {_named(found)}")
+
+
+def _named(found: Any) -> str:
+    return f"a stand-in for {found.name}" if isinstance(found, _Inert) else f"a {type(found).__name__}"

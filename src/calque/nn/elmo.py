@@ -1,0 +1,188 @@
+"""The network of ELMo (Peters et al. 2018): characters, highway layers, two readers with projected states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from calque.errors import SettingError
+from calque.nn.characters import N_CHARACTERS, CharacterCNN, whole
+from calque.nn.projected import projected_lstm
+from calque.nn.ragged import Ragged
+
+_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # for 512 dimensions, as published
+
+
+class States(NamedTuple):
+    """What the readers remember of some sentences.
+
+    Attributes:
+        h: `[n_layers, 2, n_sentences, projection]`.
+        c: `[n_layers, 2, n_sentences, cell]`.
+    """
+
+    h: Tensor
+    c: Tensor
+
+
+def elmo_options(
+    *,
+    dim: int = 512,
+    hidden: int | None = None,
+    layers: int = 2,
+    filters: tuple[tuple[int, int], ...] | None = None,
+    character_dim: int = 16,
+    highway: int = 2,
+    max_characters: int = 50,
+    activation: str = "relu",
+    clip: float = 3.0,
+) -> dict[str, Any]:
+    """`options.json` of a new network.
+
+    Args:
+        dim: size of a word's vector and of a state, in each direction.
+        hidden: size of an LSTM cell; None for the published ratio, 8 · dim.
+        layers: LSTM layers.
+        filters: width in characters and number of each kind of filter; None for the published ones, fewer for a smaller
+            `dim`.
+        character_dim: size of a character's vector.
+        highway: highway layers.
+        max_characters: of a word, its two ends included.
+        activation: of the filters, relu or tanh.
+        clip: of cells and projected states.
+    """
+    filters = filters or tuple((width, max(1, n * dim // 512)) for width, n in _FILTERS)
+    return {
+        "lstm": {
+            "use_skip_connections": True, "projection_dim": dim, "cell_clip": clip, "proj_clip": clip,
+            "dim": 8 * dim if hidden is None else hidden, "n_layers": layers,
+        },
+        "char_cnn": {
+            "activation": activation, "filters": [list(each) for each in filters], "n_highway": highway,
+            "embedding": {"dim": character_dim}, "n_characters": N_CHARACTERS + 1,
+            "max_characters_per_token": max_characters,
+        },
+        "bidirectional": True,
+    }  # fmt: skip
+
+
+class Reader(nn.Module):
+    """Weights of one layer in one direction, as TensorFlow has them; see `projected_lstm`."""
+
+    def __init__(self, dim: int, size: int, cell: int):
+        super().__init__()
+        bound = math.sqrt(6 / (dim + size + 4 * cell))  # Glorot & Bengio 2010
+        self.kernel = nn.Parameter(torch.empty(dim + size, 4 * cell).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(4 * cell))
+        bound = math.sqrt(6 / (size + cell))
+        self.projection = nn.Parameter(torch.empty(cell, size).uniform_(-bound, bound))
+
+
+class ElmoNetwork(nn.Module):
+    """Characters to words, and layers of long short-term memory that read each sentence forwards and backwards.
+
+    The two directions never meet: each layer reads its own direction of the layer below, and from the second layer on
+    its input is added to its output. A sentence gives the same whatever else is in the batch.
+
+    Args:
+        options: what `options.json` says; keys that the network does not need are kept.
+        rows: see `CharacterCNN`.
+
+    Attributes:
+        size: P, of a word's vector and of a state; a layer's vectors have 2 P dimensions.
+        cell: size of a cell.
+        n_layers: LSTM layers.
+    """
+
+    def __init__(self, options: Mapping[str, Any], rows: int = N_CHARACTERS):
+        super().__init__()
+        self.options = dict(options)
+        if not options.get("bidirectional", True):
+            raise SettingError("bidirectional is false, but ELMo's layers read in both directions")
+        parts = {name: options.get(name) for name in ("lstm", "char_cnn")}
+        for name, part in parts.items():
+            if not isinstance(part, Mapping):
+                raise SettingError(f"{name} is missing, expected a table as in ELMo's options.json")
+        lstm: Any = parts["lstm"]
+        self.size, self.cell = whole(lstm, "projection_dim"), whole(lstm, "dim")
+        self.n_layers = whole(lstm, "n_layers", default=1)
+        self.skip = bool(lstm.get("use_skip_connections"))
+        self.clips = {"cell_clip": lstm.get("cell_clip"), "state_clip": lstm.get("proj_clip")}
+        if not all(clip is None or (isinstance(clip, int | float) and clip >= 0) for clip in self.clips.values()):
+            raise SettingError(f"cell_clip and proj_clip are {list(self.clips.values())}, expected numbers or nothing")
+        self.words = CharacterCNN(parts["char_cnn"], self.size, rows)  # type: ignore[arg-type]
+        self.forwards, self.backwards = (
+            nn.ModuleList(Reader(self.size, self.size, self.cell) for _ in range(self.n_layers)) for _ in range(2)
+        )
+
+    def read(
+        self,
+        x: Tensor,
+        ragged: Ragged,
+        *,
+        depth: int | None = None,
+        states: States | None = None,
+        drop: Callable[[Tensor], Tensor] = lambda x: x,
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """The layers of both directions.
+
+        Args:
+            x: `[n_words, size]`, the words of all sentences in a row, with both ends of each.
+            ragged: where the sentences lie; none without words.
+            depth: LSTM layers wanted; None for all.
+            states: of the sentences, to begin with and changed to those afterwards; None begins with zeros.
+            drop: applied to what goes into a layer, and to what comes out of the last (dropout, in training).
+
+        Returns:
+            each layer forwards, and each layer backwards, `[n_words, size]`.
+        """
+        depth = self.n_layers if depth is None else depth
+        order = torch.from_numpy(ragged.order).to(x.device)
+        sides: list[list[Tensor]] = []
+        for side, (readers, words) in enumerate(
+            ((self.forwards, ragged.from_left), (self.backwards, ragged.from_right))
+        ):
+            rows = torch.from_numpy(words).to(x.device)
+            above, layers = x[rows], []
+            for number in range(depth):
+                reader: Any = readers[number]
+                given = drop(above)
+                above, end = projected_lstm(
+                    given, ragged.sizes, reader.kernel, reader.bias, reader.projection, **self.clips,
+                    start=None if states is None else (states.h[number, side, order], states.c[number, side, order]),
+                )  # fmt: skip
+                if number and self.skip:
+                    above = above + given
+                layers.append(drop(above) if number == depth - 1 else above)
+                if states is not None:
+                    states.h[number, side, order], states.c[number, side, order] = end
+            sides.append([torch.empty_like(layer).index_copy(0, rows, layer) for layer in layers])
+        return sides[0], sides[1]
+
+    def forward(
+        self, x: Tensor, ragged: Ragged, *, depth: int | None = None, states: States | None = None
+    ) -> list[Tensor]:
+        """Layers 0 to `depth`, each `[n_words, 2 * size]`; layer 0 is the word's vector twice."""
+        left, right = self.read(x, ragged, depth=depth, states=states)
+        return [torch.cat(pair, dim=1) for pair in zip([x, *left], [x, *right], strict=True)]
+
+    def states(self, n: int) -> States:
+        """Those that know of nothing yet, for `n` sentences."""
+        like = self.words.projection
+        shape = (self.n_layers, 2, n)
+        return States(like.new_zeros(*shape, self.size), like.new_zeros(*shape, self.cell))
+
+
+def scalar_mix(layers: list[Tensor], weights: Tensor, scale: float = 1.0) -> Tensor:
+    """γ · Σ softmax(w)_j · h_j (Peters et al. 2018, Eq. 1).
+
+    Args:
+        layers: h, `[n_words, dim]` each.
+        weights: w, one for each layer.
+        scale: γ.
+    """
+    return scale * torch.tensordot(weights.softmax(0), torch.stack(layers), dims=1)

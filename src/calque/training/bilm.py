@@ -1,0 +1,259 @@
+"""ELMo from scratch: a bidirectional language model of words, for whoever has text and no encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.distributed import Processes
+from calque.encoders.elmo import ElmoEncoder
+from calque.encoders.numerics import probe_precision
+from calque.errors import SettingError
+from calque.nn.elmo import ElmoNetwork, elmo_options
+from calque.text import Sentences
+from calque.threads import Threads
+from calque.training.blocks import Mixture
+from calque.training.loop import Loop, Schedule, adam
+from calque.training.passes import add_gradients
+from calque.training.softmax import WordSoftmax
+from calque.training.word_model import WordModel
+from calque.training.words import WordText
+
+Update = list[tuple[str, np.ndarray]]
+_SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here
+_SHARES = 8  # of an update at most, each in a thread with gradients of its own
+_GRADIENTS = 2_000_000_000  # bytes
+
+
+def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
+    """Duchi et al. (2011), with accumulators that begin at 1, as bilm-tf has it."""
+    return torch.optim.Adagrad(parameters, lr=schedule.rate(0, 1), initial_accumulator_value=1.0)
+
+
+OPTIMISERS: dict[str, Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer]] = {
+    "adam": adam,
+    "adagrad": adagrad,
+}
+
+
+class BiLanguageModel:
+    """Trains an ELMo from nothing to predict each word from those before it, and from those after it (Peters et al. 2018,
+    §3.1, 3.4).
+
+    Both directions share the words' vectors and, unless `tables` is 2, the softmax. The loss is the mean of both
+    directions'. Departures from bilm-tf: a text is read sentence by sentence, each begun anew, as the encoder will read it,
+    not as one stream in pieces of 20 words; and the optimiser.
+
+    Args:
+        dim: size of a word's vector and of a state in each direction; layers have 2 · dim.
+        hidden: size of an LSTM cell; None: 8 · dim, as published.
+        layers, filters, character_dim, highway, max_characters, activation, clip_values: see `elmo_options`.
+        vocabulary: most words that are predicted; the others count as one, but are read by their characters.
+        min_count: occurrences below which a word is not predicted.
+        negatives, tables, correction: see `WordSoftmax`.
+        dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last.
+        length: words beyond which a sentence is cut, see `WordText`.
+        alpha: how far small languages are seen more often than they occur, see `Mixture`.
+        batch: sentences in an update.
+        updates: how many.
+        optimiser: "adam", or "adagrad" as published; after a few hundred updates Adam's perplexity is about half.
+        learning_rate: the highest; None: 5e-3, beyond 128 dimensions 0.64 / dim, and 0.2 with Adagrad.
+        warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        precision: as for `Tuner`.
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int = 128,
+        hidden: int | None = None,
+        layers: int = 2,
+        filters: Sequence[tuple[int, int]] | None = None,
+        character_dim: int = 16,
+        highway: int = 2,
+        max_characters: int = 50,
+        activation: Literal["relu", "tanh"] = "relu",
+        clip_values: float = 3.0,
+        vocabulary: int = 100_000,
+        min_count: int = 2,
+        negatives: int = 8192,
+        tables: int = 1,
+        correction: bool = True,
+        dropout: float = 0.1,
+        length: int = 128,
+        alpha: float = 0.5,
+        batch: int = 64,
+        updates: int = 10_000,
+        optimiser: Literal["adam", "adagrad"] = "adam",
+        learning_rate: float | None = None,
+        warmup: float = 0.0,
+        decay: Literal["constant", "linear", "cosine"] = "constant",
+        betas: tuple[float, float] = (0.9, 0.98),
+        epsilon: float = 1e-6,
+        clip: float | None = 10.0,
+        seed: int = 0,
+        precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    ):
+        if updates < 1 or not 0 <= dropout < 1 or vocabulary < 1:
+            raise SettingError(
+                f"updates and vocabulary must be at least 1 and dropout a share below 1, got {updates}, {vocabulary} and "
+                f"{dropout}"
+            )
+        if precision not in ("auto", "float32", "bfloat16") or optimiser not in OPTIMISERS:
+            raise SettingError(
+                f"precision is auto, float32 or bfloat16 and optimiser {' or '.join(OPTIMISERS)}, got {precision!r} and "
+                f"{optimiser!r}"
+            )
+        self.options = elmo_options(
+            dim=dim, hidden=hidden, layers=layers, filters=None if filters is None else tuple(filters),
+            character_dim=character_dim, highway=highway, max_characters=max_characters, activation=activation,
+            clip=clip_values,
+        )  # fmt: skip
+        with torch.device("meta"):  # these complain of what cannot be
+            ElmoNetwork(self.options)
+            WordSoftmax(1, 1, tables=tables, negatives=negatives)
+        self.vocabulary, self.min_count, self.negatives = vocabulary, min_count, negatives
+        self.tables, self.correction, self.dropout = tables, correction, dropout
+        self.length, self.alpha, self.batch, self.updates = length, alpha, batch, updates
+        self.optimiser, self.precision, self.seed = optimiser, precision, seed
+        usual = 0.2 if optimiser == "adagrad" else 5e-3 * min(1.0, 128 / dim)
+        rate = usual if learning_rate is None else learning_rate
+        # The number of epochs is known when there is text.
+        self._schedule = Schedule(1.0, rate, warmup, decay, betas, epsilon, clip, seed)
+
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on."""
+        names = ("vocabulary", "min_count", "negatives", "tables", "correction", "dropout", "length", "alpha", "batch",
+                 "updates", "optimiser", "precision", "seed")  # fmt: skip
+        return {"method": "bidirectional language model", "options": self.options,
+                **{name: getattr(self, name) for name in names}}  # fmt: skip
+
+    def train(
+        self,
+        texts: Mapping[str, Sentences],
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> ElmoEncoder:
+        """A new encoder.
+
+        Args:
+            texts: sentences by language.
+            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
+            checkpoint_every: updates between checkpoints, 0 for none.
+            progress: show a bar on standard error.
+
+        Returns:
+            the encoder; the language model, with its softmax and its perplexity, is `self.model`.
+
+        Raises:
+            SettingError: a language without words, or no word that occurs often enough.
+        """
+        processes = Processes("bfloat16" if self.precision == "bfloat16" else "float32")
+        text = WordText.of(
+            texts, size=self.vocabulary + 3, min_count=self.min_count, length=self.length, alpha=self.alpha
+        )
+        mixture = self.mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
+        torch.manual_seed(self.seed)
+        model = self.model = self.make(text)
+        model.to(processes.device).train()
+        per_epoch, weights = mixture.updates_per_epoch, sum(p.numel() for p in model.parameters())
+        shares = min(torch.get_num_threads(), _SHARES, max(1, _GRADIENTS // (4 * weights)))
+        products, size = "highest", self.options["lstm"]
+        if self.precision == "auto" and processes.world == 1:
+            products = probe_precision(1024, size["projection_dim"], 4 * size["dim"], str(processes.device)).precision
+        with Threads(shares if processes.device.type == "cpu" else 1) as threads:
+            loop = Loop(
+                model,
+                schedule=replace(self._schedule, epochs=self.updates / per_epoch),
+                processes=processes,
+                identity={**self.settings(), "text": mixture.fingerprint, "words": text.vocabulary.fingerprint},
+                folder=None if folder is None else Path(folder),
+                checkpoint_every=checkpoint_every,
+                progress=progress,
+                products=products,
+                threads=threads,
+                title="pretrain",
+                optimiser=OPTIMISERS[self.optimiser],
+            )
+            predict = _Predict(model, text, mixture, self.dropout, processes, threads)
+            self.history = loop.run(mixture.epoch, per_epoch, predict.backward)
+        loop.finish()
+        model.eval()
+        return model.encoder("pretrained")
+
+    def make(self, text: WordText) -> WordModel:
+        """An untrained model for the words of a text."""
+        network = ElmoNetwork(self.options)
+        head = WordSoftmax(
+            len(text.vocabulary), network.size, tables=self.tables, negatives=self.negatives, correction=self.correction
+        )
+        return WordModel(network, head, text.vocabulary)
+
+
+class _Predict:
+    """Adds the gradients of one update to the model."""
+
+    def __init__(
+        self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes, threads: Threads
+    ):
+        self.model, self.mixture, self.dropout = model, mixture, dropout
+        self.processes, self.threads = processes, threads
+        self._rows = model.rows(text.forms)
+        self._weights = list(model.parameters())
+
+    def backward(self, update: Update) -> dict[str, float]:
+        """Gradients of the mean of both directions' cross-entropy over the words of all processes, and its value."""
+        texts = [
+            blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]]
+            for blocks, numbers in ((self.mixture.languages[lang], numbers) for lang, numbers in update)
+            for k in numbers.tolist()
+        ]
+        total = sum(map(len, texts)) - len(texts)
+        # What is drawn follows from the update's own random state, which `Loop` sets from its number; the negatives are
+        # those of all processes, each of which knows its own state from its rank.
+        seed = torch.initial_seed()
+        negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
+        mine = self.processes.share(np.arange(len(texts)))
+        # Each share gets every so-manieth of the texts in order of length: about the same work for all.
+        mine = mine[np.argsort([-len(texts[k]) for k in mine], kind="stable")]
+        shares = [part for part in (mine[k :: self.threads.count] for k in range(self.threads.count)) if len(part)]
+
+        def work(number: int) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+            some = [texts[k] for k in shares[number]]
+            drop = _Dropout(self.dropout, np.random.default_rng([seed, 2, number]), self.processes.device)
+            lengths = np.array(list(map(len, some)), dtype=np.int64)
+            with torch.enable_grad(), self.processes.autocast():
+                found = self.model.contexts(self._rows, np.concatenate(some), lengths, drop)
+                losses = [
+                    self.model.head.loss(states, torch.from_numpy(words).to(states.device), side, negatives[side])
+                    for side, (states, words) in enumerate(zip(*found, strict=True))
+                ]
+                loss = (losses[0] + losses[1]) / (2 * total)
+            return loss.detach(), torch.autograd.grad(_SCALE * loss, self._weights, allow_unused=True)
+
+        found = self.threads.map(work, range(len(shares)))
+        add_gradients(self._weights, [gradients for _, gradients in found])
+        loss = torch.stack([loss for loss, _ in found]).sum() if found else torch.zeros((), device=self.model.device)
+        return {"loss": float(self.processes.sum_numbers(loss))}
+
+
+class _Dropout:
+    """Dropout with random numbers of its own, so that shares in several threads draw the same every time."""
+
+    def __init__(self, share: float, rng: np.random.Generator, device: torch.device):
+        self._share = share
+        self._generator = torch.Generator(device).manual_seed(int(rng.integers(1 << 62)))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not self._share:
+            return x
+        kept = torch.empty_like(x).bernoulli_(1 - self._share, generator=self._generator)
+        return x * kept.div_(1 - self._share)

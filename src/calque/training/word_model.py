@@ -1,0 +1,169 @@
+"""A bidirectional language model of words: ELMo's network and what predicts words from its states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from calque.encoders.batches import token_batches
+from calque.encoders.characters import character_rows, sentence_ends
+from calque.encoders.elmo import ElmoEncoder
+from calque.errors import InputError, SettingError
+from calque.nn.elmo import ElmoNetwork
+from calque.nn.ragged import Ragged
+from calque.text import Sentence
+from calque.training.softmax import WordSoftmax
+from calque.training.words import UNKNOWN, Vocabulary, WordText
+
+SOFTMAX_FILE = "softmax.safetensors"
+
+
+class Contexts(NamedTuple):
+    """What is known before each word, read from the left, and read from the right.
+
+    Attributes:
+        states: two of `[n, dim]`: forwards, of every place but a text's last; backwards, of every place but its first.
+        following: two int64 `[n]`: the number of the word that comes next in that direction.
+    """
+
+    states: tuple[Tensor, Tensor]
+    following: tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """exp of the mean of −log p.
+
+    Attributes:
+        forward, backward: of each direction.
+        both: of the two together.
+        unigram: of the same words by the frequency that they had in the training text, with one added.
+        words: predictions in each direction: the words, and the end of each sentence.
+        unknown: how many of them are of words outside the vocabulary, all of which count as one.
+    """
+
+    forward: float
+    backward: float
+    both: float
+    unigram: float
+    words: int
+    unknown: int
+
+
+class WordModel(nn.Module):
+    """p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n), a word's characters in and its number out.
+
+    Args:
+        network: of ELMo.
+        head: predicts from its last layer.
+        vocabulary: what is predicted.
+    """
+
+    def __init__(self, network: ElmoNetwork, head: WordSoftmax, vocabulary: Vocabulary):
+        super().__init__()
+        self.network, self.head, self.vocabulary = network, head, vocabulary
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def rows(self, forms: Sequence[str]) -> np.ndarray:
+        """Characters of the forms of a text, int16 `[UNKNOWN + 1 + n, length]`, at the numbers that `WordText` gives."""
+        length = self.network.words.max_characters
+        nobody = np.ones((1, length), dtype=np.int16)  # what is not predicted is read by its characters
+        return np.concatenate([sentence_ends(length), nobody, character_rows(forms, length)])
+
+    def contexts(
+        self, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray, drop: Callable[[Tensor], Tensor] = lambda x: x
+    ) -> Contexts:
+        """Read some texts.
+
+        Args:
+            rows: see `rows`.
+            ids: numbers of forms, of all texts in a row `[N]`.
+            lengths: int64 `[n_texts]`, 2 at least.
+            drop: dropout, as in `ElmoNetwork.read`.
+        """
+        types, place = np.unique(ids, return_inverse=True)
+        words = self.network.words(torch.from_numpy(rows[types]).to(self.device))
+        ragged = Ragged(lengths)
+        left, right = self.network.read(words[torch.from_numpy(place).to(self.device)], ragged, drop=drop)
+        inner = np.ones(len(ids), dtype=bool)
+        inner[ragged.offsets[:-1]] = False
+        not_first, not_last = np.flatnonzero(inner), np.flatnonzero(np.roll(inner, -1))
+        numbers = np.where(ids < len(self.vocabulary), ids, UNKNOWN).astype(np.int64)
+        states = (
+            left[-1][torch.from_numpy(not_last).to(self.device)],
+            right[-1][torch.from_numpy(not_first).to(self.device)],
+        )
+        return Contexts(states, (numbers[not_first], numbers[not_last]))
+
+    @torch.inference_mode()
+    def perplexity(self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096) -> Perplexity:
+        """How surprised the model is by each word and each sentence's end, over its whole vocabulary.
+
+        Args:
+            sentences: of any language; those without words are passed over.
+            budget: words read at a time.
+
+        Raises:
+            SettingError: no words.
+        """
+        text = WordText.seen_by(self.vocabulary, sentences)
+        rows, (blocks,) = self.rows(text.forms), text.blocks.values()
+        if not len(blocks):
+            raise SettingError("no words to measure the perplexity on")
+        training, totals, n, unknown, unigram = self.training, [0.0, 0.0], 0, 0, 0.0
+        frequency = np.log(self.vocabulary.unigram())
+        self.eval()
+        for numbers in token_batches(blocks.lengths, budget):
+            ids = np.concatenate([blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]] for k in numbers])
+            found = self.contexts(rows, ids, blocks.lengths[numbers])
+            for side in (0, 1):
+                words = torch.from_numpy(found.following[side]).to(self.device)
+                totals[side] += float(self.head.surprise(found.states[side], words, side).double().sum())
+                unigram -= float(frequency[found.following[side]].sum()) / 2
+            n += len(found.following[0])
+            unknown += int((found.following[0] == UNKNOWN).sum())
+        self.train(training)
+        values = [math.exp(total / n) for total in (*totals, sum(totals) / 2, unigram)]
+        return Perplexity(*values, words=n, unknown=unknown)
+
+    def encoder(self, name: str = "elmo") -> ElmoEncoder:
+        """The network as an encoder, which shares its weights."""
+        return ElmoEncoder(self.network, name=name)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the encoder, and beside it what predicts words: `softmax.safetensors` and `vocabulary.json`."""
+        path = Path(folder)
+        self.encoder().save(path)
+        self.vocabulary.save(path)
+        weights = {name: value.detach().cpu().contiguous() for name, value in self.head.state_dict().items()}
+        save_file(weights, path / SOFTMAX_FILE)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> WordModel:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
+        path = Path(folder)
+        network, vocabulary = ElmoEncoder.open(path).network, Vocabulary.open(path)
+        try:
+            weights = load_file(path / SOFTMAX_FILE)
+            tables = 2 if "weight.1" in weights else 1
+            head = WordSoftmax(len(vocabulary), network.size, tables=tables)
+            head.load_state_dict(weights)
+        except Exception as error:  # whatever a damaged file provokes
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(f"no softmax of this model ({reason})", path=path / SOFTMAX_FILE) from error
+        return cls(network, head, vocabulary)

@@ -1,0 +1,479 @@
+"""Maps from a dictionary, from a bad dictionary and from none recover what was planted."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import orthogonal_procrustes
+
+from calque.algebra.normalize import unit_rows
+from calque.anchors import Anchors
+from calque.annotated import Dictionary
+from calque.encoders import load_encoder
+from calque.encoders.anchored import compute_anchors, fit_anchored, frequent_words, joined, table_anchors
+from calque.encoders.mapped import MappedEncoder
+from calque.encoders.static import StaticEncoder
+from calque.encoders.tables import PlainTable
+from calque.errors import SettingError
+from calque.maps import LinearMap, NormalizedRotation, Rotation
+from calque.maps.adversarial import adversarial_start
+from calque.maps.dictionary import fit_dictionary
+from calque.maps.distributions import self_learning, similarity_seeds
+from calque.maps.generalized import concepts, generalized_procrustes, through
+from calque.maps.refine import (
+    Refinement,
+    hold_out,
+    mapped,
+    mutual_neighbours,
+    precision_at_1,
+    refine,
+)
+from calque.maps.relaxed import rcsls_loss, relaxed_csls
+from calque.maps.seeds import WordList, identical_words, seed_pairs
+from calque.maps.unsupervised import FailedMapError, FailedMapWarning, fit_unsupervised, judge
+from calque.maps.whitened import Whitened
+from calque.text import Sentence, Sentences
+
+DIM = 16
+
+
+def planted(n=600, dim=DIM, noise=0.1, seed=0, bend=None):
+    """Words in Zipf-sized heaps, the same turned and noisy in another order, and which is which.
+
+    Returns source and target words with vectors, the right pairs `[n, 2]`, and the rotation.
+    """
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((30, dim)) * np.linspace(2, 0.3, dim)
+    p = 1 / np.arange(1, 31)
+    x = centres[rng.choice(30, n, p=p / p.sum())]
+    x = x + 0.7 * rng.standard_normal((n, dim)) * np.linspace(1.5, 0.4, dim) + 0.3
+    turn = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+    z = x @ (turn if bend is None else bend @ turn) + noise * rng.standard_normal((n, dim))
+    order = np.argsort(np.arange(n) * np.exp(0.1 * rng.standard_normal(n)))  # frequencies differ, but not by much
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    source = WordList([f"s{k}" for k in range(n)], x.astype(np.float32))
+    target = WordList([f"t{k}" for k in order], z[order].astype(np.float32))
+    return source, target, np.stack([np.arange(n), place], axis=1), turn
+
+
+def dictionary_of(source, target, pairs, langs=("xx", "en")):
+    return Dictionary(tuple(source.words[a] for a, _ in pairs), tuple(target.words[b] for _, b in pairs), langs)
+
+
+def right(fit, source, target, gold):
+    x = unit_rows(fit.source.transform(source.vectors))
+    z = unit_rows(target.vectors if fit.target is None else fit.target.transform(target.vectors))
+    return precision_at_1(x, z, gold)
+
+
+NO_ROUNDS = Refinement(rounds=0, held_out=0)
+
+
+# -- a dictionary ----------------------------------------------------------------------------------------------------
+def test_a_dictionary_gives_the_solution_of_scipy():
+    source, target, gold, _ = planted(noise=0.5)
+    seeds = gold[:200]
+    fit = fit_dictionary(
+        source, target, dictionary_of(source, target, seeds), normalise="none", refinement=NO_ROUNDS
+    )
+    x, y = source.vectors[seeds[:, 0]].astype(float), target.vectors[seeds[:, 1]].astype(float)
+    np.testing.assert_allclose(fit.source.matrix, orthogonal_procrustes(x, y)[0], atol=1e-10)
+    assert isinstance(fit.source, Rotation)
+    unit = fit_dictionary(source, target, seeds, refinement=NO_ROUNDS)
+    x, y = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y))
+    np.testing.assert_allclose(unit.source.matrix, orthogonal_procrustes(x, y)[0], atol=1e-6)
+    linear = fit_dictionary(source, target, seeds, method="linear", refinement=NO_ROUNDS)
+    np.testing.assert_allclose(linear.source.matrix, np.linalg.lstsq(x, y, rcond=None)[0], atol=1e-5)
+    assert isinstance(linear.source, LinearMap)
+
+
+@pytest.mark.parametrize("normalise", ["none", "unit", "centre", "unit-centre-unit"])
+def test_every_normalisation_recovers_a_rotation(normalise):
+    source, target, gold, turn = planted(noise=0.0)
+    fit = fit_dictionary(source, target, gold[:100], normalise=normalise, refinement=NO_ROUNDS)
+    np.testing.assert_allclose(fit.source.matrix, turn, atol=1e-4)
+    assert right(fit, source, target, gold) == 1
+    kind = Rotation if normalise in ("none", "unit") else NormalizedRotation
+    assert isinstance(fit.source, kind)
+    if normalise == "centre":  # the means are in the map: a shift of a whole language is nothing to it
+        moved = WordList(target.words, target.vectors + 5)
+        shifted = fit_dictionary(source, moved, gold[:100], normalise=normalise, refinement=NO_ROUNDS)
+        np.testing.assert_allclose(shifted.source.transform(source.vectors[:9]) - 5, source.vectors[:9] @ turn, atol=0.01)
+
+
+def test_refinement_beats_a_noisy_dictionary():
+    source, target, gold, _ = planted(noise=0.3)
+    rng = np.random.default_rng(1)
+    seeds = gold[:60].copy()
+    seeds[rng.random(60) < 0.6, 1] = rng.integers(600, size=1)  # most of a small dictionary is wrong
+    seeds[:, 1] = np.where(rng.random(60) < 0.6, rng.permutation(60), seeds[:, 1])
+    plain = fit_dictionary(source, target, seeds, refinement=NO_ROUNDS)
+    refined = fit_dictionary(source, target, seeds, refinement=Refinement(rounds=5, held_out=0))
+    assert right(refined, source, target, gold) > right(plain, source, target, gold) + 0.1
+    assert refined.best > 0
+    assert len(refined.rounds) == 6
+    assert refined.rounds[-1].mutual > refined.rounds[0].mutual
+
+
+def test_the_round_is_chosen_by_words_held_out():
+    source, target, gold, _ = planted(noise=0.4)
+    fit = fit_dictionary(source, target, gold[:300], refinement=Refinement(rounds=3, held_out=0.2, frequent=100))
+    assert fit.seeds == 240
+    scores = [each.held_out for each in fit.rounds]
+    assert scores[fit.best] == max(scores)
+    assert len(scores) == 4
+    kept, aside = hold_out(np.array([[0, 1], [0, 2], [1, 1], [2, 5]]), 0.3, 0)
+    assert len(np.intersect1d(kept[:, 0], aside[:, 0])) == 0
+    assert len(kept) + len(aside) == 4
+
+
+def test_refinement_is_the_published_rounds_written_down():
+    source, target, gold, _ = planted(n=120, noise=0.4)
+    x, z = unit_rows(source.vectors), unit_rows(target.vectors)
+
+    def solve(pairs):
+        return orthogonal_procrustes(x[pairs[:, 0]].astype(float), z[pairs[:, 1]].astype(float))[0], None
+
+    found = refine(x, z, gold[:20], solve, Refinement(rounds=2, k=4, held_out=0))
+    pairs = gold[:20]
+    for number in range(3):
+        w, _ = solve(pairs)
+        cosines = mapped(x, w).astype(float) @ z.T.astype(float)
+        r = np.sort(cosines, axis=1)[:, -4:].mean(axis=1)
+        s = np.sort(cosines, axis=0)[-4:].mean(axis=0)
+        csls = 2 * cosines - r[:, None] - s
+        pairs = np.array([(i, j) for i, j in enumerate(csls.argmax(1)) if csls[:, j].argmax() == i])
+        assert found.rounds[number].mutual_pairs == len(pairs)
+        assert found.rounds[number].mutual == pytest.approx(np.mean([csls[i, j] for i, j in pairs]), abs=1e-6)
+
+
+def test_precision_counts_any_right_translation_among_the_frequent():
+    z = np.eye(5, dtype=np.float32)
+    x = z[[0, 1, 1]]
+    assert precision_at_1(x, z, np.array([[0, 3], [0, 0], [1, 2], [2, 1]]), k=1) == pytest.approx(2 / 3)
+    # with the first candidate and those of the pairs only
+    assert precision_at_1(x, z, np.array([[1, 2]]), k=1, among=1) in (0.0, 1.0)
+    assert np.isnan(precision_at_1(x, z, np.zeros((0, 2), dtype=np.int64)))
+
+
+def test_a_word_in_several_senses_takes_the_one_that_fits():
+    source, target, gold, _ = planted(noise=0.1)
+    rng = np.random.default_rng(3)
+    words, vectors = list(source.words), list(source.vectors)
+    for k in range(0, 100, 2):  # every other word has a second sense, of which the dictionary knows nothing
+        words.append(words[k])
+        vectors.append(rng.standard_normal(DIM) * 2)
+    many = WordList(words, np.array(vectors, dtype=np.float32))
+    fit = fit_dictionary(many, target, dictionary_of(source, target, gold[:100]), refinement=NO_ROUNDS)
+    assert fit.seeds == 100
+    assert np.mean(fit.pairs[:, 0] < 600) > 0.95
+
+
+def test_seeds_of_a_dictionary_and_of_identical_words():
+    pairs, entries, left_out = seed_pairs(
+        Dictionary(("a", "b", "a", "zz"), ("1", "2", "3", "1"), ("en", "de")), ["b", "a", "b"], ["3", "1", "2"]
+    )
+    assert pairs.tolist() == [[1, 1], [0, 2], [2, 2], [1, 0]]
+    assert entries.tolist() == [0, 1, 1, 2]
+    assert left_out == 1
+    words = ["the", "1984", "a", "Paris"], ["a", "Paris", "1984", "a"]
+    assert identical_words(*words).tolist() == [[1, 2], [2, 0], [3, 1]]
+    assert identical_words(*words, numerals=True).tolist() == [[1, 2]]
+    assert identical_words(*words, letters=2).tolist() == [[1, 2], [3, 1]]
+
+
+def test_what_cannot_be_fitted_says_so():
+    source, target, gold, _ = planted(n=50)
+    nothing = Dictionary(("no",), ("such",), ("xx", "en"))
+    with pytest.raises(SettingError, match="none has a vector on both sides"):
+        fit_dictionary(source, target, nothing)
+    for wrong, message in ((dict(method="magic"), "expected one of rotation"), (dict(normalise="l2"), "expected one of none")):
+        with pytest.raises(SettingError, match=message):
+            fit_dictionary(source, target, gold, **wrong)
+    with pytest.raises(SettingError, match="of 50"):
+        fit_dictionary(source, target, np.array([[0, 50]]))
+    with pytest.raises(SettingError, match="only the linear method"):
+        fit_dictionary(source, WordList(target.words, target.vectors[:, :5]), gold)
+    narrow = WordList(target.words, target.vectors[:, :5])
+    assert fit_dictionary(source, narrow, gold, method="linear", refinement=NO_ROUNDS).source.matrix.shape == (16, 5)
+    with pytest.raises(SettingError, match="share"):
+        Refinement(held_out=1)
+    with pytest.raises(SettingError, match="de-whitening"):
+        Whitened(whiten=False)
+
+
+# -- RCSLS -----------------------------------------------------------------------------------------------------------
+def test_the_gradient_of_rcsls_is_that_of_its_loss():
+    rng = np.random.default_rng(0)
+    x, y, s, t = (torch.from_numpy(rng.standard_normal((n, 5))) for n in (12, 12, 40, 30))
+    w = torch.from_numpy(rng.standard_normal((5, 5)))
+    loss, gradient = rcsls_loss(w, x, y, s, t, k=3)
+    # Joulin et al. 2018, Eq. 6, literally
+    slow = 0.0
+    for i in range(12):
+        slow -= 2 * float(x[i] @ w @ y[i])
+        slow += float(torch.sort(x[i] @ w @ t.T).values[-3:].mean() + torch.sort(s @ w @ y[i]).values[-3:].mean())
+    assert loss == pytest.approx(slow / 12)
+    step = 1e-6
+    for i in range(5):
+        for j in range(5):
+            more, less = w.clone(), w.clone()
+            more[i, j] += step
+            less[i, j] -= step
+            numeric = (rcsls_loss(more, x, y, s, t, k=3)[0] - rcsls_loss(less, x, y, s, t, k=3)[0]) / (2 * step)
+            assert float(gradient[i, j]) == pytest.approx(numeric, abs=1e-6)
+
+
+def test_rcsls_beats_procrustes_where_the_map_is_no_rotation():
+    bend = np.diag(np.linspace(0.3, 2.5, DIM))
+    source, target, gold, _ = planted(noise=0.1, bend=bend)
+    seeds = gold[:300]
+    plain = fit_dictionary(source, target, seeds, refinement=NO_ROUNDS)
+    relaxed = dict(rate=10.0, steps=25)
+    better = fit_dictionary(source, target, seeds, method="rcsls", refinement=NO_ROUNDS, relaxed=relaxed)
+    assert right(better, source, target, gold[300:]) > right(plain, source, target, gold[300:]) + 0.05
+    x, z = unit_rows(source.vectors), unit_rows(target.vectors)
+    _, losses = relaxed_csls(x, z, seeds, **relaxed)
+    assert (np.diff(losses) < 0).all()
+    w, _ = relaxed_csls(x, z, seeds, steps=10, rate=5.0, spectral=True, batch=100)
+    assert np.linalg.svd(w)[1].max() <= 1 + 1e-9
+
+
+# -- whitening -------------------------------------------------------------------------------------------------------
+def test_steps_of_vecmap_written_down():
+    """As its authors' program has them (Artetxe et al. 2018, AAAI): singular value decompositions of the vectors."""
+    source, target, gold, _ = planted(noise=0.3)
+    x, z = source.vectors[gold[:200, 0]].astype(float), target.vectors[gold[:200, 1]].astype(float)
+
+    def whitening(m):
+        _, s, vt = np.linalg.svd(m, full_matrices=False)
+        return vt.T @ np.diag(1 / s) @ vt
+
+    wx1, wz1 = whitening(x), whitening(z)
+    xw, zw = x @ wx1, z @ wz1
+    wx2, s, wz2t = np.linalg.svd(xw.T @ zw)
+    wz2 = wz2t.T
+    xw, zw = xw @ wx2 * s**0.3, zw @ wz2 * s**0.7
+    for dewhiten in (("source", "target"), ("target", "target")):
+        own = {"source": (wx1, wx2), "target": (wz1, wz2)}
+        w1, w2 = own[dewhiten[0]]
+        expected_x = xw @ (w2.T @ np.linalg.inv(w1) @ w2)
+        expected_z = zw @ (wz2.T @ np.linalg.inv(wz1) @ wz2)
+        left, turn = Whitened(reweight=(0.3, 0.7), dewhiten=dewhiten, dims=10).solve(x, z)
+        # components are found up to their sign, which is the same on both sides
+        for found, expected in ((x @ left, expected_x), (z @ turn, expected_z)):
+            np.testing.assert_allclose(np.abs(found[:, :10] @ found[:, :10].T), np.abs(expected[:, :10] @ expected[:, :10].T),
+                                       rtol=1e-6, atol=1e-6)  # fmt: skip
+            assert not found[:, 10:].any()
+
+
+def test_whitening_helps_where_dimensions_are_bent():
+    source, target, gold, _ = planted(noise=0.1, bend=np.diag(np.linspace(0.3, 2.5, DIM)))
+    plain = fit_dictionary(source, target, gold[:300], refinement=NO_ROUNDS)
+    both = fit_dictionary(source, target, gold[:300], refinement=NO_ROUNDS, whitened=Whitened(dewhiten=(None, None)))
+    assert both.target is not None
+    assert right(both, source, target, gold[300:]) > right(plain, source, target, gold[300:])
+    same = fit_dictionary(
+        source, target, gold[:300], refinement=NO_ROUNDS, whitened=Whitened(False, (0, 0), (None, None))
+    )
+    assert right(same, source, target, gold[300:]) == pytest.approx(right(plain, source, target, gold[300:]), abs=0.01)
+
+
+# -- no dictionary ---------------------------------------------------------------------------------------------------
+def test_similarity_distributions_and_self_learning_find_the_rotation():
+    source, target, gold, _ = planted(noise=0.3)
+    fit = fit_unsupervised(source, target, start="distributions", options=dict(patience=10), on_failure="raise")
+    assert right(fit, source, target, gold) > 0.95
+    assert fit.verdict is not None
+    assert not fit.verdict.failed
+    assert fit.verdict.gain > 1.25
+    x, z = unit_rows(source.vectors), unit_rows(target.vectors)
+    seeds = similarity_seeds(x, z)
+    hits = {tuple(pair) for pair in gold.tolist()} & {tuple(pair) for pair in seeds.tolist()}
+    assert len(hits) > 10 * 1200 / 600  # many times what chance would give
+    assert len(self_learning(x, z, seeds, most_rounds=2)) == 1200
+
+
+def test_identical_words_are_a_start():
+    source, target, gold, _ = planted(noise=0.3)
+    words = list(target.words)
+    for k in range(80):  # a third of the words that look alike mean something else
+        words[gold[k, 1] if k % 3 else gold[-k - 1, 1]] = source.words[k]
+    fit = fit_unsupervised(source, WordList(words, target.vectors), start="identical")
+    assert fit.seeds == 80
+    assert right(fit, source, target, gold) > 0.95
+    with pytest.raises(SettingError, match="no word is written alike"):
+        fit_unsupervised(source, target, start="identical")
+
+
+def test_adversarial_training_finds_the_rotation():
+    source, target, gold, _ = planted(n=500, dim=6, noise=0.05, seed=3)
+    options = dict(epochs=3, updates=700, hidden=64, rate=0.2, batch=64)
+    fit = fit_unsupervised(source, target, start="adversarial", options=options, restarts=4, on_failure="raise")
+    assert right(fit, source, target, gold) > 0.9
+    x, z = unit_rows(source.vectors), unit_rows(target.vectors)
+    w = adversarial_start(x, z, epochs=1, updates=20, hidden=16, seed=1)
+    np.testing.assert_array_equal(w, adversarial_start(x, z, epochs=1, updates=20, hidden=16, seed=1))
+    np.testing.assert_allclose(w @ w.T, np.eye(6), atol=0.2)
+
+
+def test_a_search_that_failed_says_so():
+    source, _, _, _ = planted(n=400)
+    _, target, _, _ = planted(n=400, seed=7)
+    with pytest.warns(FailedMapWarning, match="the map found without a dictionary failed"):
+        fit = fit_unsupervised(source, target, options=dict(patience=3), restarts=1)
+    assert fit.verdict.failed
+    assert fit.verdict.gain < 1.25
+    assert "give a dictionary" in fit.verdict.why
+    with pytest.raises(FailedMapError, match="chance"):
+        fit_unsupervised(source, target, options=dict(patience=2), restarts=1, on_failure="raise")
+    x, z = unit_rows(source.vectors), unit_rows(target.vectors)
+    assert judge(x, z, np.eye(DIM)).failed
+    for wrong in (dict(start="luck"), dict(on_failure="cry"), dict(restarts=0)):
+        with pytest.raises(SettingError, match="expected"):
+            fit_unsupervised(source, target, **wrong)
+
+
+# -- many languages --------------------------------------------------------------------------------------------------
+@pytest.fixture
+def four():
+    rng = np.random.default_rng(0)
+    meaning = rng.standard_normal((300, DIM))
+    turns = {lang: np.linalg.qr(rng.standard_normal((DIM, DIM)))[0] for lang in ("en", "de", "fr", "tr")}
+    vectors = {lang: meaning @ turn.T + 0.1 * rng.standard_normal((300, DIM)) for lang, turn in turns.items()}
+    for lang in ("de", "fr", "tr"):
+        vectors[lang][rng.random(300) < 0.3] = np.nan
+    return vectors, turns
+
+
+def test_four_languages_come_together(four):
+    vectors, turns = four
+    space = generalized_procrustes(vectors, towards="en")
+    np.testing.assert_array_equal(space.maps["en"].matrix, np.eye(DIM))
+    for lang, made in space.maps.items():
+        np.testing.assert_allclose(made.matrix, turns[lang] @ turns["en"].T, atol=0.08)
+        np.testing.assert_allclose(made.matrix @ made.matrix.T, np.eye(DIM), atol=1e-10)
+        if lang != "en":
+            assert made.n_pairs == np.isfinite(vectors[lang][:, 0]).sum()
+    assert (np.diff(space.losses) <= 1e-12).all()
+    assert space.losses[-1] < 4 * DIM * 0.01
+    # all languages together are nearer to each other than each fitted to English alone, on words held out of none
+    pivot = {
+        lang: Rotation().fit(*(vectors[side][np.isfinite(vectors[lang][:, 0])] for side in (lang, "en")))
+        for lang in ("de", "fr", "tr")
+    }
+    both = np.isfinite(vectors["de"][:, 0]) & np.isfinite(vectors["tr"][:, 0])
+
+    def apart(maps):
+        return np.linalg.norm(maps["de"].transform(vectors["de"][both]) - maps["tr"].transform(vectors["tr"][both]))
+
+    assert apart(space.maps) < apart(pivot)
+    own = generalized_procrustes(vectors)
+    assert own.losses[-1] == pytest.approx(space.losses[-1])
+
+
+def test_a_language_that_shares_nothing_says_so(four):
+    vectors, _ = four
+    with pytest.raises(SettingError, match="tr shares no concept"):
+        generalized_procrustes(vectors | {"tr": np.full((300, DIM), np.nan)})
+    with pytest.raises(SettingError, match="two languages or more"):
+        generalized_procrustes({"en": vectors["en"]})
+    with pytest.raises(SettingError, match="towards"):
+        generalized_procrustes(vectors, towards="xx")
+
+
+def test_concepts_of_dictionaries_over_a_pivot():
+    lists = {
+        lang: WordList([f"{lang}{k}" for k in range(4)], np.arange(8.0).reshape(4, 2) + shift)
+        for lang, shift in (("en", 0), ("de", 10), ("fr", 20))
+    }
+    dictionaries = [
+        Dictionary(("en0", "en0", "en2", "en9"), ("de9", "de1", "de0", "de1"), ("en", "de")),
+        Dictionary(("fr3", "fr2"), ("en2", "en3"), ("fr", "en")),
+    ]
+    found = concepts(lists, dictionaries, "en")
+    np.testing.assert_array_equal(found["en"], [[0, 1], [4, 5], [6, 7]])
+    np.testing.assert_array_equal(found["de"], [[12, 13], [10, 11], [np.nan, np.nan]])
+    np.testing.assert_array_equal(found["fr"], [[np.nan, np.nan], [26, 27], [24, 25]])
+    with pytest.raises(SettingError, match="does not lead to de"):
+        concepts(lists, dictionaries, "de")
+
+
+def test_two_maps_one_after_the_other():
+    rng = np.random.default_rng(0)
+    x, y, z = (rng.standard_normal((50, 6)) + shift for shift in (1, 2, 3))
+    first, second = NormalizedRotation().fit(x, y), NormalizedRotation().fit(y, z)
+    np.testing.assert_allclose(through(first, second).transform(x), second.transform(first.transform(x)), atol=1e-10)
+
+
+# -- encoders --------------------------------------------------------------------------------------------------------
+WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
+
+
+@pytest.fixture
+def languages():
+    rng = np.random.default_rng(0)
+    plain = [[WORDS[k] for k in rng.integers(0, 10, rng.integers(2, 7))] for _ in range(60)]
+    return {"en": Sentences.of(plain, "en"), "xx": Sentences.of([[w.upper() for w in s] for s in plain], "xx")}
+
+
+def test_anchors_and_a_dictionary_make_a_mapped_encoder(tiny_encoder, languages, tmp_path):
+    layers = (1, 2)
+    anchors = {lang: compute_anchors(tiny_encoder, text, layers) for lang, text in languages.items()}
+    dictionary = Dictionary(tuple(WORDS), tuple(w.upper() for w in WORDS), ("en", "xx"))
+    how = Refinement(rounds=1, held_out=0.2, k=2)
+    made = fit_anchored(tiny_encoder, anchors, [dictionary], towards="en", combine="mean", normalise="centre", refinement=how)
+    assert isinstance(made, MappedEncoder)
+    assert (made.towards, made.layers) == ("en", (1, 2))
+    for layer in layers:
+        alone = fit_dictionary(
+            anchors["xx"][layer], anchors["en"][layer], joined([dictionary], "en")["xx"], normalise="centre", refinement=how
+        )
+        np.testing.assert_allclose(made.maps["xx"][layer].matrix, alone.source.matrix)
+    assert made.settings["fits"]["xx"]["2"]["rounds"][0]["pairs"] == 8
+    made.save(tmp_path / "out")
+    again = load_encoder(tmp_path / "out")
+    sentence = [Sentence(("CAT", "HOUSE"), "xx")]
+    np.testing.assert_array_equal(again.encode(sentence).data, made.encode(sentence).data)
+    assert again.fingerprint == made.fingerprint
+    both = fit_anchored(tiny_encoder, anchors, [dictionary], towards="en", whitened=Whitened(), refinement=NO_ROUNDS)
+    assert set(both.maps) == {"en", "xx"}
+    with pytest.raises(SettingError, match="no anchors"):
+        fit_anchored(tiny_encoder, {"en": anchors["en"]}, [dictionary], towards="en")
+    with pytest.raises(SettingError, match="does not lead to fr"):
+        fit_anchored(tiny_encoder, {"fr": anchors["en"]}, [dictionary], towards="fr")
+    with pytest.raises(SettingError, match="not both"):
+        fit_anchored(tiny_encoder, anchors, towards="en")
+
+
+def test_static_vectors_take_maps_without_any_text(tmp_path):
+    source, target, gold, _ = planted(n=300, noise=0.05)
+    encoder = StaticEncoder({"xx": PlainTable(source.words, source.vectors), "en": PlainTable(target.words, target.vectors)})
+    anchors = {lang: table_anchors(encoder, lang) for lang in ("xx", "en")}
+    assert anchors["xx"][0].words == tuple(source.words)
+    dictionary = dictionary_of(source, target, gold[:100])
+    made = fit_anchored(encoder, anchors, [dictionary], towards="en")
+    assert isinstance(made, StaticEncoder)
+    x, z = (made.encode(Sentences.of([[w] for w in side.words], lang)).data for side, lang in ((source, "xx"), (target, "en")))
+    assert precision_at_1(unit_rows(x), unit_rows(z), gold) > 0.95
+    made.save(tmp_path)
+    np.testing.assert_array_equal(load_encoder(tmp_path).encode([Sentence(("s1",), "xx")]).data, x[1:2])
+    nothing = fit_anchored(encoder, anchors, towards="en", start="distributions", options=dict(patience=5))
+    x = nothing.encode(Sentences.of([[w] for w in source.words], "xx")).data
+    assert precision_at_1(unit_rows(x), unit_rows(z), gold) > 0.9
+    with pytest.raises(SettingError, match="no word vectors for language 'fr'"):
+        table_anchors(encoder, "fr")
+
+
+def test_anchors_are_word_vectors():
+    source, target, gold, turn = planted(n=100, noise=0.0)
+    sides = [Anchors(tuple(s.words), s.vectors, np.ones(100, dtype=np.int64), "xx") for s in (source, target)]
+    fit = fit_dictionary(*sides, dictionary_of(source, target, gold[:50]))
+    np.testing.assert_allclose(fit.source.matrix, turn, atol=1e-4)
+
+
+def test_a_vocabulary_of_frequent_words(languages):
+    text = Sentences.of([["b", "a", "b"], [], ["c", "b", "a"]], "en")
+    assert frequent_words(text, 2, ["x", "a"]) == ["b", "a", "x"]
+    assert set(frequent_words(languages["en"], 100)) == set(WORDS)
+    assert mutual_neighbours(np.zeros((0, 3), np.float32), np.zeros((2, 3), np.float32))[0].shape == (0, 2)

@@ -1,0 +1,175 @@
+"""Released maps are read, and nothing that is in the file is run."""
+
+import collections
+import io
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from calque.errors import InputError
+from calque.maps import LinearMap
+from calque.maps.released import read_released
+
+RAN = []
+
+
+def ran(*_):
+    RAN.append(1)
+    return np.eye(2)
+
+
+@pytest.fixture
+def matrix():
+    return np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+
+
+def old_numpy(content):
+    """The same pickle as NumPy before 2 wrote it."""
+    return content.replace(b"numpy._core.multiarray", b"numpy.core.multiarray").replace(
+        b"numpy._core.numeric", b"numpy.core.numeric"
+    )
+
+
+def old_numpy_framed(array, protocol):
+    """Protocols from 4 on count the bytes of names: say them anew."""
+    content = pickle.dumps(array, protocol=protocol)
+    for name in (b"numpy._core.multiarray", b"numpy._core.numeric"):
+        short = name.replace(b"_core", b"core")
+        content = content.replace(bytes([0x8C, len(name)]) + name, bytes([0x8C, len(short)]) + short)
+    return content
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("old", [False, True])
+def test_a_pickled_array_of_any_numpy(tmp_path, matrix, protocol, old):
+    path = tmp_path / "xx_best_mapping.pth"
+    content = pickle.dumps(matrix, protocol=protocol)
+    if old and protocol < 4:
+        content = old_numpy(content)
+    elif old:
+        # the frame is shorter by a letter now: without frames there is nothing to count
+        content = old_numpy_framed(matrix, protocol)
+        content = content[:2] + content[11:] if content[2:3] == b"\x95" else content
+    path.write_bytes(content)
+    found = read_released(path)
+    assert isinstance(found, LinearMap)
+    x = np.random.default_rng(1).standard_normal((9, 4))
+    np.testing.assert_allclose(found.transform(x), np.matmul(x, matrix.transpose()), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.eye(3) / 7.5, np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(9.0).reshape(3, 3)), np.eye(2, dtype=">f8"),
+     np.eye(2, dtype=np.float16), np.arange(4).reshape(2, 2), np.ones((2, 2), dtype=bool)],
+)  # fmt: skip
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_every_type_and_order_of_numbers(tmp_path, array, protocol):
+    (tmp_path / "m").write_bytes(pickle.dumps(array, protocol=protocol))
+    np.testing.assert_array_equal(read_released(tmp_path / "m").matrix, array.T.astype(float))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_both_containers_of_torch(tmp_path, matrix, zipped):
+    path = tmp_path / "m.pth"
+    torch.save(matrix, path, _use_new_zipfile_serialization=zipped)
+    np.testing.assert_array_equal(read_released(path).matrix, matrix.T.astype(float))
+
+
+class Evil:
+    def __init__(self, call, *arguments):
+        self.reduced = (call, arguments)
+
+    def __reduce__(self):
+        return self.reduced
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+@pytest.mark.parametrize("wrap", [lambda e: e, lambda e: [e], lambda e: {"a": (e,)}, lambda e: Evil(ran, e)])
+def test_nothing_in_the_file_is_run(tmp_path, protocol, wrap):
+    mark = tmp_path / "ran"
+    bad = [
+        Evil(os.system, f"touch {mark}"),
+        Evil(eval, f"open({str(mark)!r}, 'w')"),
+        Evil(exec, f"open({str(mark)!r}, 'w')"),
+        Evil(getattr, Evil(__import__, "os"), "system"),
+        Evil(ran),
+        Evil(np.load, str(mark)),
+        Evil(np.frombuffer, b"12345678"),
+    ]
+    RAN.clear()
+    for number, thing in enumerate(bad):
+        path = tmp_path / f"{number}.pth"
+        content = pickle.dumps(wrap(thing), protocol=protocol)
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=f"{number}.pth"):
+            read_released(path)
+        with zipfile.ZipFile(tmp_path / f"{number}.zip", "w") as archive:
+            archive.writestr("archive/data.pkl", content)
+        with pytest.raises(InputError):
+            read_released(tmp_path / f"{number}.zip")
+        # in the old container, before and after the magic number
+        torch_like = b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {})) + content
+        path.write_bytes(torch_like)
+        with pytest.raises(InputError):
+            read_released(path)
+    assert not mark.exists()
+    assert not RAN
+
+
+def test_an_array_that_hides_code_is_refused(tmp_path):
+    """Object arrays, a call in an array's state, and names that only look like NumPy's."""
+    RAN.clear()
+    objects = np.array([[Evil(ran), 1], [2, 3]], dtype=object)
+    build = np.eye(2).__reduce__()
+    nested = pickle.dumps(build[0].__module__)  # a string: no array
+    hidden = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I2\nI2\ntcnumpy\ndtype\n(S'f8'\ntRI00\n"
+    call = b"cposix\nsystem\n(S'true'\ntR"
+    attribute = b"cnumpy.core.multiarray\n_reconstruct.__globals__\n."
+    for number, content in enumerate((pickle.dumps(objects), nested, hidden + call + b"tb.", attribute)):
+        path = tmp_path / str(number)
+        path.write_bytes(content)
+        with pytest.raises(InputError):
+            read_released(path)
+    assert not RAN
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x80", b"not a pickle", b"PK\x03\x04 not a zip", pickle.dumps(3.5), pickle.dumps([1.0, 2.0]),
+     pickle.dumps(np.float64(3)), pickle.dumps(np.array(["a"])), pickle.dumps(np.zeros(4)), pickle.dumps(np.zeros((0, 3))),
+     pickle.dumps(np.zeros((2, 2), dtype=complex)), pickle.dumps(np.array([[np.nan]])), pickle.dumps(np.eye(4))[:-30],
+     pickle.dumps(np.zeros(2, dtype=[("a", "f8")])), pickle.dumps(collections.OrderedDict(a=1)),
+     b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.", b"(" * 100_000 + b"t" * 99_999 + b"."],
+)  # fmt: skip
+def test_anything_else_is_an_error_with_the_path(tmp_path, content):
+    path = tmp_path / "en_best_mapping.pth"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="en_best_mapping"):
+        read_released(path)
+
+
+def test_a_state_that_lies_about_its_size_is_refused(tmp_path):
+    for protocol, old, new in ((2, b"K\x04K\x04\x86", b"K\x04K\xff\x86"), (5, b"K\x04K\x04\x86", b"K\xffK\xff\x86")):
+        content = pickle.dumps(np.eye(4), protocol=protocol)
+        assert old in content
+        (tmp_path / "m").write_bytes(content.replace(old, new))
+        with pytest.raises(InputError, match="in 128 bytes"):
+            read_released(tmp_path / "m")
+
+
+def test_tensors_and_missing_files(tmp_path):
+    torch.save(torch.eye(3), tmp_path / "t.pth")
+    with pytest.raises(InputError, match="PyTorch tensor|names torch"):
+        read_released(tmp_path / "t.pth")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_released(tmp_path / "none")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", pickle.dumps(np.zeros((1000, 1000))))
+    (tmp_path / "z").write_bytes(buffer.getvalue())
+    with pytest.raises(InputError, match="unpacks to more"):
+        read_released(tmp_path / "z")
