@@ -15,9 +15,10 @@ FLOOR = {
     "nn": 3, "encoders": 4,
     "training": 5, "senses": 5, "clcr": 5,
     "tasks": 6,
-    "runs": 7,
-    "report": 8,
-    "cli": 9, "__main__": 10, "__init__": 10,
+    "analyses": 7,
+    "runs": 8,
+    "report": 9, "explore": 9,
+    "cli": 10, "__main__": 11, "__init__": 11,
 }  # fmt: skip
 
 
