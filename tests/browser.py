@@ -1,0 +1,89 @@
+"""A page in headless Chromium that keeps what went wrong in it and what it asked for; skipped where there is none.
+
+from browser import browser, page, seen, violations  # noqa: F401 (fixtures)
+
+def test_it_renders(page, seen):
+    page.goto(url)
+    assert seen.errors == []
+    assert violations(page) == []
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass
+class Seen:
+    """What happened in a page since it was opened.
+
+    Attributes:
+        errors: messages of the console's errors, of exceptions nobody caught, and of requests that failed.
+        requests: addresses asked for, the page's own among them; `data:` and `blob:` ask nobody.
+    """
+
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def foreign(self) -> list[str]:
+        """Requests that leave this machine."""
+        own = ("file:", "http://127.0.0.1", "http://localhost")
+        return [url for url in self.requests if not url.startswith(own)]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, one for a file of tests. It ends with the file: an event loop runs in this thread as long as it lives, and
+    `asyncio.run` of other tests would fail."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed")
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def seen() -> Seen:
+    """What happened in `page`."""
+    return Seen()
+
+
+@pytest.fixture
+def page(browser: Any, seen: Seen) -> Iterator[Any]:
+    """An empty page of 1280 × 900; `set_viewport_size` and `emulate_media(color_scheme="dark")` change it."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", bypass_csp=True)
+    context.set_default_timeout(10_000)
+    opened = context.new_page()
+    opened.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: seen.errors.append(str(error)))
+    opened.on("requestfailed", lambda request: seen.errors.append(f"{request.url}: {request.failure}"))
+    opened.on("request", lambda r: None if r.url.startswith(("data:", "blob:")) else seen.requests.append(r.url))
+    yield opened
+    context.close()
+
+
+def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical")) -> list[str]:
+    """What axe-core finds wrong for people who use a keyboard or a screen reader or need contrast; a line for each."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    found = axe.Axe().run(page).response["violations"]
+    return [
+        f"{each['id']} ({each['impact']}): {each['help']}: {each['nodes'][0]['target']} and {len(each['nodes']) - 1} more"
+        for each in found
+        if each["impact"] in impacts
+    ]
+
+
+def scrolls_sideways(page: Any) -> bool:
+    """Whether the page is wider than the window."""
+    return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
