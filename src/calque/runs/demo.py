@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.errors import SettingError
+from calque.runs.compare import mean
 from calque.runs.texts import Say
 
 if TYPE_CHECKING:
@@ -174,8 +174,4 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def _mean(scores: Sequence[Score]) -> tuple[float, float, float]:
     """Mean over languages, whose errors are taken as independent of each other."""
-    n = len(scores)
-    value = sum(score.value for score in scores) / n
-    below = math.sqrt(sum((score.value - score.low) ** 2 for score in scores)) / n
-    above = math.sqrt(sum((score.high - score.value) ** 2 for score in scores)) / n
-    return value, value - below, value + above
+    return mean([(score.value, score.low, score.high) for score in scores])

@@ -14,6 +14,7 @@ from typing import Any
 
 from calque.errors import InputError, SettingError
 from calque.runs.align import MAPS, TUNERS
+from calque.runs.compare import stands_out
 from calque.runs.steps import Step, Steps, unique
 from calque.runs.texts import Say
 
@@ -351,7 +352,7 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
             for column in columns:
                 cell = cells.get((row, column))
                 others = [cells[(r, column)] for r in rows if r != row and (r, column) in cells]
-                shown.append("" if cell is None or cell["value"] is None else _shown(cell, others, task))
+                shown.append("" if cell is None or cell["value"] is None else _shown(cell, others))
             values = [cells[(row, c)]["value"] for c in columns if (row, c) in cells]
             known = [value for value in values if value is not None]
             name = row[1] if len({r[2] for r in rows if r[2]}) < 2 or not row[2] else f"{row[1]} ({row[2]})"
@@ -366,12 +367,7 @@ def _column(record: Mapping[str, Any]) -> str:
     return f"{record['languages'][-1]} {Path(record['data']).name}" + (f" {part}" if part else "")
 
 
-def _shown(cell: Mapping[str, Any], others: Sequence[Mapping[str, Any]], task: str) -> str:
-    lower = cell["metric"] == "aer"
+def _shown(cell: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
     sd = cell["settings"].get("sd")
     text = f"{100 * cell['value']:.1f}" + (f" ± {100 * sd:.1f}" if sd else "")
-    rivals = [other for other in others if other["value"] is not None]
-    if not rivals:
-        return text
-    best = all(cell["high"] < o["low"] for o in rivals) if lower else all(cell["low"] > o["high"] for o in rivals)
-    return f"**{text}**" if best else text
+    return f"**{text}**" if stands_out(cell, others) else text
