@@ -39,6 +39,8 @@ class Retrieved:
             vector.
         source_candidates, target_candidates: how many words there were to choose from.
         dropped: links that could not be asked because a word has no vector.
+        target_lists, source_lists: int64 `[n, depth]`, rows of the nearest words, the nearest first; −1 where there
+            are no more.
     """
 
     queries: np.ndarray
@@ -49,6 +51,8 @@ class Retrieved:
     source_candidates: int
     target_candidates: int
     dropped: int
+    target_lists: np.ndarray
+    source_lists: np.ndarray
 
 
 def retrieve(
@@ -62,6 +66,7 @@ def retrieve(
     source_words: np.ndarray | None = None,
     target_words: np.ndarray | None = None,
     uncovered: Uncovered = "drop",
+    depth: int = 1,
 ) -> Retrieved:
     """Ask for the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
 
@@ -75,6 +80,7 @@ def retrieve(
             queries).
         uncovered: what to do with a link to a word without a vector: "drop" and count it, or count it as
             "wrong", which makes encoders of different coverage comparable.
+        depth: how many of the nearest words to list for each query.
 
     Raises:
         SettingError: a value that is not one of these, links that are not one-to-one, or that point outside.
@@ -110,13 +116,14 @@ def retrieve(
             linked = np.zeros_like(pool)
             linked[row[has_vector]] = True
             pool &= linked
-    found = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k)
+    found = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k, depth)
     queries = np.flatnonzero(has_vector if uncovered == "drop" else asked)
     places = np.flatnonzero(has_vector[queries])
-    nearest = [np.full(len(queries), -1, dtype=np.int64) for _ in rows]
-    for answer, pool, best in zip(nearest, reversed(pools), (found.targets, found.sources), strict=True):
+    lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
+    for answer, pool, best in zip(lists, reversed(pools), (found.targets, found.sources), strict=True):
         if best.shape[1]:
-            answer[places] = np.flatnonzero(pool)[best[:, 0]]
+            answer[places, : best.shape[1]] = np.flatnonzero(pool)[best]
+    nearest = [answer[:, 0] for answer in lists]
     return Retrieved(
         queries=queries,
         source_hits=nearest[0] == rows[1][queries],
@@ -126,16 +133,18 @@ def retrieve(
         source_candidates=int(pools[0].sum()),
         target_candidates=int(pools[1].sum()),
         dropped=int((asked & ~has_vector).sum()),
+        target_lists=lists[0],
+        source_lists=lists[1],
     )
 
 
-def _search(source, target, pools, rows, similarity: Similarity, k: int) -> Neighbours:
+def _search(source, target, pools, rows, similarity: Similarity, k: int, depth: int) -> Neighbours:
     vectors, queries = [], []
     for side, pool, row in zip((source, target), pools, rows, strict=True):
         chosen = np.flatnonzero(pool)
         vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
         queries.append(np.searchsorted(chosen, row))
-    asked = {"source_queries": queries[0], "target_queries": queries[1]}
+    asked: Any = {"source_queries": queries[0], "target_queries": queries[1], "n_best": depth}
     if similarity == "cosine":
         return cosine_neighbours(*vectors, **asked)
     return csls_neighbours(*vectors, k=k, **asked)
@@ -273,15 +282,18 @@ class WordRetrieval(Task):
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
         return self.evaluate_embeddings(source, target, about=about)
 
-    def evaluate_embeddings(
-        self, source: Embeddings, target: Embeddings, *, about: dict[str, Any] | None = None
-    ) -> list[Score]:
-        """Measure word vectors that exist already, such as several layers of one pass.
+    def ask(
+        self, source: Embeddings, target: Embeddings, *, depth: int = 1
+    ) -> tuple[WordPairs, np.ndarray | None, Retrieved]:
+        """The answers themselves.
 
         Args:
             source, target: vectors of every word of both sides of the test text (with `special`, as
                 `with_ends` gives them).
-            about: what to record of the encoder.
+            depth: how many of the nearest words to list for each query.
+
+        Returns:
+            the links that were asked for, which of them are unseen (None without a training text), and the answers.
 
         Raises:
             SettingError: they are not vectors of this text.
@@ -302,8 +314,29 @@ class WordRetrieval(Task):
         found = retrieve(
             source, target, pairs,
             candidates=self.candidates, similarity=self.similarity, k=self.k, uncovered=self.uncovered,
-            source_words=self._words[0], target_words=self._words[1],
+            source_words=self._words[0], target_words=self._words[1], depth=depth,
         )  # fmt: skip
+        return pairs, unseen, found
+
+    def evaluate_embeddings(
+        self,
+        source: Embeddings,
+        target: Embeddings,
+        *,
+        about: dict[str, Any] | None = None,
+        asked: tuple[WordPairs, np.ndarray | None, Retrieved] | None = None,
+    ) -> list[Score]:
+        """Measure word vectors that exist already, such as several layers of one pass.
+
+        Args:
+            source, target: see `ask`.
+            about: what to record of the encoder.
+            asked: what `ask` gave for these vectors, if that is known.
+
+        Raises:
+            SettingError: they are not vectors of this text.
+        """
+        pairs, unseen, found = self.ask(source, target) if asked is None else asked
         settings = {
             "contextual": self.contextual,
             "candidates": self.candidates,
