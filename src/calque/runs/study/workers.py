@@ -1,0 +1,45 @@
+"""Steps done one after the other, or side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from calque.errors import SettingError
+from calque.runs.steps import Step, Steps, unique
+from calque.runs.texts import Say
+
+
+class Workers:
+    """Does steps, side by side where there are several workers."""
+
+    def __init__(self, steps: Steps, workers: int, say: Say):
+        if workers < 1:
+            raise SettingError(f"workers must be at least 1, got {workers}")
+        self.steps, self.workers, self.say = steps, workers, say
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        if self.workers > 1:
+            cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
+            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin, initargs=(cores,))
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def __call__(self, title: str, steps: Sequence[Step]) -> None:
+        left = [step for step in unique(steps) if not self.steps.is_done(step)]
+        self.say(f"{title}: {len(left)} of {len(unique(steps))} steps to do")
+        done = map(self.steps.do, left) if self._pool is None else self._pool.map(self.steps.do, left)
+        for number, place in enumerate(done, 1):
+            self.say(f"{title}: {number} of {len(left)} ({place.name})")
+
+
+def _begin(cores: int) -> None:
+    import torch
+
+    torch.set_num_threads(cores)
