@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from calque.anchors import (
-    Anchors,
     AnchorSums,
     open_anchors,
     read_avg_embeds,
@@ -123,20 +122,6 @@ def test_merged_shards_equal_one_pass():
     same(merged.finish(), whole.finish())
     fixed = summed([], vocabulary=["w1", "w2"]).merge(whole)
     assert set(fixed.finish()[0].words) == {"w1", "w2"}
-
-
-def test_finished_anchors_add_up_too():
-    sentences, found = zipf()
-    whole = summed([(sentences, found)]).finish()
-    a, b = (summed([part]).finish() for part in cut(sentences, found, 70))
-    joined = {layer: a[layer] + b[layer] for layer in whole}
-    for layer in whole:
-        by_word = dict(zip(whole[layer].words, whole[layer].vectors, strict=True))
-        assert set(joined[layer].words) == set(by_word)
-        np.testing.assert_allclose(joined[layer].vectors, [by_word[w] for w in joined[layer].words], rtol=1e-6)
-        assert joined[layer].mean_norm == pytest.approx(whole[layer].mean_norm)
-    with pytest.raises(SettingError, match="cannot be joined"):
-        _ = a[0] + Anchors(("x",), np.zeros((1, 3), dtype=np.float32), np.ones(1, dtype=np.int64), "en")
 
 
 def test_only_the_first_occurrences_count():

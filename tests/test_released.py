@@ -126,7 +126,8 @@ def test_an_array_that_hides_code_is_refused(tmp_path):
     objects = np.array([[Evil(ran), 1], [2, 3]], dtype=object)
     build = np.eye(2).__reduce__()
     nested = pickle.dumps(build[0].__module__)  # a string: no array
-    hidden = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I2\nI2\ntcnumpy\ndtype\n(S'f8'\ntRI00\n"
+    hidden = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR"
+    hidden += b"(I1\n(I2\nI2\ntcnumpy\ndtype\n(S'f8'\ntRI00\n"
     call = b"cposix\nsystem\n(S'true'\ntR"
     attribute = b"cnumpy.core.multiarray\n_reconstruct.__globals__\n."
     for number, content in enumerate((pickle.dumps(objects), nested, hidden + call + b"tb.", attribute)):

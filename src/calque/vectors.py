@@ -6,6 +6,7 @@ import json
 import math
 import os
 import struct
+from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Literal
 
@@ -88,14 +89,7 @@ class Embeddings:
         arrays = {"data": self.data, "offsets": self.offsets}
         if self.covered is not None:
             arrays["covered"] = self.covered
-        part = f"{fspath(path)}.part"  # the vectors may be mapped from `path` itself
-        mapped = create_arrays(part, {name: (array.shape, array.dtype) for name, array in arrays.items()})
-        for name, array in arrays.items():
-            mapped[name][...] = array
-            if isinstance(mapped[name], np.memmap):  # an empty array is not mapped
-                mapped[name].flush()
-        del mapped
-        os.replace(part, path)
+        write_arrays(path, arrays)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Embeddings:
@@ -131,6 +125,21 @@ def create_arrays(
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + position)
     return map_arrays(path, mode="r+")[0]
+
+
+def write_arrays(
+    path: str | PathLike[str], arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file, which takes the place of an older one when it is complete: what is written may be mapped
+    from that."""
+    part = f"{fspath(path)}.part"
+    mapped = create_arrays(part, {name: (array.shape, array.dtype) for name, array in arrays.items()}, metadata)
+    for name, array in arrays.items():
+        mapped[name][...] = array
+        if isinstance(mapped[name], np.memmap):  # an empty array is not mapped
+            mapped[name].flush()
+    del mapped
+    os.replace(part, path)
 
 
 def map_arrays(

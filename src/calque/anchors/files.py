@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from os import PathLike, fspath
@@ -13,7 +12,7 @@ import numpy as np
 
 from calque.anchors.means import Anchors
 from calque.errors import InputError, SettingError
-from calque.vectors import create_arrays, map_arrays
+from calque.vectors import map_arrays, write_arrays
 
 FILE = "anchors.safetensors"
 _PUBLISHED = re.compile(r"avg_embeds_(-?\d+)\.txt")
@@ -39,19 +38,7 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
             if (values := getattr(found, name)) is not None:
                 tensors[f"{layer}.{name}"] = np.asarray(values, dtype=np.float64)
     about = {"words": first.words, "lang": first.lang, "layers": list(anchors)}
-    where = _file(path)
-    part = f"{where}.part"
-    mapped = create_arrays(
-        part,
-        {name: (array.shape, array.dtype) for name, array in tensors.items()},
-        {"calque": "anchors", "about": json.dumps(about)},
-    )
-    for name, array in tensors.items():
-        mapped[name][...] = array
-        if isinstance(mapped[name], np.memmap):  # an empty array is not mapped
-            mapped[name].flush()
-    del mapped
-    os.replace(part, where)
+    write_arrays(_file(path), tensors, {"calque": "anchors", "about": json.dumps(about)})
 
 
 def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:

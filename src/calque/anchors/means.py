@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from calque.errors import SettingError
 from calque.text import Sentences
 from calque.vectors import Embeddings
 
@@ -75,50 +73,3 @@ class Anchors:
             None if self.variances is None else self.variances[rows],
             None if self.norms is None else self.norms[rows],
         )  # fmt: skip
-
-    def only(self, words: Iterable[str]) -> Anchors:
-        """The types among `words`."""
-        wanted = set(words)
-        return self.take(np.array([k for k, word in enumerate(self.words) if word in wanted], dtype=np.int64))
-
-    def __add__(self, other: Anchors) -> Anchors:
-        """Anchors of both texts together: means, variances and norms as one pass would have given them.
-
-        Means are kept in float32, so the result differs from one pass's by about 1e-7 of its size; `AnchorSums.merge`
-        has no such loss. A word that another text had too seldom, and that was left out of its anchors, lacks those
-        occurrences here.
-
-        Raises:
-            SettingError: anchors of different languages or dimensions, or of senses.
-        """
-        if self.lang != other.lang or self.vectors.shape[1] != other.vectors.shape[1]:
-            raise SettingError(
-                f"anchors of {self.lang!r} in {self.vectors.shape[1]} dimensions and of {other.lang!r} in "
-                f"{other.vectors.shape[1]} cannot be joined"
-            )
-        number = {word: k for k, word in enumerate(dict.fromkeys((*self.words, *other.words)))}
-        if len({*self.words}) < len(self) or len({*other.words}) < len(other):
-            raise SettingError("anchors of senses cannot be joined: the senses of two texts do not correspond")
-        n = np.zeros(len(number), dtype=np.int64)
-        means, squares = np.zeros((len(number), self.vectors.shape[1])), np.zeros(len(number))
-        norms = np.zeros(len(number))
-        spread = self.variances is not None and other.variances is not None
-        long = self.norms is not None and other.norms is not None
-        for part in (self, other):
-            rows = np.array([number[word] for word in part.words], dtype=np.int64)
-            counts = part.counts.astype(np.float64)
-            n[rows] += part.counts
-            means[rows] += part.vectors * counts[:, None]
-            if spread and part.variances is not None:
-                square = np.einsum("ij,ij->i", part.vectors, part.vectors, dtype=np.float64)
-                squares[rows] += counts * (part.variances + square)
-            if long and part.norms is not None:
-                norms[rows] += counts * part.norms
-        means /= n[:, None]
-        variances = np.maximum(squares / n - np.einsum("ij,ij->i", means, means), 0.0)
-        order = np.lexsort((np.arange(len(n)), -n))
-        joined = Anchors(
-            tuple(number), means.astype(np.float32), n, self.lang, variances if spread else None,
-            norms / n if long else None,
-        )  # fmt: skip
-        return joined.take(order)

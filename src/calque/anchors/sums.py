@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from calque.anchors.samples import Samples
 from calque.arrow import to_numpy
 from calque.errors import InputError, SettingError
 from calque.text import Sentences
-from calque.vectors import Embeddings, create_arrays, map_arrays
+from calque.vectors import Embeddings, map_arrays, write_arrays
 
 _NO_LIMIT = np.iinfo(np.int64).max
 
@@ -227,18 +226,7 @@ class AnchorSums:
             "most_occurrences": self.most_occurrences, "n_sentences": self.n_sentences, "uncovered": self.uncovered,
             "samples": self.samples.size if self.samples else 0, "words": self.words,
         }  # fmt: skip
-        part = f"{fspath(path)}.part"
-        mapped = create_arrays(
-            part,
-            {name: (array.shape, array.dtype) for name, array in tensors.items()},
-            {"calque": "anchor sums", "note": note, "about": json.dumps(about)},
-        )
-        for name, array in tensors.items():
-            mapped[name][...] = array
-            if isinstance(mapped[name], np.memmap):  # an empty array is not mapped
-                mapped[name].flush()
-        del mapped
-        os.replace(part, path)
+        write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json.dumps(about)})
 
     @staticmethod
     def note_of(path: str | PathLike[str]) -> str:

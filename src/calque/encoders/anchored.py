@@ -6,29 +6,35 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.algebra.normalize import unit_rows
 from calque.anchors import Anchors, AnchorSums
 from calque.annotated import Dictionary
 from calque.encoders.base import Encoder
 from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
-from calque.text import Sentence, Sentences
+from calque.maps.dictionary import DictionaryFit, fit_dictionary
+from calque.maps.generalized import concepts, generalized_procrustes
+from calque.maps.rotation import Rotation
+from calque.maps.unsupervised import fit_unsupervised
+from calque.text import Sentences
 
 if TYPE_CHECKING:
     from calque.maps import VectorMap
-    from calque.maps.dictionary import DictionaryFit
 
 
 def compute_anchors(
     encoder: Encoder,
-    sentences: Iterable[Sentence],
+    text: Sentences | Iterable[Sentences],
     layers: Sequence[int] | None = None,
     *,
     at_least: int = 1,
@@ -39,19 +45,19 @@ def compute_anchors(
 
     Args:
         encoder: any.
-        sentences: of one language.
+        text: of one language; see `sum_anchors`.
         layers: layers by number, negative ones counted from the last; None for what `encode` gives, which is called
             by the encoder's own layer, or −1 if that is not one layer.
         at_least: occurrences below which a word is left out.
         most: keep only so many of the most frequent words.
         options: see `sum_anchors`.
     """
-    return sum_anchors(encoder, sentences, layers, **options).finish(at_least=at_least, most=most)
+    return sum_anchors(encoder, text, layers, **options).finish(at_least=at_least, most=most)
 
 
 def sum_anchors(
     encoder: Encoder,
-    sentences: Iterable[Sentence],
+    text: Sentences | Iterable[Sentences],
     layers: Sequence[int] | None = None,
     *,
     vocabulary: Iterable[str] | None = None,
@@ -70,22 +76,21 @@ def sum_anchors(
     encoded at all: a dictionary's words need a part of the text.
 
     Args:
-        encoder, sentences, layers: see `compute_anchors`.
+        encoder, layers: see `compute_anchors`.
+        text: of one language, or its blocks one after the other, so that a text of any size streams through.
         vocabulary, most_occurrences, samples, seed: see `AnchorSums`; a shard's seed is its own.
-        shard: (k, n): take only the k-th of n parts of the text, from 0.
-        block: sentences encoded at a time; what memory holds besides the sums.
+        shard: (k, n): take only block k of every n, from 0.
+        block: sentences encoded at a time, where the text does not come in blocks; what memory holds besides the sums.
         partial: keep the sums so far in this file; a call for the same encoder, text and settings goes on from there.
         save_every: seconds between two writings of that file.
         progress: show a bar on standard error.
 
     Raises:
-        SettingError: sentences of several languages, layers that the encoder has not, or a `partial` of another pass.
+        SettingError: text of several languages, layers that the encoder has not, or a `partial` of another pass.
     """
-    text = _one_language(sentences)
     k, n = shard
     if not 0 <= k < n:
         raise SettingError(f"shard {k} of {n}: expected 0 to {n - 1}")
-    text = text[k * len(text) // n : (k + 1) * len(text) // n]
     inner: Any = encoder
     if layers is None:
         numbers = [int(getattr(encoder, "layer", -1))]
@@ -93,41 +98,101 @@ def sum_anchors(
         raise SettingError(f"{encoder.name} does not give its layers one by one: leave layers out")
     else:
         numbers = sorted({inner.layer_number(layer) for layer in layers})
+    blocks = _blocks(text, block) if isinstance(text, Sentences) else iter(text)
+    first = next(blocks, Sentences.of([]))
     words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
     sums = AnchorSums(
         encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, samples=samples,
-        lang=text.lang, seed=seed * n + k,
+        lang=first.lang, seed=seed * n + k,
     )  # fmt: skip
-    note = ""
+    kept = None
     if partial is not None:
-        about = [encoder.fingerprint, numbers, words, most_occurrences, samples, [k, n], block, seed, text.lang]
-        note = hashlib.blake2b(json.dumps(about).encode() + text.lengths().tobytes(), digest_size=16).hexdigest()
-        if Path(partial).exists():
-            if AnchorSums.note_of(partial) != note:
-                raise SettingError(f"{partial} has the sums of another pass (encoder, text or settings): remove it")
-            sums = AnchorSums.open(partial)
-    bar = _bar(len(text), sums.n_sentences, progress)
-    saved, start = time.monotonic(), sums.n_sentences
-    while start < len(text):
-        part = text[start : start + block]
+        about = [encoder.fingerprint, numbers, words, most_occurrences, samples, [k, n], seed, first.lang]
+        kept = _Partial(partial, json.dumps(about))
+        sums = kept.open() or sums
+    bar = _bar(len(text) if isinstance(text, Sentences) and n == 1 else None, sums.n_sentences, progress)
+    saved, done = time.monotonic(), 0
+    for part in islice(chain([first], blocks), k, None, n):
+        if part.lang != sums.lang:
+            raise SettingError(f"anchors are of one language, the text is in {sums.lang!r} and {part.lang!r}")
+        done += len(part)
+        if kept is not None and kept.has(part, done):
+            continue
         wanted = np.flatnonzero(sums.wanted(part))
         chosen = part if len(wanted) == len(part) else part.take(wanted)
         if len(chosen):
             found = {numbers[0]: encoder.encode(chosen)} if layers is None else inner.encode_layers(chosen, numbers)
             sums.add(chosen, found)
-        start += len(part)
-        sums.n_sentences = start  # those that were not encoded count too: a stopped pass goes on behind them
-        if partial is not None and (time.monotonic() - saved >= save_every or start >= len(text)):
-            sums.save(partial, note=note)
+        sums.n_sentences = done  # those that were not encoded count too: a stopped pass goes on behind them
+        if kept is not None and time.monotonic() - saved >= save_every:
+            kept.save(sums, finished=False)
             saved = time.monotonic()
         if bar is not None:
             bar.update(len(part))
+    if kept is not None:
+        if done < sums.n_sentences:
+            raise SettingError(f"{partial} has the sums of a longer text: remove it")
+        kept.save(sums, finished=True)
     if bar is not None:
         bar.close()
     return sums
 
 
+class _Partial:
+    """The file of a pass: its sums so far, under the hash of all that they depend on and of the text that they saw.
+
+    Args:
+        path: the file.
+        about: what they depend on.
+    """
+
+    def __init__(self, path: str | PathLike[str], about: str):
+        self.path, self.about = path, hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
+        self._text = hashlib.blake2b(digest_size=16)
+        self._n, self._seen = 0, ""
+
+    def open(self) -> AnchorSums | None:
+        """What was kept, if anything was."""
+        if not Path(self.path).exists():
+            return None
+        told = pass_of(self.path)
+        if told.get("pass") != self.about:
+            raise SettingError(f"{self.path} has the sums of another pass (encoder, text or settings): remove it")
+        sums = AnchorSums.open(self.path)
+        self._n, self._seen = sums.n_sentences, told["text"]
+        return sums
+
+    def has(self, part: Sentences, done: int) -> bool:
+        """Whether the next part of the text, which ends behind sentence `done`, is in the sums that were kept."""
+        words = part.flat()[0]
+        self._text.update(part.lengths().tobytes() + "\n".join(words.to_pylist()).encode())
+        known = done - len(part) < self._n
+        if known and (done > self._n or (done == self._n and self._text.hexdigest() != self._seen)):
+            raise SettingError(f"{self.path} has the sums of another text: remove it")
+        return known
+
+    def save(self, sums: AnchorSums, *, finished: bool) -> None:
+        sums.save(
+            self.path, note=json.dumps({"pass": self.about, "text": self._text.hexdigest(), "finished": finished})
+        )
+
+
+def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
+    """What a file of `sum_anchors` says of its pass: `pass`, a hash of encoder, settings and shard; `text`, one of the
+    text; and `finished`. Nothing of other sums."""
+    note = AnchorSums.note_of(path)
+    return json.loads(note) if note.startswith("{") else {}
+
+
+def _blocks(text: Sentences, block: int) -> Iterator[Sentences]:
+    return (text[start : start + block] for start in range(0, len(text), block))
+
+
 # -- maps ------------------------------------------------------------------------------------------------------------
+class FailedMapWarning(UserWarning):
+    """A map was sought without a dictionary, and what was found is not to be trusted."""
+
+
 def fit_anchored(
     encoder: Any,
     anchors: Mapping[str, Mapping[int, Anchors]],
@@ -135,9 +200,10 @@ def fit_anchored(
     *,
     towards: str,
     start: str | None = None,
+    together: bool = False,
     combine: Combine = "last",
     **options: Any,
-) -> MappedEncoder | StaticEncoder:
+) -> tuple[MappedEncoder | StaticEncoder, dict[str, dict[int, DictionaryFit]]]:
     """The encoder with one map for each layer and language, fitted on anchors (Schuster et al. 2019, §4).
 
     Args:
@@ -147,19 +213,21 @@ def fit_anchored(
             joined.
         towards: the language that the others are mapped into.
         start: without dictionaries, what to begin from (`fit_unsupervised`), for each other language in `anchors`.
+        together: afterwards rotate all languages onto each other at once, on the pairs that each was fitted on
+            (`generalized_procrustes`); `towards` stays where it is.
         combine: see `MappedEncoder`.
         options: of `fit_dictionary`, or of `fit_unsupervised`.
 
     Returns:
-        an encoder whose `settings["fits"]` (of static vectors: none) tell by language and layer how each map came
-        about. With `whitened`, both languages move, and there can be one other language only.
+        the encoder, and by language and layer how each map came about. With `whitened` both languages move, so that
+        there can be one other language only.
 
     Raises:
         SettingError: a language without anchors or a dictionary, or what the fit cannot do.
-    """
-    from calque.maps.dictionary import fit_dictionary
-    from calque.maps.unsupervised import fit_unsupervised
 
+    Warns:
+        FailedMapWarning: a map without a dictionary is not to be trusted.
+    """
     if bool(dictionaries) == (start is not None):
         raise SettingError("maps are fitted on dictionaries, or begin from nothing (start), not both")
     if towards not in anchors:
@@ -168,8 +236,10 @@ def fit_anchored(
     layers, *others = {tuple(sorted(found)) for found in anchors.values()}
     if not by_lang or others:
         raise SettingError(f"expected anchors of two languages or more, of the same layers, got {[layers, *others]}")
+    if options.get("whitened") is not None and len(by_lang) > 1:
+        raise SettingError(f"with whitening {towards} moves too, towards one other language, not {len(by_lang)}")
+    fits: dict[str, dict[int, DictionaryFit]] = {lang: {} for lang in by_lang}
     maps: dict[str, dict[int, VectorMap]] = {}
-    fits: dict[str, dict[str, Any]] = {}
     for lang, dictionary in by_lang.items():
         if lang not in anchors:
             raise SettingError(f"there is a dictionary of {lang}, but no anchors")
@@ -177,19 +247,59 @@ def fit_anchored(
             sides = anchors[lang][layer], anchors[towards][layer]
             if dictionary is None:
                 fit = fit_unsupervised(*sides, start=start, **options)  # type: ignore[arg-type]
+                if fit.verdict is not None and fit.verdict.failed:
+                    warnings.warn(f"{lang}, layer {layer}: {fit.verdict.why}", FailedMapWarning, stacklevel=2)
             else:
                 fit = fit_dictionary(*sides, dictionary, **options)
+            fits[lang][layer] = fit
             maps.setdefault(lang, {})[layer] = fit.source
-            fits.setdefault(lang, {})[str(layer)] = record_of(fit)
             if fit.target is not None:
-                if len(by_lang) > 1:
-                    raise SettingError(f"with whitening {towards} moves too, towards one other language, not several")
                 maps.setdefault(towards, {})[layer] = fit.target
-    method = f"{'dictionary' if start is None else start}-{options.get('method', 'rotation')}"
+    if together:
+        for layer in layers:
+            for lang, turned in _together(anchors, fits, towards, layer).items():
+                maps[lang][layer] = turned
+    settings = {
+        "method": f"{start or 'dictionary'}-{options.get('method', 'rotation')}",
+        "fits": {lang: {str(layer): record_of(fit) for layer, fit in of.items()} for lang, of in fits.items()},
+    }
+    return with_maps(encoder, maps, towards=towards, combine=combine, settings=settings), fits
+
+
+def with_maps(
+    encoder: Any,
+    maps: Mapping[str, Mapping[int, VectorMap]],
+    *,
+    towards: str,
+    combine: Combine = "last",
+    settings: Mapping[str, Any],
+) -> MappedEncoder | StaticEncoder:
+    """The encoder with maps by language and layer; static vectors have one layer, and take them in.
+
+    Args:
+        encoder, maps, towards, combine: see `MappedEncoder`.
+        settings: what is kept for the record; its `method` becomes a part of the encoder's name.
+    """
     if isinstance(encoder, StaticEncoder):
-        return encoder.replace(maps={lang: of[0] for lang, of in maps.items()}, name=f"{encoder.name}+{method}")
-    settings = {"method": method, "fits": fits}
+        name = f"{encoder.name}+{settings['method']}"
+        return encoder.replace(maps={lang: of[0] for lang, of in maps.items()}, name=name)
     return MappedEncoder(encoder, maps, towards=towards, combine=combine, settings=settings)
+
+
+def _together(
+    anchors: Mapping[str, Mapping[int, Anchors]],
+    fits: Mapping[str, Mapping[int, DictionaryFit]],
+    towards: str,
+    layer: int,
+) -> dict[str, Rotation]:
+    """Rotations of the other languages, fitted all at once on the pairs of each."""
+    for of in fits.values():
+        if not isinstance(of[layer].source, Rotation):
+            raise SettingError("together rotates vectors about the origin: method rotation, normalise none or unit")
+    vectors = {lang: unit_rows(anchors[lang][layer].vectors) for lang in (towards, *fits)}
+    shared = concepts(vectors, {lang: of[layer].pairs for lang, of in fits.items()}, towards)
+    found = generalized_procrustes(shared, towards=towards).maps
+    return {lang: found[lang] for lang in fits}
 
 
 def record_of(fit: DictionaryFit) -> dict[str, Any]:
@@ -257,17 +367,7 @@ def frequent_words(sentences: Sentences, most: int, also: Iterable[str] = ()) ->
     return list(dict.fromkeys((*(words[int(k)].as_py() for k in order), *also)))
 
 
-def _one_language(sentences: Iterable[Sentence]) -> Sentences:
-    if isinstance(sentences, Sentences):
-        return sentences
-    found = list(sentences)
-    langs = {sentence.lang for sentence in found}
-    if len(langs) > 1:
-        raise SettingError(f"anchors are of one language, the text is in {', '.join(sorted(langs))}")
-    return Sentences.of([sentence.words for sentence in found], next(iter(langs), ""))
-
-
-def _bar(total: int, done: int, progress: bool):
+def _bar(total: int | None, done: int, progress: bool):
     if not progress:
         return None
     from tqdm import tqdm

@@ -43,8 +43,8 @@ def load_encoder(
     Args:
         name_or_path: "mini", the small encoder that comes with calque; a name on the Hugging Face hub, a folder that
             `transformers` or calque saved, an ELMo (a folder with options.json and weights.hdf5, or NAME_weights.hdf5
-            beside NAME_options.json), or a file of static word vectors (word2vec or fastText). A folder of one's own that
-            is called mini is "./mini".
+            beside NAME_options.json), or a file of static word vectors (word2vec or fastText). One for each language:
+            "en=elmo-en,de=elmo-de". A folder of one's own that is called mini is "./mini".
         layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
         dtype: type of the weights, "float32", "bfloat16" or "float16"; None for float32, whatever the file has.
@@ -58,6 +58,10 @@ def load_encoder(
         SettingError: an argument that this encoder cannot have.
     """
     name = fspath(name_or_path)
+    options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
+               "attention": attention, "precision": precision}  # fmt: skip
+    if (several := _by_language(name)) is not None:
+        return _per_language(several, options)
     path = BUNDLED.get(name, Path(name))
     pair = file_pair(path)
     if path.is_file() and pair is None:
@@ -72,6 +76,11 @@ def load_encoder(
         what = {"pooling": pooling, "dtype": dtype, "max_length": max_length, "attention": attention}
         elmo = _elmo(path, {"layer": layer, "device": _device(device), "precision": precision, "about": about}, what)
         return _mapped(path, elmo) if mapped else elmo
+    if "per-language" in (about.get("kind"), about.get("base")):
+        from calque.encoders.per_language import PerLanguage
+
+        base = PerLanguage.open(path, about, load_encoder, **options)
+        return _mapped(path, base) if mapped else base
     if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
         raise InputError("no such folder", path=path)
     if path.is_dir() and not (path / "config.json").is_file():
@@ -99,13 +108,32 @@ def load_encoder(
     return _mapped(path, encoder) if mapped else encoder
 
 
+def _by_language(name: str) -> dict[str, str] | None:
+    """The encoders of `en=elmo-en,de=elmo-de`; None for the name of a single one."""
+    parts = [part.partition("=") for part in name.split(",")]
+    if os.path.exists(name) or not all(equals and lang and "/" not in lang for lang, equals, _ in parts):
+        return None
+    return {lang: path for lang, _, path in parts}
+
+
+def _per_language(paths: dict[str, str], options: dict[str, Any]) -> Encoder:
+    from calque.encoders.per_language import PerLanguage
+    from calque.encoders.static import load_static
+
+    if all(os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()):
+        if options["layer"] is not None or options["pooling"] is not None:
+            raise SettingError("layer and pooling do not apply to static word vectors")
+        return load_static(paths)
+    return PerLanguage({lang: load_encoder(path, **options) for lang, path in paths.items()})
+
+
 def _about(path: Path) -> dict[str, Any]:
     """What calque wrote beside the encoder."""
     if not (path / ABOUT_FILE).is_file():
         return {}
     try:
         about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
-        if about["kind"] not in ("huggingface", "mapped", "static", "elmo"):
+        if about["kind"] not in ("huggingface", "mapped", "static", "elmo", "per-language"):
             raise ValueError(f"kind {about['kind']!r}, was it written by a later version of calque?")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"not written by calque ({_first_line(error)})", path=path / ABOUT_FILE) from error

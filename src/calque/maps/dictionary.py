@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,10 +14,10 @@ from calque.annotated import Dictionary
 from calque.errors import SettingError
 from calque.maps.base import VectorMap
 from calque.maps.linear import LinearMap
-from calque.maps.refine import Refined, Refinement, Round, Solve, hold_out, mapped, refine
+from calque.maps.refine import Refined, Refinement, Round, hold_out, mapped, refine
 from calque.maps.relaxed import relaxed_csls
 from calque.maps.rotation import NormalizedRotation, Rotation
-from calque.maps.seeds import WordVectors, rows_of
+from calque.maps.seeds import WordVectors, seed_pairs
 from calque.maps.whitened import Whitened
 
 Method = Literal["rotation", "linear", "rcsls"]
@@ -99,7 +99,7 @@ def fit_dictionary(
     Raises:
         SettingError: no pair has vectors on both sides, dimensions that differ, an argument that has no such value.
     """
-    pairs, entries, left_out = rows_of(dictionary, source.words, target.words)
+    pairs, entries, left_out = seed_pairs(dictionary, source.words, target.words)
     how = refinement or Refinement()
     task = Task.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
     if not len(pairs):
@@ -109,13 +109,15 @@ def fit_dictionary(
         )
     if len(np.unique(entries)) < len(entries):
         pairs = _closest(task, pairs, entries)
-    aside = None
-    if how.held_out and len(np.unique(pairs[:, 0])) > 1:
-        pairs, aside = hold_out(pairs, how.held_out, how.seed)
-    found = refine(task.x, task.z, pairs, task.solve, how, aside)
+    seeds, aside = pairs, None
+    if how.rounds and how.held_out and len(np.unique(pairs[:, 0])) > 1:
+        seeds, aside = hold_out(pairs, how.held_out, how.seed)
+    found = refine(task.x, task.z, seeds, task.solve, how, aside)
+    if found.best == 0 and aside is not None:  # no round is better than the dictionary: then all of it counts
+        found = replace(found, matrix=task.solve(pairs), pairs=pairs)
     n_aside = 0 if aside is None else len(aside)
     about = {"held_out": n_aside, "rounds": how.rounds, "frequent": how.frequent, "k": how.k}
-    return task.result(found, seeds=len(pairs), left_out=left_out, settings=about)
+    return task.result(found, seeds=len(seeds), left_out=left_out, settings=about)
 
 
 @dataclass(frozen=True)
@@ -160,37 +162,37 @@ class Task:
         means = None if x_mean is None or z_mean is None else (x_mean, z_mean)
         return cls(x, z, means, method, normalise, whitened, relaxed)
 
-    def solve(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def solve(self, pairs: np.ndarray) -> np.ndarray:
         """The map of some pairs, by the method."""
         if self.method == "rcsls":
             options: dict[str, Any] = dict(self.relaxed or {})
-            return relaxed_csls(unit_rows(self.x), unit_rows(self.z), pairs, **options)[0], None
-        x, z = (side[pairs[:, n]].astype(np.float64) for n, side in enumerate((self.x, self.z)))
-        if self.method == "linear":
-            return least_squares(x.T @ x, x.T @ z), None
-        return procrustes(x.T @ z), None
+            return relaxed_csls(unit_rows(self.x), unit_rows(self.z), pairs, **options)[0]
+        x, z = self._paired(pairs)
+        return least_squares(x.T @ x, x.T @ z) if self.method == "linear" else procrustes(x.T @ z)
 
-    def result(self, found: Refined, **about: Any) -> DictionaryFit:
+    def result(self, found: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
         """The maps of both sides, with their means."""
-        left, right = found.source, found.target
-        if self.whitened is not None:
-            left, right = self.whitened.solve(self.x[found.pairs[:, 0]], self.z[found.pairs[:, 1]])
-        n, (dim_x, dim_z) = len(found.pairs), left.shape
-        means = self.means or (np.zeros(dim_x), np.zeros(dim_z))
-        settings = {"method": self.method, "normalise": self.normalise, **about.pop("settings", {})}
-        if right is not None:  # both sides move: the common space has its origin where the means were
-            settings["whitened"] = str(self.whitened)
-            source, target = (
-                _linear(m, mean, np.zeros(m.shape[1]), n) for m, mean in zip((left, right), means, strict=True)
-            )
-            return DictionaryFit(source, target, found.pairs, found.rounds, found.best, settings=settings, **about)
-        kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
-        source = kind.from_arrays({"matrix": left, "source_mean": means[0], "target_mean": means[1]}, n)
-        return DictionaryFit(source, None, found.pairs, found.rounds, found.best, settings=settings, **about)
+        n, (dim_x, dim_z) = len(found.pairs), found.matrix.shape
+        x_mean, z_mean = self.means or (np.zeros(dim_x), np.zeros(dim_z))
+        told = {"method": self.method, "normalise": self.normalise, **settings}
+        if self.whitened is not None:  # both sides move: the common space has its origin where the means were
+            told["whitened"] = str(self.whitened)
+            left, right = self.whitened.solve(*self._paired(found.pairs))
+            source, target = _map(LinearMap, left, x_mean, n), _map(LinearMap, right, z_mean, n)
+        else:
+            kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
+            source, target = _map(kind, found.matrix, x_mean, n, z_mean), None
+        return DictionaryFit(source, target, found.pairs, found.rounds, found.best, settings=told, **about)
+
+    def _paired(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.x[pairs[:, 0]].astype(np.float64), self.z[pairs[:, 1]].astype(np.float64)
 
 
-def _linear(matrix: np.ndarray, source_mean: np.ndarray, target_mean: np.ndarray, n: int) -> LinearMap:
-    return LinearMap.from_arrays({"matrix": matrix, "source_mean": source_mean, "target_mean": target_mean}, n)
+def _map(
+    kind: type[VectorMap], matrix: np.ndarray, mean: np.ndarray, n: int, onto: np.ndarray | None = None
+) -> VectorMap:
+    onto = np.zeros(matrix.shape[1]) if onto is None else onto
+    return kind.from_arrays({"matrix": matrix, "source_mean": mean, "target_mean": onto}, n)
 
 
 def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np.ndarray | None]:
@@ -208,9 +210,7 @@ def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np
 
 def _closest(task: Task, pairs: np.ndarray, entries: np.ndarray) -> np.ndarray:
     """Of each entry's pairs the one that is closest under the map of all of them."""
-    solve: Solve = task.solve
-    left, right = solve(pairs)
-    x, z = mapped(task.x, left), mapped(task.z, right)
+    x, z = mapped(task.x, task.solve(pairs)), unit_rows(task.z)
     cosines = np.einsum("ij,ij->i", x[pairs[:, 0]], z[pairs[:, 1]])
     order = np.lexsort((-cosines, entries))
     first = np.unique(entries[order], return_index=True)[1]

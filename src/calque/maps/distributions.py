@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,11 @@ from calque.algebra.sweep import full_precision
 from calque.errors import SettingError
 
 _BLOCK, _HELD = 20_000_000, 100_000_000  # similarities computed at a time, and held for a second look
+
+
+def distribution_start(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10, **options: Any) -> np.ndarray:
+    """Pairs by `similarity_seeds`, from which `self_learning` goes on; `options` are the latter's."""
+    return self_learning(x, z, similarity_seeds(x, z, words=words, k=k), k=k, **options)
 
 
 def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10) -> np.ndarray:

@@ -1,19 +1,15 @@
-"""Many languages into one space: generalised Procrustes, and a pivot."""
+"""Many languages into one space at once: generalised Procrustes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from calque.algebra.procrustes import procrustes
-from calque.annotated import Dictionary
 from calque.errors import SettingError
-from calque.maps.base import VectorMap
-from calque.maps.linear import LinearMap
 from calque.maps.rotation import Rotation
-from calque.maps.seeds import WordVectors, seed_pairs
 
 
 @dataclass(frozen=True)
@@ -57,9 +53,7 @@ def generalized_procrustes(
         raise SettingError(f"expected vectors [concepts, dim] of two languages or more, got {sorted(shapes)}")
     if towards is not None and towards not in vectors:
         raise SettingError(f"towards={towards!r}, but there are vectors of {', '.join(langs)}")
-    known: dict[str, np.ndarray] = {
-        lang: np.asarray(np.isfinite(found).all(axis=1)) for lang, found in vectors.items()
-    }
+    known: dict[str, np.ndarray] = {lang: np.asarray(np.isfinite(found).all(axis=1)) for lang, found in vectors.items()}
     several = np.count_nonzero(np.stack([*known.values()]), axis=0) > 1
     for lang in langs:
         known[lang] = known[lang] & several
@@ -99,49 +93,22 @@ def generalized_procrustes(
     return CommonSpace(maps, tuple(losses), towards)
 
 
-def concepts(words: Mapping[str, WordVectors], dictionaries: Sequence[Dictionary], pivot: str) -> dict[str, np.ndarray]:
+def concepts(vectors: Mapping[str, np.ndarray], pairs: Mapping[str, np.ndarray], pivot: str) -> dict[str, np.ndarray]:
     """Vectors of the pivot language's words and of their translations, row by row, for `generalized_procrustes`.
 
     Args:
-        words: words and vectors by language.
-        dictionaries: each between the pivot and another language, either way round. Of several translations the first
-            that has a vector is taken.
-        pivot: the language that all dictionaries have.
+        vectors: `[n_words, dim]` by language.
+        pairs: by other language int64 `[n_pairs, 2]`, rows of that language and of the pivot language that translate
+            each other; of several translations of a word the first one counts.
+        pivot: the language that all pairs have.
 
     Returns:
         by language `[n_concepts, dim]`, NaN where it has no word.
     """
-    found: dict[str, dict[int, int]] = {}
-    for dictionary in dictionaries:
-        if pivot not in dictionary.langs or dictionary.langs[0] == dictionary.langs[1]:
-            raise SettingError(f"a dictionary of {' and '.join(dictionary.langs)} does not lead to {pivot}")
-        other = dictionary.langs[1] if dictionary.langs[0] == pivot else dictionary.langs[0]
-        pairs, _, _ = seed_pairs(dictionary, *(words[lang].words for lang in dictionary.langs))
-        if dictionary.langs[0] != pivot:
-            pairs = pairs[:, ::-1]
-        for row, column in pairs.tolist():
-            found.setdefault(other, {}).setdefault(row, column)
-    rows = sorted({row for of in found.values() for row in of})
-    vectors = {pivot: words[pivot].vectors[rows].astype(np.float64)}
-    for lang, of in found.items():
-        places = [(k, of[row]) for k, row in enumerate(rows) if row in of]
-        made = np.full((len(rows), words[lang].vectors.shape[1]), np.nan)
-        if places:
-            made[[k for k, _ in places]] = words[lang].vectors[[column for _, column in places]]
-        vectors[lang] = made
-    return vectors
-
-
-def through(first: VectorMap, second: VectorMap) -> LinearMap:
-    """One map that does what two do one after the other: from a language over a pivot to a third.
-
-    (x − a)V + b, then (· − c)W + d, is (x − a)VW + (b − c)W + d.
-    """
-    a, b = first.arrays(), second.arrays()
-    if a["matrix"].shape[1] != b["matrix"].shape[0]:
-        raise SettingError(f"a map to {a['matrix'].shape[1]} dimensions and one from {b['matrix'].shape[0]}")
-    return LinearMap.from_arrays(
-        {"matrix": a["matrix"] @ b["matrix"], "source_mean": a["source_mean"],
-         "target_mean": (a["target_mean"] - b["source_mean"]) @ b["matrix"] + b["target_mean"]},
-        min(first.n_pairs, second.n_pairs),
-    )  # fmt: skip
+    rows = np.unique(np.concatenate([found[:, 1] for found in pairs.values()]))
+    made = {pivot: vectors[pivot][rows].astype(np.float64)}
+    for lang, found in pairs.items():
+        of_pivot, first = np.unique(found[:, 1], return_index=True)
+        made[lang] = np.full((len(rows), vectors[lang].shape[1]), np.nan)
+        made[lang][np.searchsorted(rows, of_pivot)] = vectors[lang][found[first, 0]]
+    return made

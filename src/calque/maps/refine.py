@@ -11,8 +11,8 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.errors import SettingError
 
-#: what a round solves: from pairs int64 `[n_pairs, 2]` to one matrix for each side, float64
-Solve = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]]
+#: what a round solves: from pairs int64 `[n_pairs, 2]` to the matrix of the source side, float64
+Solve = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,13 @@ class Refined:
     """The best of all rounds.
 
     Attributes:
-        source, target: matrices of the two sides, float64; target None where it stays as it is.
+        matrix: of the source side, float64.
         pairs: int64 `[n_pairs, 2]`, rows of both sides that the best map was fitted on.
         rounds: the map from the first pairs, then every round.
         best: which of them.
     """
 
-    source: np.ndarray
-    target: np.ndarray | None
+    matrix: np.ndarray
     pairs: np.ndarray
     rounds: tuple[Round, ...]
     best: int
@@ -100,12 +99,12 @@ def refine(
     """
     if not len(pairs):
         raise SettingError("no pair of the dictionary has a vector on both sides")
-    found: list[tuple[np.ndarray, np.ndarray | None, np.ndarray]] = []
+    found: list[tuple[np.ndarray, np.ndarray]] = []
     rounds: list[Round] = []
+    right = unit_rows(z)
     for number in range(how.rounds + 1):
-        source, target = solve(pairs)
-        found.append((source, target, pairs))
-        left, right = mapped(x, source), mapped(z, target)
+        found.append((solve(pairs), pairs))
+        left = mapped(x, found[-1][0])
         precision = np.nan if held_out is None else precision_at_1(left, right, held_out, k=how.k, among=how.frequent)
         if number == how.rounds and held_out is not None:
             rounds.append(Round(len(pairs), precision, np.nan, 0))
@@ -119,10 +118,8 @@ def refine(
     return Refined(*found[best], tuple(rounds), best)
 
 
-def mapped(vectors: np.ndarray, matrix: np.ndarray | None) -> np.ndarray:
-    """Vectors after a map, at unit length, float32; None is the map that changes nothing."""
-    if matrix is None:
-        return unit_rows(vectors)
+def mapped(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Vectors after a map, at unit length, float32."""
     return unit_rows(vectors.astype(np.float32, copy=False) @ matrix.astype(np.float32))
 
 

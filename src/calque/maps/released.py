@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import struct
 import zipfile
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -104,24 +105,31 @@ class _Inert:
 _KNOWN = {
     ("numpy.core.multiarray", "_reconstruct"): "array", ("numpy._core.multiarray", "_reconstruct"): "array",
     ("numpy.core.numeric", "_frombuffer"): "buffer", ("numpy._core.numeric", "_frombuffer"): "buffer",
-    ("numpy.core.multiarray", "scalar"): "scalar", ("numpy._core.multiarray", "scalar"): "scalar",
     ("numpy", "ndarray"): "ndarray", ("numpy", "dtype"): "dtype",
     ("_codecs", "encode"): "encode", ("builtins", "bytes"): "bytes", ("__builtin__", "bytes"): "bytes",
-    ("builtins", "bytearray"): "bytes", ("collections", "OrderedDict"): "mapping",
+    ("builtins", "bytearray"): "bytes",
 }  # fmt: skip
 
 
 class _Reader(pickle._Unpickler):
-    """Reads a pickle into stand-ins. The reader written in Python: what it sets aside does not depend on numbers that a
-    file makes up."""
+    """Reads a pickle into stand-ins. The reader written in Python, whose every step can be changed: what it sets aside
+    does not depend on numbers that a file makes up."""
+
+    dispatch: ClassVar = dict(pickle._Unpickler.dispatch)
 
     def __init__(self, file: io.BytesIO):
         super().__init__(file, encoding="latin1")
 
+    def load_bytearray8(self) -> None:
+        (length,) = struct.unpack("<Q", self.read(8))
+        self.append(self.read(min(length, _MOST_BYTES)))  # the original first makes an array of that length
+
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
+
     def find_class(self, module: str, name: str) -> Any:
         known = _KNOWN.get((module, name))
         if known is None:
-            raise _NotAMatrixError(f"names {module}.{name}, which no array needs and which was not called")
+            raise _NotAMatrixError(f"names {f'{module}.{name}'[:80]}, which no array needs and which was not called")
         return _Inert(known)
 
     def persistent_load(self, pid: Any) -> Any:
@@ -144,7 +152,7 @@ def _array(found: Any) -> np.ndarray:
 
 def _matrix(data: bytes, dtype: np.dtype, shape: Any, order: Any) -> np.ndarray:
     if not isinstance(shape, tuple) or not all(type(size) is int and 0 <= size < 1 << 31 for size in shape):
-        raise _NotAMatrixError(f"holds an array of shape {str(shape)[:50]}")
+        raise _NotAMatrixError("holds an array whose shape is no row of whole numbers")
     if order not in ("C", "F") or len(data) != math.prod(shape) * dtype.itemsize:
         raise _NotAMatrixError(f"holds an array of shape {shape} in {len(data)} bytes")
     return np.frombuffer(data, dtype=dtype).reshape(shape, order=order)
@@ -156,13 +164,9 @@ def _dtype(found: Any) -> np.dtype:
         raise _NotAMatrixError(f"holds an array of {_named(found)}")
     code = found.arguments[0]
     order = found.state[1] if isinstance(found.state, tuple) and len(found.state) > 1 else "="
-    if (
-        not isinstance(code, str)
-        or code[:1] not in _KINDS
-        or not code[1:].isdigit()
-        or order not in ("<", ">", "=", "|")
-    ):
-        raise _NotAMatrixError(f"holds an array of type {str(code)[:30]!r}, not of numbers")
+    if not isinstance(code, str) or code[:1] not in _KINDS or not code[1:].isdigit() or order not in tuple("<>=|"):
+        raise _NotAMatrixError(f"holds an array of {code[:30]!r} and not of numbers" if isinstance(code, str) else
+                               f"holds an array of {_named(code)}")  # fmt: skip
     return np.dtype(code).newbyteorder(order)
 
 

@@ -34,65 +34,62 @@ class WordList:
     vectors: np.ndarray
 
 
-def rows_of(
-    dictionary: Dictionary | np.ndarray, source: Sequence[str], target: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Pairs of rows, the entry that each comes from, and how many entries have none; `seed_pairs` of a dictionary."""
-    if isinstance(dictionary, np.ndarray):
-        pairs = np.asarray(dictionary, dtype=np.int64).reshape(-1, 2)
-        for side, words in zip(pairs.T, (source, target), strict=True):
-            if len(side) and not 0 <= side.min() <= side.max() < len(words):
-                raise SettingError(f"pairs name rows {side.min()} to {side.max()} of {len(words)}")
-        return pairs, np.arange(len(pairs)), 0
-    return seed_pairs(dictionary, source, target)
-
-
 def seed_pairs(
-    dictionary: Dictionary, source: Sequence[str], target: Sequence[str]
+    dictionary: Dictionary | np.ndarray, source: Sequence[str], target: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """The rows of a dictionary's words.
 
     Args:
-        dictionary: entries; one that comes twice counts twice.
-        source, target: the words whose rows they are. Words are looked up as they stand, case and all.
+        dictionary: entries, of which one that comes twice counts twice; or pairs of rows already, int64 `[n_pairs, 2]`.
+        source, target: the words whose rows they are, the most frequent first. A word that is not among them as it
+            stands is looked up without regard to case, and its most frequent form counts: dictionaries are usually in
+            lower case. The published code takes words as they stand only.
 
     Returns:
         pairs: int64 `[n_pairs, 2]`; all combinations where a word stands in several rows.
         entries: int64 `[n_pairs]`, number of the entry of each.
         left_out: entries of which a word is missing.
+
+    Raises:
+        SettingError: pairs of rows that are not there.
     """
-    places: list[dict[str, list[int]]] = [{}, {}]
-    for found, words in zip(places, (source, target), strict=True):
-        for row, word in enumerate(words):
-            found.setdefault(word, []).append(row)
+    if isinstance(dictionary, np.ndarray):
+        rows = np.asarray(dictionary, dtype=np.int64).reshape(-1, 2)
+        for side, words in zip(rows.T, (source, target), strict=True):
+            if len(side) and not 0 <= side.min() <= side.max() < len(words):
+                raise SettingError(f"pairs name rows {side.min()} to {side.max()} of {len(words)}")
+        return rows, np.arange(len(rows)), 0
+    left, right = _Rows(source), _Rows(target)
     pairs, entries, left_out = [], [], 0
     for number, (a, b) in enumerate(zip(dictionary.source, dictionary.target, strict=True)):
-        rows, columns = places[0].get(a, ()), places[1].get(b, ())
-        combined = [(i, j) for i in rows for j in columns]
+        combined = [(i, j) for i in left.of(a) for j in right.of(b)]
         pairs += combined
         entries += [number] * len(combined)
         left_out += not combined
     return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(entries, dtype=np.int64), left_out
 
 
-def identical_words(
-    source: Sequence[str], target: Sequence[str], *, numerals: bool = False, letters: int = 1
-) -> np.ndarray:
+class _Rows:
+    """Where words stand in a list."""
+
+    def __init__(self, words: Sequence[str]):
+        self._rows: dict[str, list[int]] = {}
+        self._forms: dict[str, str] = {}  # the first form of a word in lower case
+        for row, word in enumerate(words):
+            self._rows.setdefault(word, []).append(row)
+            self._forms.setdefault(word.lower(), word)
+
+    def of(self, word: str) -> Sequence[int]:
+        return self._rows.get(word) or self._rows.get(self._forms.get(word.lower(), word), ())
+
+
+def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
     """Words that are written alike in both languages, as a dictionary: names, numbers, loans (Artetxe et al. 2017;
     Søgaard et al. 2018).
 
-    Args:
-        source, target: the words.
-        numerals: only those of digits.
-        letters: shortest word.
-
     Returns:
-        int64 `[n_pairs, 2]`, in the order of `source`.
+        int64 `[n_pairs, 2]`, rows of both sides, in the order of `source`.
     """
     place = {word: row for row, word in reversed(list(enumerate(target)))}
-    pairs = [
-        (row, place[word])
-        for row, word in enumerate(source)
-        if word in place and len(word) >= letters and (word.isdigit() or not numerals)
-    ]
+    pairs = [(row, place[word]) for row, word in enumerate(source) if word in place]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,10 +10,10 @@ import numpy as np
 
 from calque.algebra.normalize import unit_rows
 from calque.algebra.procrustes import procrustes
-from calque.errors import CalqueError, SettingError
+from calque.errors import SettingError
 from calque.maps.adversarial import adversarial_start
 from calque.maps.dictionary import DictionaryFit, Method, Normalisation, Task, Verdict
-from calque.maps.distributions import self_learning, similarity_seeds
+from calque.maps.distributions import distribution_start
 from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, refine
 from calque.maps.seeds import WordVectors, identical_words
 from calque.maps.whitened import Whitened
@@ -23,14 +22,6 @@ Start = Literal["identical", "distributions", "adversarial"]
 STARTS = ("identical", "distributions", "adversarial")
 GAIN = 1.25  # a map found without a dictionary must be so many times as good as one found from nothing; see `judge`
 _JUDGED_ON, _CHANCES = 4000, 3  # frequent words on which a map is judged, and how many maps from nothing
-
-
-class FailedMapError(CalqueError):
-    """A map was sought without a dictionary, and what was found is not to be trusted."""
-
-
-class FailedMapWarning(UserWarning):
-    """The same, where the caller wants the map all the same."""
 
 
 def fit_unsupervised(
@@ -45,10 +36,9 @@ def fit_unsupervised(
     relaxed: Mapping[str, Any] | None = None,
     restarts: int = 3,
     options: Mapping[str, Any] | None = None,
-    on_failure: Literal["raise", "warn", "ignore"] = "warn",
     seed: int = 0,
 ) -> DictionaryFit:
-    """Fit a map on nothing but the two sets of vectors.
+    """Fit a map on nothing but the two sets of vectors. `DictionaryFit.verdict` says whether it is to be trusted.
 
     Starts that draw at random are tried again until one succeeds by the `judge`, and of failures the one with the
     largest mean CSLS of mutual neighbours is given back.
@@ -60,27 +50,19 @@ def fit_unsupervised(
         method, normalise, whitened, relaxed: see `fit_dictionary`.
         refinement: rounds after the start; nothing is held out.
         restarts: tries, of starts that draw at random.
-        options: keyword arguments of `self_learning` and `similarity_seeds`, or of `adversarial_start`.
-        on_failure: what to do with a map that is not to be trusted; `DictionaryFit.verdict` says so in any case.
+        options: keyword arguments of `distribution_start` or `adversarial_start`.
         seed: of everything random.
 
     Raises:
-        FailedMapError: the map is not to be trusted, and `on_failure` is "raise".
         SettingError: an argument that has no such value; no words that are written alike.
-
-    Warns:
-        FailedMapWarning: the map is not to be trusted, and `on_failure` is "warn".
     """
     if start not in STARTS:
         raise SettingError(f"start={start!r}, expected one of {', '.join(STARTS)}")
-    if on_failure not in ("raise", "warn", "ignore"):
-        raise SettingError(f"on_failure={on_failure!r}, expected raise, warn or ignore")
     if restarts < 1:
         raise SettingError(f"restarts={restarts}, expected 1 or more")
     how = replace(refinement or Refinement(), held_out=0.0)
     task = Task.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
     x, z = unit_rows(task.x), unit_rows(task.z)
-    chosen = dict(options or {})
     tries: list[tuple[Refined, Verdict, int]] = []
     for number in range(1 if start == "identical" else restarts):
         if start == "identical":
@@ -88,32 +70,17 @@ def fit_unsupervised(
             if not len(pairs):
                 raise SettingError("no word is written alike in both languages: begin from something else")
         elif start == "distributions":
-            names = ("words", "k")
-            pairs = similarity_seeds(x, z, **{name: chosen[name] for name in names if name in chosen})
-            rest = {name: value for name, value in chosen.items() if name != "words"}
-            pairs = self_learning(x, z, pairs, seed=seed + number, **rest)
+            pairs = distribution_start(x, z, seed=seed + number, **dict(options or {}))
         else:
-            pairs = _pairs_of(adversarial_start(x, z, seed=seed + number, **chosen), x, z, how)
+            matrix = adversarial_start(x, z, seed=seed + number, **dict(options or {}))
+            pairs, _ = mutual_neighbours(mapped(x[: how.frequent], matrix), z[: how.frequent], k=how.k)
         found = refine(task.x, task.z, pairs, task.solve, how)
-        tries.append((found, judge(x, z, found.source, k=how.k, seed=seed), len(pairs)))
+        tries.append((found, judge(x, z, found.matrix, k=how.k, seed=seed), len(pairs)))
         if not tries[-1][1].failed:
             break
-    found, verdict, seeds = next(
-        (one for one in tries if not one[1].failed), max(tries, key=lambda one: one[0].rounds[one[0].best].mutual)
-    )
-    settings = {"start": start, "tries": len(tries), "gain": round(verdict.gain, 4), "seed": seed}
-    fit = replace(task.result(found, seeds=seeds, settings=settings), verdict=verdict)
-    if verdict.failed and on_failure == "raise":
-        raise FailedMapError(verdict.why)
-    if verdict.failed and on_failure == "warn":
-        warnings.warn(verdict.why, FailedMapWarning, stacklevel=2)
-    return fit
-
-
-def _pairs_of(matrix: np.ndarray, x: np.ndarray, z: np.ndarray, how: Refinement) -> np.ndarray:
-    """Mutual neighbours under a map."""
-    pairs, _ = mutual_neighbours(mapped(x[: how.frequent], matrix), z[: how.frequent], k=how.k)
-    return pairs
+    found, verdict, seeds = max(tries, key=lambda one: (not one[1].failed, one[0].rounds[one[0].best].mutual))
+    settings = {"start": start, "tries": len(tries), "gain": round(verdict.gain, 4), "rounds": how.rounds, "seed": seed}
+    return replace(task.result(found, seeds=seeds, settings=settings), verdict=verdict)
 
 
 def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
@@ -153,8 +120,8 @@ def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
     if not len(pairs):
         return 0.0
 
-    def solve(pairs: np.ndarray) -> tuple[np.ndarray, None]:
-        return procrustes(x[pairs[:, 0]].T.astype(np.float64) @ z[pairs[:, 1]].astype(np.float64)), None
+    def solve(pairs: np.ndarray) -> np.ndarray:
+        return procrustes(x[pairs[:, 0]].T.astype(np.float64) @ z[pairs[:, 1]].astype(np.float64))
 
     found = refine(x, z, pairs, solve, Refinement(rounds=8, frequent=len(x), k=k, held_out=0.0))
     return max(round.mutual * round.mutual_pairs for round in found.rounds) / len(x)

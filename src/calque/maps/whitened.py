@@ -40,12 +40,11 @@ class Whitened:
         """The two maps into the common space.
 
         Args:
-            x, z: `[n_pairs, dim]`, vectors of the pairs (unit length, centred, unit length in the paper).
+            x, z: float64 `[n_pairs, dim]`, vectors of the pairs (unit length, centred, unit length in the paper).
 
         Returns:
             float64 `[dim, dim]` for the source and for the target side.
         """
-        x, z = x.astype(np.float64), z.astype(np.float64)
         white_x = white_z = back_x = back_z = None
         cross = x.T @ z
         if self.whiten:
