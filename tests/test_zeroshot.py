@@ -69,9 +69,6 @@ def test_every_kind_of_span_has_its_own_figure():
     job = jobs()["ner"]
     whole, locations, people = [s for s in job.evaluate(Planted()) if s.languages[-1] == "de"]
     assert [s.metric for s in (whole, locations, people)] == ["f1", "f1.LOC", "f1.PER"]
-    gold = np.array([3, 0, 1, 0])  # O, B-LOC, B-PER, I-LOC, I-PER in the order of the job's names
-    names = job.gold_tags
-    assert job._only("PER", gold).tolist() == [3 if names[3] == "B-PER" else 0, 0, 1 if names[1] == "B-PER" else 0, 0]
     assert min(locations.value, people.value) <= whole.value <= max(locations.value, people.value)
 
 
@@ -137,7 +134,7 @@ def test_several_source_languages_make_one_text():
     job = Watched("ner", train, [tagged(5, "de")], seeds=(0,), options={"epochs": 1}, hidden=8)
     score = job.evaluate(Planted())[0]
     assert score.languages == ("en", "fr", "de")
-    assert job.most == 28  # number 29 is held out
+    assert job.most == 29  # numbers 9 and 24 are held out: one in ten of each text
     both = Answers.joined([job.answers(each) for each in train])
     alone = job.answers(train[1])
     assert both.of_words("tags", np.array([15])).tolist() == alone.of_words("tags", np.array([0])).tolist()

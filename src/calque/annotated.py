@@ -178,7 +178,16 @@ class SenseText:
     path: str | None = None
 
     def __len__(self) -> int:
+        """Number of annotated words."""
         return len(self.ids)
+
+    def first(self, n: int) -> SenseText:
+        """The first so many sentences."""
+        kept = int(np.searchsorted(self.sentence, n))
+        strings = {name: getattr(self, name)[:kept] for name in ("lemmas", "pos", "ids", "keys")}
+        return replace(
+            self, sentences=self.sentences[:n], sentence=self.sentence[:kept], word=self.word[:kept], **strings
+        )
 
 
 @dataclass(frozen=True)

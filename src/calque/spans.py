@@ -67,14 +67,22 @@ class SpanCounts(NamedTuple):
     """How many spans were found. Sums of the rows are what F1 = 2·right / (predicted + gold) needs.
 
     Attributes:
-        sentences: int64 `[n_sentences, 3]`: right, predicted and gold spans of each sentence.
-        by_type: int64 `[n_types, 3]`: the same of each type.
+        table: int64 `[n_sentences, n_types, 3]`: right, predicted and gold spans of each sentence and type.
         types: their names, in alphabetical order.
     """
 
-    sentences: np.ndarray
-    by_type: np.ndarray
+    table: np.ndarray
     types: tuple[str, ...]
+
+    @property
+    def sentences(self) -> np.ndarray:
+        """Of each sentence, int64 `[n_sentences, 3]`."""
+        return self.table.sum(axis=1)
+
+    @property
+    def by_type(self) -> np.ndarray:
+        """Of each type, int64 `[n_types, 3]`."""
+        return self.table.sum(axis=0)
 
 
 def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Scheme:
@@ -178,12 +186,10 @@ def span_counts(
         (theirs.start, theirs_type),
         (ours.start, ours_type),
     )
-    sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    return SpanCounts(
-        np.stack([np.bincount(sentence[start], minlength=len(offsets) - 1) for start, _ in groups], axis=1),
-        np.stack([np.bincount(kind, minlength=len(types)) for _, kind in groups], axis=1),
-        types,
-    )
+    n, sentence = len(offsets) - 1, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    cells = [sentence[start] * len(types) + kind for start, kind in groups]
+    counts = [np.bincount(cell, minlength=n * len(types)).reshape(n, len(types)) for cell in cells]
+    return SpanCounts(np.stack(counts, axis=2), types)
 
 
 def _renumbered(spans: Spans, types: tuple[str, ...]) -> np.ndarray:

@@ -15,9 +15,11 @@ import typer
 
 from calque import __version__
 from calque.cli.align import align
+from calque.cli.analyze import analyze
 from calque.cli.demo import demo
 from calque.cli.encode import encode
 from calque.cli.evaluate import evaluate
+from calque.cli.explore import explore
 from calque.cli.pretrain import perplexity, pretrain
 from calque.cli.study import study
 from calque.cli.words import words
@@ -32,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help comes up four times as fast
 )
 
-COMMANDS = (words, align, evaluate, study, encode, pretrain, perplexity, demo)
+COMMANDS = (words, align, evaluate, analyze, study, encode, pretrain, perplexity, demo, explore)
 
 
 def _version(value: bool) -> None:
@@ -53,7 +55,10 @@ for command in COMMANDS:
 
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
-_SEVERAL = {"evaluate": (("--test", "--train", "--dev", "--text", "--project", "--rename"), 2)}
+_SEVERAL = {
+    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename"), 2), "analyze": (("--upos", "--treebank", "--results"), 1),
+    "explore": (("--text", "--test"), 1),
+}
 
 
 def spread(arguments: Sequence[str]) -> list[str]:

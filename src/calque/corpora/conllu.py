@@ -12,7 +12,9 @@ import numpy as np
 from calque.annotated import Treebank
 from calque.corpora.harvest import Losses, Names, OnError, Words
 from calque.corpora.lines import Flaw
+from calque.corpora.rows import first_of, is_dataset, open_rows, unwritten
 from calque.corpora.stanzas import TaggedSentence, counted_rows, missing_value, read_stanzas
+from calque.errors import InputError
 
 WIDTH = 10  # columns
 COLUMNS = {"upos": 3, "xpos": 4}
@@ -41,7 +43,8 @@ def read_treebank(
     the numbers of words, and so the heads, have it.
 
     Args:
-        path: the file, packed (gzip, zstd, xz, bzip2) or not.
+        path: CoNLL-U, packed (gzip, zstd, xz, bzip2) or not; or a data set, `hub:NAME` or what `hub.read_dataset` reads
+            else, with lists of words (`tokens`), `upos`, `head` and `deprel` in each row, as universal_dependencies has.
         lang: its language.
         on_error: what becomes of a sentence that is no tree: an error (`raise`), or it is left out, and a
             `SkippedWarning` counts it (`skip`).
@@ -52,10 +55,11 @@ def read_treebank(
             words are not counted 1, 2, 3 …, a head is no word of the sentence, not exactly one word is the root,
             or heads go round in a circle.
         SettingError: `on_error` has no such value.
+        MissingExtraError: `datasets` is not installed, and the path needs it.
     """
     losses = Losses(path, on_error, "sentences")
     words, upos, relations, heads, lines = Words(), Names(), Names(), array("i"), array("q")
-    for item in _read_words(path):
+    for item in _dataset(path) if is_dataset(path) else _read_words(path):
         if isinstance(item, Flaw):
             losses.take(item)
             continue
@@ -102,6 +106,46 @@ def _read_words(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
             continue
         counted = counted_rows(rows, stanza.line, path)
         yield counted if isinstance(counted, Flaw) else _Sentence(stanza.line, *counted)
+
+
+# Names that published data sets use.
+_LISTS = (
+    ("tokens", "words", "form"),
+    ("upos", "upos_tags", "pos", "pos_tags"),
+    ("head", "heads"),
+    ("deprel", "deprels"),
+)
+
+
+def _dataset(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
+    """The same from the rows of a data set."""
+    data = open_rows(path)
+    if not data.columns:
+        return
+    names = [first_of(names, data.columns) for names in _LISTS]
+    if None in names:
+        expected = ", ".join(" or ".join(names[:2]) for names in _LISTS)
+        fact = f"has the columns {', '.join(data.columns)[:200]}; expected {expected}; rename them"
+        raise InputError(fact, path=path)
+    for number, row in data.rows:
+        columns = [row[str(name)] for name in names]
+        sizes = [len(column) if isinstance(column, list) else "no" for column in columns]
+        if len(set(sizes)) > 1 or "no" in sizes:
+            fact = f"lists of {', '.join(map(str, sizes))} values in {', '.join(map(str, names))}, expected one for each word"
+            yield Flaw(number, "lists that differ", fact, path)
+            continue
+        tags, relations = ([data.name_of(str(names[k]), value) for value in columns[k]] for k in (1, 3))
+        rows = []
+        for word, tag, head, relation, left in zip(
+            columns[0], tags, columns[2], relations, unwritten(columns[2]), strict=True
+        ):
+            if not left:
+                cells = ["" if value is None else str(value) for value in (word, tag, head, relation)]
+                rows.append([str(len(rows) + 1), cells[0], "_", cells[1], "_", "_", cells[2], cells[3], "_", "_"])
+        if not rows:
+            yield Flaw(number, "no words", "a row without words that have a head, expected a sentence", path)
+        else:
+            yield _Sentence(number, rows, [number] * len(rows))
 
 
 def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:

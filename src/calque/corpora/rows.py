@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from calque.corpora import hub
+from calque.corpora.compression import unpacked_name
 from calque.errors import CalqueError, InputError, MissingExtraError
 
 
@@ -29,6 +32,23 @@ class Rows(NamedTuple):
         if names is None or not isinstance(value, int):
             return value
         return names[value] if 0 <= value < len(names) else None
+
+
+def is_dataset(path: str | PathLike[str]) -> bool:
+    """Whether `open_rows` is what reads this: a name on the hub, a folder, or a table by its suffix."""
+    name = fspath(path)
+    return name.startswith(hub.PREFIX) or os.path.isdir(name) or Path(unpacked_name(name)).suffix.lower() in hub.TABLES
+
+
+def first_of(names: Sequence[str], columns: Sequence[str]) -> str | None:
+    """The first of some names that a data set has as a column."""
+    return next((name for name in names if name in columns), None)
+
+
+def unwritten(heads: object) -> list[bool]:
+    """Which of the tokens of a sentence of Universal Dependencies, as on the hub, are no words of the tree: what is written
+    as one word and then comes again in its parts, and words that are not written. They have no head."""
+    return [head in (None, "None", "_", "") for head in heads] if isinstance(heads, list) else []
 
 
 def open_rows(path: str | PathLike[str]) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from os import PathLike, fspath
 from pathlib import Path
@@ -13,6 +14,7 @@ from calque.annotated import SenseText
 from calque.corpora.compression import SUFFIXES, read_blocks, unpacked_name
 from calque.corpora.harvest import Words
 from calque.corpora.lines import LONGEST_LINE, Flaw, read_lines
+from calque.corpora.rows import first_of, is_dataset, open_rows
 from calque.errors import InputError
 
 _DATA, _KEYS = ".data.xml", ".gold.key.txt"
@@ -26,7 +28,9 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
     be packed (gzip, zstd, xz, bzip2), and are streamed.
 
     Args:
-        path: the XML.
+        path: the XML; or a data set, `hub:NAME` or what `hub.read_dataset` reads else, whose rows have lists of words
+            (`tokens`), `lemmas`, `pos`, and `senses` (or `sense_keys`, `labels`), one for each word: its key, several with
+            spaces or `;` between or as a list, or None, empty or `_` where it is not annotated.
         keys: the right senses. Where it is None and the path is X.data.xml, X.gold.key.txt is taken if it exists. It
             may have keys of other texts too.
         lang: the language.
@@ -35,7 +39,10 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
         InputError: with its line: XML that is not well formed or is no such document, an instance without its
             attributes, words outside sentences or without text, an instance that the file of keys lacks, a line of keys
             that is none. Also if there is no sentence.
+        MissingExtraError: `datasets` is not installed, and the path needs it.
     """
+    if is_dataset(path):
+        return _dataset(path, lang)
     text = _Text(path)
     text.read()
     if not text.sentences:
@@ -59,6 +66,54 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
         senses,
         fspath(path),
     )
+
+
+# Names that published data sets use.
+_LISTS = (
+    ("tokens", "words", "surface_forms"), ("lemmas", "lemma"), ("pos", "upos", "pos_tags"),
+    ("senses", "sense_keys", "sensekeys", "keys", "labels"),
+)  # fmt: skip
+
+
+def _dataset(path: str | PathLike[str], lang: str) -> SenseText:
+    data = open_rows(path)
+    names = [first_of(names, data.columns) for names in _LISTS]
+    if data.columns and None in names:
+        expected = ", ".join(" or ".join(names[:2]) for names in _LISTS)
+        fact = f"has the columns {', '.join(data.columns)[:200]}; expected {expected}; rename them"
+        raise InputError(fact, path=path)
+    words, where, lemmas, pos, ids, keys = Words(), [], [], [], [], []
+    sentence = -1
+    for sentence, (number, row) in enumerate(data.rows):
+        columns = [row[str(name)] for name in names]
+        sizes = [len(column) if isinstance(column, list) else "no" for column in columns]
+        if len(set(sizes)) > 1 or sizes[0] in (0, "no"):
+            fact = f"lists of {', '.join(map(str, sizes))} values in {', '.join(map(str, names))}, expected one for each word"
+            raise InputError(fact, path=path, line=number)
+        words.add(["_".join(str(word or "").split()) or "_" for word in columns[0]])
+        for place, (_, lemma, tag, senses) in enumerate(zip(*columns, strict=True)):
+            found = _keys(senses)
+            if not found:
+                continue
+            if not lemma:
+                fact = f"the word {columns[0][place]!r:.40} has a sense and no lemma, expected both"
+                raise InputError(fact, path=path, line=number)
+            where.append((sentence, place))
+            lemmas.append(str(lemma))
+            pos.append(str(data.name_of(str(names[2]), tag)))
+            ids.append(f"{number}.{place + 1}")
+            keys.append(found)
+    if sentence < 0:
+        raise InputError("no sentence could be read: the data set is empty", path=path)
+    places = np.array(where, np.int64).reshape(-1, 2)
+    return SenseText(
+        words.finish(lang), places[:, 0], places[:, 1], tuple(lemmas), tuple(pos), tuple(ids), tuple(keys), fspath(path)
+    )
+
+
+def _keys(senses: object) -> tuple[str, ...]:
+    parts = senses if isinstance(senses, list) else re.split(r"[\s;]+", str(senses)) if senses is not None else []
+    return tuple(str(part) for part in parts if part not in (None, "", "_", "O"))
 
 
 def _beside(path: str | PathLike[str]) -> Path | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from array import array
 from collections.abc import Iterator, Sequence
@@ -14,13 +13,12 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from calque.annotated import Labels, TaggedText
-from calque.corpora import hub
-from calque.corpora.compression import unpacked_name
+from calque.corpora.compression import SUFFIXES
 from calque.corpora.conllu import COLUMNS, WIDTH, tagged_words
 from calque.corpora.harvest import Losses, Names, OnError, Words
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.parallel import split_spaces
-from calque.corpora.rows import Rows, open_rows
+from calque.corpora.rows import Rows, first_of, is_dataset, open_rows, unwritten
 from calque.corpora.slots import is_facebook, read_facebook, read_snips
 from calque.corpora.stanzas import Stanza, TaggedSentence, counted_rows, is_comment, missing_value, read_stanzas
 from calque.errors import InputError, SettingError
@@ -128,10 +126,8 @@ def _gathered(
 # -- what is in a file -------------------------------------------------------------------------------------------------
 def _find_format(path: str | PathLike[str]) -> Format:
     name = fspath(path)
-    if name.startswith(hub.PREFIX) or os.path.isdir(name):
-        return "snips" if (Path(name) / "seq.in").is_file() else "hub"
-    if Path(unpacked_name(name)).suffix.lower() in hub.TABLES:
-        return "hub"
+    if is_dataset(name):
+        return "snips" if any((Path(name) / f"seq.in{suffix}").is_file() for suffix in ("", *SUFFIXES)) else "hub"
     rows = [line for line in _head(path) if not line.startswith(("#", "-DOCSTART-"))]
     first = next((line.split("\t") for line in rows if line.strip()), [])
     if len(first) == WIDTH and _ID.fullmatch(first[0]):
@@ -216,9 +212,8 @@ def _sentence(stanza: Stanza, layout: _Layout, path: str | PathLike[str]) -> Tag
 # -- data sets ---------------------------------------------------------------------------------------------------------
 def _dataset(path: str | PathLike[str], column: int | str | None) -> Iterator[TaggedSentence | Flaw]:
     data = open_rows(path)
-    words = next((name for name in _WORDS if name in data.columns), None)
-    tags = column if column is not None else next((name for name in _TAGS if name in data.columns), None)
-    intent = next((name for name in _INTENTS if name in data.columns), None)
+    words, intent = first_of(_WORDS, data.columns), first_of(_INTENTS, data.columns)
+    tags = column if column is not None else first_of(_TAGS, data.columns)
     if not data.columns:
         return
     if words is None or tags not in data.columns:
@@ -237,6 +232,11 @@ def _dataset_row(
         n_words, n_tags = (len(values) if isinstance(values, list) else "no list of" for values in (words, tags))
         fact = f"{n_words} words and {n_tags} tags, expected one tag for each word"
         return Flaw(number, "words without tags", fact, path)
+    left = unwritten(row.get("head")) if names[1] in ("upos", "xpos") else []
+    if any(left) and len(left) == len(words):  # Universal Dependencies: the parts of what is written as one word follow
+        words, tags = ([value for value, out in zip(values, left, strict=True) if not out] for values in (words, tags))
+        if not words:
+            return Flaw(number, "no words", "a row without words that have a head, expected a sentence", path)
     values = [*words, *(data.name_of(names[1], tag) for tag in tags)]
     if names[2] is not None:
         values.append(data.name_of(names[2], row[names[2]]))

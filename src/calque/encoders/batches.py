@@ -24,6 +24,7 @@ class WordBatch:
         packed: int64 `[W]`, the same index, counting subwords only and no padding.
         lengths: int64 `[W]`, subwords of each word; 0 for a word without a vector.
         word_counts: int64 `[B]`, words of each sentence.
+        segments: int64 `[B, T]`, to which text of a pair each subword belongs; None where all are 0.
     """
 
     input_ids: Tensor
@@ -34,6 +35,7 @@ class WordBatch:
     packed: Tensor
     lengths: Tensor
     word_counts: Tensor
+    segments: Tensor | None = None
 
     @property
     def n_subwords(self) -> int:
@@ -80,7 +82,15 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
         packed=torch.from_numpy(within + np.repeat(np.cumsum(lengths) - lengths, counts)),
         lengths=torch.from_numpy(split.word_lengths[words].astype(np.int64)),
         word_counts=torch.from_numpy(counts),
+        segments=None if split.segments is None else _segments(split, first, lengths, width),
     )
+
+
+def _segments(split: SplitSentences, first: np.ndarray, lengths: np.ndarray, width: int) -> Tensor:
+    assert split.segments is not None
+    found = np.zeros((len(lengths), width), dtype=np.int64)
+    found[np.arange(width) < lengths[:, None]] = split.segments[ranges(first, lengths)]
+    return torch.from_numpy(found)
 
 
 def token_batches(lengths: np.ndarray, budget: int, *, max_sentences: int | None = None) -> list[np.ndarray]:

@@ -50,7 +50,11 @@ def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
     padding = getattr(model.config, "pad_token_id", None) or 0
     # One call for all: the gradient of an embedding is as large as its whole table.
     ids = torch.cat([F.pad(b.input_ids, (0, width - b.input_ids.shape[1]), value=padding) for b in batches])
-    x = model.embeddings(input_ids=ids)
+    kinds = {}
+    if any(batch.segments is not None for batch in batches):
+        parts = [torch.zeros_like(b.input_ids) if b.segments is None else b.segments for b in batches]
+        kinds["token_type_ids"] = torch.cat([F.pad(part, (0, width - part.shape[1])) for part in parts])
+    x = model.embeddings(input_ids=ids, **kinds)
     if hasattr(model, "embeddings_project"):  # ELECTRA
         x = model.embeddings_project(x)
     x = x.reshape(-1, x.shape[-1])

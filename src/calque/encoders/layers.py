@@ -77,7 +77,7 @@ class LayerTap:
         """States `[B, T, dim]` by layer."""
         states = self._states[threading.get_ident()] = {}
         try:
-            output = self._model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+            output = self._model(**_inputs(batch))
             if self._layers[-1] == len(self._blocks):
                 states[self._layers[-1]] = output[0]
         except _Reached:
@@ -89,9 +89,12 @@ class LayerTap:
 
 def all_states(model: nn.Module, batch: WordBatch) -> tuple[Tensor, ...]:
     """What `transformers` itself gives: the states of layers 0 to L, each `[B, T, dim]`."""
-    return model(
-        input_ids=batch.input_ids, attention_mask=batch.attention_mask, output_hidden_states=True
-    ).hidden_states
+    return model(**_inputs(batch), output_hidden_states=True).hidden_states
+
+
+def _inputs(batch: WordBatch) -> dict[str, Tensor | None]:
+    found = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    return found if batch.segments is None else {**found, "token_type_ids": batch.segments}
 
 
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, bool]:

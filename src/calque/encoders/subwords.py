@@ -35,6 +35,7 @@ class SplitSentences:
         empty_words: how many have none because the tokenizer maps them to nothing (control characters, say).
         truncated_sentences: how many sentences lost a word to the limit.
         pad_id: the subword that fills up a batch.
+        segments: int32 `[n_subwords]`, to which text of a pair each belongs (`token_type_ids`); None where all are 0.
     """
 
     ids: np.ndarray
@@ -46,6 +47,7 @@ class SplitSentences:
     empty_words: int = 0
     truncated_sentences: int = 0
     pad_id: int = 0
+    segments: np.ndarray | None = None
 
     def __len__(self) -> int:
         """Number of sentences."""

@@ -20,8 +20,11 @@ def lexicon(
     langs: tuple[str, str],
     texts: Sequence[str] = (),
     similarity: Any = "csls",
+    entries: tuple[int, int | None] = (0, None),
+    lower: bool = False,
     pretokenized: bool = False,
     limit: int | None = None,
+    on_error: Any = "raise",
     load: Mapping[str, Any] | None = None,
     progress: bool = False,
     say: Say = lambda line: None,
@@ -35,24 +38,29 @@ def lexicon(
         texts: plain text, one sentence a line, in both languages (`de=de.txt` where the name does not say); a word's
             vector is the mean over its occurrences. Without it each word is encoded alone.
         similarity: csls or cosine.
+        entries: only the source words from this number to that, in the dictionary's order.
+        lower: capital letters are small ones.
         pretokenized, limit: of the texts: words stand between spaces; read only so many lines of each.
+        on_error: "raise", or "skip" to leave out lines of the dictionary that are no pair.
         load: keyword arguments of `load_encoder`.
         progress, say: show bars on standard error; take a line of news.
     """
     from calque.corpora import read_dictionary
-    from calque.corpora.languages import language_of
     from calque.encoders import load_encoder
     from calque.runs.pretrain import read_languages
-    from calque.tasks.lexicon import Lexicon
+    from calque.runs.transfer import language_and_path
+    from calque.tasks.lexicon import Lexicon, by_frequency
 
-    dictionary = read_dictionary(test, langs=langs)
-    named = [text if "=" in text else f"{language_of(text) or ''}={text}" for text in texts]
-    for text in named:
-        if text.startswith("="):
-            raise SettingError(f"{text[1:]}: which language is it in? Say it before the name, as in de{text}")
+    dictionary = by_frequency(read_dictionary(test, langs=langs, on_error=on_error), *entries)
+    named = ["=".join(language_and_path(text)) for text in texts]
     found = read_languages(named, pretokenized=pretokenized, limit=limit, say=say) if named else None
-    task = Lexicon(dictionary, texts=found, similarity=similarity, data=Path(test).name)
-    return task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
+    task = Lexicon(dictionary, texts=found, similarity=similarity, lower=lower, data=Path(test).name)
+    scores = task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
+    left_out, n = scores[0].settings["left_out"], scores[0].n
+    say(f"{test}: {n:,} source words looked up; {left_out:,} of {len(dictionary):,} entries have a word without vector")
+    if not n:
+        raise SettingError(f"{test}: no entry has both words in the texts: are they in {' and '.join(langs)}?")
+    return scores
 
 
 def disambiguate(
@@ -60,6 +68,10 @@ def disambiguate(
     *,
     train: str,
     test: Sequence[str],
+    first_senses: str | None = None,
+    restrict: Any = "lemma",
+    limit: int | None = None,
+    test_limit: int | None = None,
     load: Mapping[str, Any] | None = None,
     progress: bool = False,
     say: Say = lambda line: None,
@@ -68,17 +80,40 @@ def disambiguate(
 
     Args:
         encoder: hub name, folder or `mini`.
-        train, test: XML files of the unified evaluation framework, with their key files beside them.
+        train, test: XML files of the unified evaluation framework, with their key files beside them, or data sets; the
+            language is English where neither the name nor `de=FILE` says another.
+        first_senses: WordNet's `index.sense`, for words whose lemma the training text has not.
+        restrict: "lemma", to its senses in the training text; "none" takes the nearest of all senses.
+        limit, test_limit: use only the first so many sentences.
         load: keyword arguments of `load_encoder`.
         progress, say: show bars on standard error; take a line of news.
     """
     from calque.corpora import read_senses
     from calque.encoders import load_encoder
+    from calque.runs.transfer import language_and_path
     from calque.tasks.disambiguation import Disambiguation
+    from calque.tasks.disambiguation import first_senses as read_first
 
-    texts = {Path(path).name: read_senses(path) for path in (train, *test)}
-    for name, text in texts.items():
-        say(f"{name}: {len(text):,} words with senses in {len(text.sentences):,} sentences")
-    learnt = texts.pop(Path(train).name)
-    task = Disambiguation(learnt, texts)
-    return task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
+    def read(file: str, most: int | None) -> Any:
+        lang, path = language_and_path(file, "en")
+        text = read_senses(path, lang=lang)
+        used = "" if most is None or most >= len(text.sentences) else f", of which the first {most:,} are used"
+        say(f"{path}: {len(text):,} words with senses in {len(text.sentences):,} sentences{used}")
+        return text.first(most) if used and most is not None else text
+
+    learnt = read(train, limit)
+    texts = {}
+    for file in test:
+        name = Path(file).name
+        texts[file if name in texts else name] = read(file, test_limit)
+    first = None if first_senses is None else read_first(first_senses)
+    task = Disambiguation(learnt, texts, first_sense=first, restrict=restrict)
+    scores = task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
+    for score in scores:
+        about = score.settings
+        say(
+            f"{score.data}: {about['answered']:,} of {score.n:,} words answered, {about['unseen_lemmas']:,} with a lemma that "
+            f"{Path(train).name} has not; most frequent sense {100 * about['frequent']:.1f}, blind guess "
+            f"{100 * about['chance']:.1f}"
+        )
+    return scores

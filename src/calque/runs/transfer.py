@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +28,7 @@ def transfer(
     train: Sequence[str],
     test: Sequence[str],
     dev: Sequence[str] = (),
+    ceiling: Sequence[str] = (),
     seeds: int = 3,
     tune: bool = False,
     select: str = "source",
@@ -37,6 +39,7 @@ def transfer(
     words: Words | None = None,
     pretokenized: bool = False,
     limit: int | None = None,
+    test_limit: int | None = None,
     on_error: str = "raise",
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
@@ -51,6 +54,8 @@ def transfer(
         task: one of `TASKS`.
         train, test, dev: files; the language of each is in its name (`panx.dev.de.tsv`) or stands before it
             (`de=dev.tsv`).
+        ceiling: training text in languages of the tests, translated from the source's (translate-train) or annotated anew:
+            what is learnt from it is tested on the same sets, and says what zero-shot transfer could reach at most.
         seeds: training runs, with the seeds 0, 1, ….
         tune: train the encoder as well, instead of a head on its frozen vectors.
         select: what chooses the epoch: source, target or last, see `ZeroShot`.
@@ -60,11 +65,12 @@ def transfer(
         project_links, project_langs, words: Pharaoh files with their links, their languages, and how they are read and
             linked where there is no such file.
         pretokenized: words of texts are separated by white space (nli, sentiment).
-        limit: read only so many texts of each training file.
+        limit: use only the first so many texts of each training file.
+        test_limit: the same of each test and development file.
         on_error: "raise", or "skip" to leave out what cannot be read.
         load: keyword arguments of `load_encoder`.
-        options: settings of the training (epochs, batch, learning_rate, patience).
-        head: keyword arguments of the task (head, hidden, layers, dropout; unknown).
+        options: settings of the training (epochs, batch, learning_rate, patience, per_epoch).
+        head: keyword arguments of the task (head, hidden, layers, dropout; unknown; upos).
         progress, say: show bars on standard error; take a line of news.
     """
     from calque.encoders import load_encoder
@@ -72,15 +78,24 @@ def transfer(
     if task not in TASKS:
         raise SettingError(f"task {task!r} is not known, expected one of {', '.join(TASKS)}")
     read = _reader(task, dict(rename or {}), pretokenized, on_error)
-    trained = [_limited(each, limit) for each in _read(train, read, say)]
-    tests, loaded = _read(test, read, say), load_encoder(encoder, **dict(load or {}))
+    known: dict[tuple[str, str, int | None], Any] = {}
+
+    def named(files: Sequence[str], most: int | None) -> list[Named[Any]]:
+        return _read(files, read, most, known, say)
+
+    trained, tests, chosen = named(train, limit), named(test, test_limit), named(dev, test_limit)
+    ceilings = named(ceiling, limit)
+    loaded = load_encoder(encoder, **dict(load or {}))
     settings: dict[str, Any] = {
         "options": {k: v for k, v in dict(options or {}).items() if v is not None},
         **{k: v for k, v in dict(head or {}).items() if v is not None},
     }
-    protocol = {"dev": _read(dev, read, say), "seeds": range(seeds), "tune": tune, "select": select}
+    protocol = {"dev": chosen, "seeds": range(seeds), "tune": tune, "select": select}
+    if ceilings and project:
+        raise SettingError("a ceiling is for zero-shot transfer, not for label projection: leave one of them out")
     if not project:
-        return _task(task, trained, tests, **protocol, **settings).evaluate(loaded, progress=progress)
+        found = _task(task, trained, tests, **protocol, **settings).evaluate(loaded, progress=progress)
+        return _with_ceilings(found, _ceilings(task, ceilings, tests, protocol, settings, loaded, progress))
     if task not in TAGGING:
         raise SettingError(f"labels can be projected for {', '.join(TAGGING)}, not for {task}")
     words = words or Words()
@@ -97,10 +112,42 @@ def transfer(
         own = [each for each in tests if each.lang == learnt.lang]
         if own:
             job = _task(task, [learnt], own, **{**protocol, "dev": [], "select": "source"}, **settings)
-            scores += job.evaluate(loaded, progress=progress)
+            about = {"protocol": "projection", "text": learnt.name, "train": [each.name for each in trained]}
+            scores += [_about(score, about) for score in job.evaluate(loaded, progress=progress)]
     if not scores:
         raise SettingError("no test set is in a language that labels are projected to")
     return scores
+
+
+def _ceilings(
+    task: str, texts: Sequence[Named[Any]], tests: Sequence[Named[Any]], protocol, settings, encoder, progress: bool
+) -> list[Score]:
+    """The scores of each language's tests after learning from text in that language."""
+    scores = []
+    for lang in dict.fromkeys(each.lang for each in texts):
+        own = [each for each in tests if each.lang == lang]
+        if not own:
+            langs = ", ".join(dict.fromkeys(each.lang for each in tests))
+            raise SettingError(f"text for a ceiling in {lang}, but the tests are in {langs}")
+        # Target development text of the zero-shot run is this run's own language.
+        how = {**protocol, "select": "source" if protocol["select"] == "target" else protocol["select"]}
+        job = _task(task, [each for each in texts if each.lang == lang], own, **how, **settings)
+        scores += [_about(score, {"protocol": "ceiling"}) for score in job.evaluate(encoder, progress=progress)]
+    return scores
+
+
+def _with_ceilings(scores: list[Score], ceilings: list[Score]) -> list[Score]:
+    """All of them; the zero-shot scores say how far below their ceiling they are."""
+    above = {(score.data, score.languages[-1], score.metric): score.value for score in ceilings}
+    found = []
+    for score in scores:
+        top = above.get((score.data, score.languages[-1], score.metric))
+        found.append(score if top is None else _about(score, {"below_ceiling": round(top - score.value, 5)}))
+    return found + ceilings
+
+
+def _about(score: Score, more: Mapping[str, Any]) -> Score:
+    return replace(score, settings={**score.settings, **more})
 
 
 def _reader(task: str, rename: dict[str, str], pretokenized: bool, on_error: str) -> Callable[[str, str], Any]:
@@ -141,47 +188,93 @@ def _task(task: str, *data: Any, **settings: Any) -> ZeroShot[Any]:
     return Parsing(*data, **settings)
 
 
-def _read(files: Sequence[str], read: Callable[[str, str], D], say: Say) -> list[Named[D]]:
-    from calque.corpora.languages import language_of
+def _read(
+    files: Sequence[str],
+    read: Callable[[str, str], D],
+    most: int | None,
+    known: dict[tuple[str, str, int | None], D],
+    say: Say,
+) -> list[Named[D]]:
+    """The first texts of files, with their languages; what is known, as development text and test set in one, is not
+    read again."""
     from calque.tasks.zeroshot import Named
 
     found = []
     for file in files:
-        lang, equals, path = file.partition("=")
-        if not equals or "/" in lang:
-            path, lang = file, language_of(file) or ""
-        if not lang:
-            raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
-        data = read(path, lang)
-        repaired = getattr(data, "repaired", 0)
-        say(f"{path}: {len(data):,} texts in {lang}{f', {repaired:,} tags repaired' if repaired else ''}")  # type: ignore[arg-type]
-        found.append(Named(Path(path).name, lang, data))
+        lang, path = language_and_path(file)
+        if (lang, path, most) not in known:
+            data: Any = read(path, lang)
+            n, repaired = len(data), getattr(data, "repaired", 0)
+            used = f", of which the first {most:,} are used" if most is not None and most < n else ""
+            say(f"{path}: {n:,} texts in {lang}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
+            known[lang, path, most] = data.take(np.arange(most)) if used else data
+        found.append(Named(Path(path).name, lang, known[lang, path, most]))
     return found
 
 
-def _limited(each: Named[D], limit: int | None) -> Named[D]:
-    if limit is None or len(each.data) <= limit:  # type: ignore[arg-type]
-        return each
-    from dataclasses import replace
+def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
+    """From `de=FILE`, or from a name that says the language.
 
-    return replace(each, data=each.data.take(np.arange(limit)))  # type: ignore[attr-defined]
+    Args:
+        file: as the user wrote it.
+        otherwise: the language where neither says one.
+
+    Raises:
+        SettingError: nothing says one.
+    """
+    from calque.corpora.languages import language_of
+
+    lang, equals, path = file.partition("=")
+    if equals and lang and "/" not in lang and ":" not in lang:
+        if not path:
+            raise SettingError(f"{file}: no file behind the language, expected {lang}=FILE")
+        return lang, path
+    found = language_of(file) or otherwise
+    if found is None:
+        raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
+    return found, file
 
 
-def table(scores: Sequence[Score]) -> str:
-    """Scores as lines of text: one row for each test set and figure; without those of single kinds of spans."""
-    rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n")]
+def table(scores: Sequence[Score], *, kinds: bool = False) -> str:
+    """Scores as lines of text: one row for each test set and figure, and below them how they came about.
+
+    Args:
+        kinds: also the F1 of each kind of span.
+    """
+    rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "learnt from")]
     for score in scores:
-        if score.metric.startswith("f1."):
+        if score.metric.startswith("f1.") and not kinds:
             continue
         value, low, high = score.shown(1)
         sd, gap = score.settings.get("sd"), score.settings.get("gap")
+        protocol = score.settings.get("protocol", "zero-shot")
+        learnt = "+".join(score.languages[:-1]) + (f" ({protocol})" if protocol != "zero-shot" else "")
         rows.append((
             score.data, score.languages[-1], score.metric, value, "" if sd is None else f"{100 * sd:.1f}",
-            f"{low} – {high}", "" if gap is None else f"{100 * gap:.1f}", f"{score.n:,}",
+            f"{low} – {high}", "" if gap is None else f"{100 * gap:.1f}", f"{score.n:,}", learnt,
         ))  # fmt: skip
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
-        "  ".join(cell.ljust(widths[i]) if i < 3 else cell.rjust(widths[i]) for i, cell in enumerate(row)).rstrip()
+        "  ".join(cell.rjust(widths[i]) if 3 <= i < 8 else cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip()
         for row in rows
     ]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], "", *_notes(scores)])
+
+
+def _notes(scores: Sequence[Score]) -> list[str]:
+    """What must be known to read the figures."""
+    about = scores[0].settings
+    chosen = about.get("dev", "")
+    by = chosen if isinstance(chosen, str) else ", ".join(chosen)
+    leak = (
+        " (TARGET text: the figures know the languages they are tested in)" if about.get("select") == "target" else ""
+    )
+    n = len(about.get("seeds", ()))
+    notes = [
+        f"{about.get('features')} features, head {about.get('head')}, mean of {n} {'run' if n == 1 else 'runs'}; "
+        f"epoch chosen by {by}{leak}"
+    ]
+    left_out = sum({(s.data, s.languages[-1]): s.settings.get("left_out", 0) for s in scores}.values())
+    if left_out:
+        notes.append(f"{left_out:,} sentences with labels that the training text has not are left out")
+    return notes

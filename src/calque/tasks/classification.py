@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -37,7 +38,7 @@ class Classification(ZeroShot[LabelledText]):
     maxima over the states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). Of a pair with
     vectors u and v the layers see [u; v; |u − v|; u·v]. Head "cls" trains the encoder along, with one linear layer on its
     first special subword (Cao et al. 2020, §4.3); both texts of a pair stand in one sequence then, with the special
-    subword of an end between them. Segment embeddings are not used.
+    subwords that the tokenizer puts around and between them, and with segment embeddings where the model has them.
 
     Args:
         kind: "nli" for pairs, "sentiment" for single texts.
@@ -87,14 +88,14 @@ class Classification(ZeroShot[LabelledText]):
         return {"head": self.kind_of_head, "hidden": self.hidden, "dropout": self.dropout, "labels": list(self.labels)}
 
     def sentences(self, data: LabelledText) -> Sentences:
-        return Sentences.joined(data.texts)
+        return side_by_side(data.texts)
 
     def frozen(self, embeddings: Embeddings, device: torch.device) -> Source:
         whole = FrozenVectors(embeddings, device)
         return whole if self.columns == 1 else _Pairs(whole)
 
     def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
-        return with_first(encoder.subwords, data.texts)
+        return with_first(encoder.subwords, data.texts, segments=has_segments(encoder.model))
 
     def answers(self, each: Named[LabelledText]) -> Answers:
         codes = each.data.labels.among(self.labels)
@@ -168,53 +169,114 @@ class FirstHead(nn.Module):
 
 
 class _Pairs(Source):
-    """Both texts of each pair: the sentences of the first column stand before those of the second."""
+    """Both texts of each pair; those of pair k are the sentences 2k and 2k + 1."""
 
     def __init__(self, whole: Source):
-        self._whole, self._n = whole, len(whole.lengths) // 2
+        self._whole = whole
         self.dim = whole.dim
-        self.lengths = whole.lengths[: self._n] + whole.lengths[self._n :]
+        self.lengths = whole.lengths[::2] + whole.lengths[1::2]
 
     def take(self, numbers: np.ndarray) -> Vectors:
-        found = self._whole.take(np.concatenate([numbers, numbers + self._n]))
+        found = self._whole.take(np.concatenate([2 * numbers, 2 * numbers + 1]))
         return Vectors(found.rows, found.lengths, numbers)
 
     def backward(self, gradient: Tensor) -> None:
         self._whole.backward(gradient)
 
 
-def with_first(subwords: Any, texts: Sequence[Sentences]) -> SplitSentences:
+def side_by_side(columns: Sequence[Sentences]) -> Sentences:
+    """The texts row by row: that of the first column, that of the second, and on to the next row. So several data sets
+    one after the other are one data set."""
+    if len(columns) == 1:
+        return columns[0]
+    n = len(columns[0])
+    return Sentences.joined(columns).take(np.arange(len(columns) * n).reshape(-1, n).T.ravel())
+
+
+class Frame(NamedTuple):
+    """The special subwords around one text or around two, and the segments (`token_type_ids`) of everything.
+
+    Attributes:
+        special: ids before, between and after the texts.
+        segments: of the same subwords.
+        texts: the segment of each text.
+    """
+
+    special: list[np.ndarray]
+    segments: list[np.ndarray]
+    texts: list[int]
+
+
+def frame_of(tokenizer: Any, columns: int) -> Frame:
+    """What the tokenizer itself puts around texts, read off one example.
+
+    Raises:
+        SettingError: nothing stands before the first text that could stand for the whole.
+    """
+    for word in ("the", "a", "1"):
+        encoding = tokenizer.backend_tokenizer.encode(*[[word]] * columns, is_pretokenized=True)
+        there = np.array(encoding.attention_mask, dtype=bool)
+        ids, kinds = (np.array(values, dtype=np.int32)[there] for values in (encoding.ids, encoding.type_ids))
+        owner = np.array([-1 if text is None else text for text in encoding.sequence_ids])[there]
+        places = [np.flatnonzero(owner == text) for text in range(columns)]
+        if all(map(len, places)):
+            break
+    else:
+        raise SettingError(f"{type(tokenizer).__name__} maps every probe word to nothing")
+    if not places[0][0]:
+        raise SettingError(
+            f"head cls reads the special subword before a text, and {type(tokenizer).__name__} puts none there: take head "
+            "mean or bilstm"
+        )
+    edges = [0, *(edge for place in places for edge in (place[0], place[-1] + 1)), len(ids)]
+    cuts = [slice(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
+    return Frame([ids[cut] for cut in cuts], [kinds[cut] for cut in cuts], [int(kinds[place[0]]) for place in places])
+
+
+def with_first(subwords: Any, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
     """Each text, or pair of texts in one sequence, whose only word is the first special subword.
 
-    A pair that is too long loses words at the end of its longer text until it fits.
+    A pair that is too long loses subwords at the end of its longer text until it fits.
+
+    Args:
+        subwords: of the encoder.
+        texts: one column or two.
+        segments: the model tells the two texts apart by segment embeddings.
     """
+    frame = frame_of(subwords.tokenizer, len(texts))
     splits = [subwords.split(column) for column in texts]
-    prefix, suffix = len(subwords.prefix), len(subwords.suffix)
-    sizes = np.stack([split.lengths - prefix - suffix for split in splits])
-    limit = subwords.max_length
-    if limit is not None:
-        room = limit - prefix - suffix * len(splits)
+    own = len(subwords.prefix), len(subwords.prefix) + len(subwords.suffix)
+    sizes = np.stack([split.lengths - own[1] for split in splits])
+    cut = splits[0].truncated_sentences if len(splits) == 1 else 0
+    if subwords.max_length is not None:
+        room = subwords.max_length - sum(map(len, frame.special))
         kept = np.minimum(sizes, room)
         if len(splits) == 2:
             # What is over comes off the longer text; both get half where both are longer than that.
             kept[0] = np.minimum(sizes[0], np.maximum(room - sizes[1], room // 2))
             kept[1] = np.minimum(sizes[1], room - kept[0])
-        sizes = kept
+        cut, sizes = int((kept < sizes).any(axis=0).sum()), kept
     n = len(splits[0])
-    between = subwords.suffix
-    lengths = prefix + suffix * len(splits) + sizes.sum(axis=0)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ids = np.empty(offsets[-1], dtype=np.int32)
+    offsets = np.concatenate([[0], np.cumsum(sum(map(len, frame.special)) + sizes.sum(axis=0))])
+    ids, kinds = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.int32)
     place = offsets[:-1].copy()
-    if prefix:
-        ids[ranges(place, np.full(n, prefix))] = np.tile(subwords.prefix, n)
-        place = place + prefix
-    for split, size in zip(splits, sizes, strict=True):
-        ids[ranges(place, size)] = split.ids[ranges(split.offsets[:-1] + prefix, size)]
-        place = place + size
-        if suffix:
-            ids[ranges(place, np.full(n, suffix))] = np.tile(between, n)
-            place = place + suffix
+    for number, special in enumerate(frame.special):
+        where = ranges(place, np.full(n, len(special)))
+        ids[where], kinds[where] = np.tile(special, n), np.tile(frame.segments[number], n)
+        place = place + len(special)
+        if number < len(splits):
+            split, size = splits[number], sizes[number]
+            where = ranges(place, size)
+            ids[where] = split.ids[ranges(split.offsets[:-1] + own[0], size)]
+            kinds[where] = frame.texts[number]
+            place = place + size
     return SplitSentences(
-        ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32), pad_id=splits[0].pad_id
-    )
+        ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32),
+        truncated_sentences=cut, pad_id=splits[0].pad_id, segments=kinds if segments and kinds.any() else None,
+    )  # fmt: skip
+
+
+def has_segments(model: Any) -> bool:
+    """Whether a model has embeddings for more than one segment."""
+    known = "token_type_ids" in inspect.signature(model.forward).parameters
+    return known and (getattr(model.config, "type_vocab_size", 0) or 0) > 1

@@ -54,7 +54,8 @@ class Disambiguation(Task):
         self.bootstrap, self.seed = bootstrap, seed
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """F1 of each test text, then how many of its words fell back on the first sense."""
+        """F1 of each test text. `settings` has the F1 of the most frequent sense and of a blind guess among the senses of
+        the lemma (`frequent`, `chance`), and how many words had a lemma that the training text has not."""
         keys, centres = self._senses(self._vectors(encoder, self.train, progress))
         candidates = self._candidates(keys)
         scores = []
@@ -66,7 +67,8 @@ class Disambiguation(Task):
             sums = np.zeros((len(text.sentences), 3))
             np.add.at(sums, text.sentence, np.stack([right, answered, np.ones(len(right))], axis=1))
             about = {
-                "restrict": self.restrict, "senses": len(keys), "answered": int(answered.sum()),
+                "restrict": self.restrict, "first_senses": len(self.first), "senses": len(keys),
+                "answered": int(answered.sum()), **self._blind(text, keys, candidates),
                 "unseen_lemmas": int(sum(_entry(text, i) not in candidates for i in range(len(text)))),
                 "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
             }  # fmt: skip
@@ -101,6 +103,19 @@ class Disambiguation(Task):
         for i, several in enumerate(self.train.keys):
             found.setdefault(_entry(self.train, i), set()).update(number[key] for key in several)
         return {entry: sorted(several) for entry, several in found.items()}
+
+    def _blind(self, text: SenseText, keys: Sequence[str], candidates: Mapping[str, list[int]]) -> dict[str, float]:
+        """F1 of answers that know the lemma and nothing of the sentence: `frequent`, its most frequent sense in the
+        training text; `chance`, the mean over drawing any of its senses there."""
+        counts = np.zeros((2, 3))
+        for i, right in enumerate(text.keys):
+            several = candidates.get(_entry(text, i), [])
+            first = self.first.get(_entry(text, i))
+            hits = [keys[k] in right for k in several] or ([] if first is None else [first in right])
+            best = hits[int(np.argmax(self._counts[several]))] if several else sum(hits)
+            counts += [[best, bool(hits), 1], [sum(hits) / max(1, len(hits)), bool(hits), 1]]
+        frequent, chance = _f1(counts)
+        return {"frequent": round(float(frequent), 5), "chance": round(float(chance), 5)}
 
     def _answers(self, text, vectors, keys, centres, candidates) -> list[str | None]:
         if self.restrict == "none":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -36,6 +37,8 @@ class Lexicon(Task):
         vocabulary: further target words that are candidates, by language, where there is no text.
         similarity: "csls" or "cosine".
         at_least, most: occurrences that a word type needs, and how many of the most frequent are taken.
+        lower: words that differ in case only are one, in the texts and in the dictionary; each occurrence is encoded as it
+            stands. For dictionaries in small letters, as most are.
         k: neighbours in CSLS.
         bootstrap, seed: samples and seed of the interval.
         data: name of the dictionary, for the record.
@@ -50,6 +53,7 @@ class Lexicon(Task):
         similarity: Literal["csls", "cosine"] = "csls",
         at_least: int = 1,
         most: int | None = 200_000,
+        lower: bool = False,
         k: int = 10,
         bootstrap: int = 1000,
         seed: int = 0,
@@ -61,6 +65,11 @@ class Lexicon(Task):
             raise SettingError(
                 f"texts in {', '.join(sorted(texts))}, the dictionary needs {', '.join(dictionary.langs)}"
             )
+        self.lower = lower
+        if lower:
+            source, target = (tuple(word.lower() for word in side) for side in (dictionary.source, dictionary.target))
+            dictionary = replace(dictionary, source=source, target=target)
+            vocabulary = [word.lower() for word in vocabulary]
         self.dictionary, self.texts, self.vocabulary = dictionary, texts, list(vocabulary)
         self.similarity, self.at_least, self.most, self.k = similarity, at_least, most, k
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
@@ -70,7 +79,8 @@ class Lexicon(Task):
         source, target = self.anchors(encoder, progress=progress)
         ranks, left_out = self._ranks(source, target)
         about = {
-            "similarity": self.similarity, "k": self.k, "anchors": self.texts is not None, "candidates": len(target),
+            "similarity": self.similarity, "k": self.k, "anchors": self.texts is not None, "lower": self.lower,
+            "candidates": len(target),
             "left_out": left_out, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
         }  # fmt: skip
         found = [("p@1", ranks <= 1), ("p@5", ranks <= 5), ("p@10", ranks <= 10), ("mrr", 1 / ranks)]
@@ -94,6 +104,8 @@ class Lexicon(Task):
             else:
                 text = self.texts[lang]
             embeddings = encoder.encode(text, progress=progress)
+            if self.lower:
+                text = Sentences.of([[word.lower() for word in sentence.words] for sentence in text], lang)
             found.append(Anchors.of(text, embeddings, at_least=self.at_least, most=self.most))
         return found[0], found[1]
 
@@ -134,15 +146,20 @@ def _unit(vectors: np.ndarray) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.from_numpy(np.asarray(vectors, dtype=np.float32)), dim=1)
 
 
-def by_frequency(dictionary: Any, start: int, stop: int | None) -> Any:
+def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:
     """Entries whose source words are number `start` to `stop` in the dictionary's own order, by which dictionaries are
-    cut into training and test parts."""
-    from calque.annotated import Dictionary
+    cut into training and test parts.
 
+    Raises:
+        SettingError: the dictionary has no such words.
+    """
     order = {word: k for k, word in enumerate(dict.fromkeys(dictionary.source))}
     stop = len(order) if stop is None else stop
     kept = [k for k, word in enumerate(dictionary.source) if start <= order[word] < stop]
-    return Dictionary(
-        tuple(dictionary.source[k] for k in kept), tuple(dictionary.target[k] for k in kept), dictionary.langs,
-        dictionary.path,
-    )  # fmt: skip
+    if not kept:
+        raise SettingError(
+            f"{dictionary.path or 'dictionary'}: {len(order):,} source words, none from {start} to {stop}"
+        )
+    sides = ([side[k] for k in kept] for side in (dictionary.source, dictionary.target))
+    source, target = map(tuple, sides)
+    return replace(dictionary, source=source, target=target)

@@ -80,7 +80,8 @@ class Tagging(ZeroShot[TaggedText]):
         self.tags = _names(train, lambda data: data.tags)
         with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
         self.intents = _names(train, lambda data: data.intents) if with_intents else ()
-        self.unknown, self.left_out = unknown, 0
+        self.unknown = unknown
+        self.left_out: dict[int, int] = {}  # sentences of test sets, by the identity of what is left
         if unknown == "skip":
             tests, dev = ([self._known(each) for each in several] for several in (tests, dev))
         elif unknown == "drop":
@@ -100,11 +101,6 @@ class Tagging(ZeroShot[TaggedText]):
             self.statistics = {**self.statistics, "intent": _accuracy}
         super().__init__(train, tests, tune=tune, dev=dev, **protocol)
 
-    def _only(self, kind: str, codes: np.ndarray) -> np.ndarray:
-        """The tags of one kind of span, and O for all others."""
-        own = np.array([name.partition("-")[2] == kind for name in self.gold_tags])
-        return np.where(own[codes], codes, self.gold_tags.index("O"))
-
     def _known(self, each: Named[TaggedText]) -> Named[TaggedText]:
         """Without the sentences that have a label which the training texts have not."""
         data, lengths = each.data, each.data.sentences.lengths()
@@ -112,8 +108,11 @@ class Tagging(ZeroShot[TaggedText]):
         wrong = np.bincount(owner[data.tags.among(self.tags) < 0], minlength=len(lengths)) > 0
         if self.intents and data.intents is not None:
             wrong |= data.intents.among(self.intents) < 0
-        self.left_out += int(wrong.sum())
-        return replace(each, data=data.take(np.flatnonzero(~wrong)))
+        if wrong.all():
+            raise SettingError(f"{each.name}: every sentence has a label that the training text has not; rename labels")
+        found = data.take(np.flatnonzero(~wrong)) if wrong.any() else data
+        self.left_out[id(found)] = int(wrong.sum())
+        return replace(each, data=found)
 
     def _without(self, each: Named[TaggedText]) -> Named[TaggedText]:
         """With O for the tags that the training texts have not."""
@@ -129,7 +128,10 @@ class Tagging(ZeroShot[TaggedText]):
     def settings(self) -> dict[str, Any]:
         lstm = {"hidden": self.hidden, "layers": self.layers} if self.kind_of_head == "bilstm-crf" else {}
         return {"head": self.kind_of_head, **lstm, "dropout": self.dropout, "tags": len(self.tags),
-                "unknown": self.unknown, "left_out": self.left_out}  # fmt: skip
+                "unknown": self.unknown}  # fmt: skip
+
+    def settings_of(self, test: Named[TaggedText]) -> dict[str, Any]:
+        return {"left_out": self.left_out.get(id(test.data), 0)}
 
     def sentences(self, data: TaggedText) -> Sentences:
         return data.sentences
@@ -167,11 +169,9 @@ class Tagging(ZeroShot[TaggedText]):
             right = np.concatenate([[0], np.cumsum(tags == gold)])
             found = {"accuracy": np.stack([np.diff(right[offsets]), np.diff(offsets)], axis=1)}
         else:
-            found = {"f1": span_counts(gold, tags, self.gold_tags, offsets).sentences}
-            for kind in self.kinds:
-                found[f"f1.{kind}"] = span_counts(
-                    self._only(kind, gold), self._only(kind, tags), self.gold_tags, offsets
-                ).sentences
+            counts = span_counts(gold, tags, self.gold_tags, offsets)
+            found = {"f1": counts.sentences}
+            found |= {f"f1.{kind}": counts.table[:, counts.types.index(kind)] for kind in self.kinds}
         if intents is not None:
             right = intents.argmax(1).cpu() == answers.of_texts("intents", given.numbers)
             found["intent"] = np.stack([right.numpy(), np.ones(len(right))], axis=1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -15,15 +16,19 @@ from calque.distributed import Processes
 from calque.encoders.batches import ranges
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import interval
+from calque.tasks.bootstrap import Statistic, intervals
 from calque.threads import Threads
 from calque.training.passes import shares_at_once
 from calque.training.supervised import (
     FrozenVectors,
+    Renumbered,
+    Some,
     Source,
     Supervised,
     TrainedVectors,
     Vectors,
+    joined,
+    part_of,
     trainable_copy,
     vectors_of,
 )
@@ -37,7 +42,6 @@ if TYPE_CHECKING:
     from calque.text import Sentences
 
 D = TypeVar("D")
-Statistic = Callable[[np.ndarray], np.ndarray]
 Select = Literal["source", "target", "last"]
 _AT_ONCE = 128  # texts in a batch where nothing is learnt
 
@@ -97,8 +101,8 @@ class ZeroShot(Task, Generic[D]):
     learns too, a fresh copy for each seed. The state that is tested is the one after the epoch with the best score on
     development text (`select`):
 
-    - "source": development text in the source languages, or one in ten training texts where there is none. Nothing of
-      the target languages is seen.
+    - "source": the mean over the development texts in the source languages, or over one in ten texts of each training
+      text where there is none. Nothing of the target languages is seen.
     - "target": the mean over the development texts in the other languages, as Cao et al. (2020) choose; a leak, so
       every score says it.
     - "last": no choice.
@@ -156,6 +160,10 @@ class ZeroShot(Task, Generic[D]):
     def settings(self) -> dict[str, Any]:
         """What else decides the scores, for the record."""
 
+    def settings_of(self, test: Named[D]) -> dict[str, Any]:
+        """The same of one test set."""
+        return {}
+
     @abstractmethod
     def sentences(self, data: D) -> Sentences:
         """Everything that is to be encoded."""
@@ -184,6 +192,12 @@ class ZeroShot(Task, Generic[D]):
         """The source over vectors of `sentences`."""
         return FrozenVectors(embeddings, device)
 
+    def chosen_on(self) -> list[str] | str:
+        """By which texts the epoch is chosen."""
+        if self.dev:
+            return [each.name for each in self.dev]
+        return "one in ten training texts" if self.select == "source" else "the last one"
+
     # -- the protocol ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Scores of every test set, the main figure first: mean over the seeds, with a bootstrap interval over texts.
@@ -195,27 +209,27 @@ class ZeroShot(Task, Generic[D]):
         found = [run.learn(seed) for seed in self.seeds]
         tested = [run.test(learnt) for learnt in found]
         about = {
-            "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, "train": [e.name for e in self.train],
+            "protocol": "zero-shot", "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
+            "train": [e.name for e in self.train],
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
-            "dev": [e.name for e in self.dev] or "one in ten training texts", "chosen_epochs": [r.epoch for r in found],
+            "dev": self.chosen_on(), "chosen_epochs": [r.epoch for r in found],
             "dev_scores": [round(r.score, 5) for r in found], **self.settings(), **self.options,
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
+            figures, own, more = [], [], self.settings_of(test)
             for metric, statistic in self.statistics.items():
                 sums = np.stack([sums[number][metric] for sums in tested], axis=1)
                 values = [float(statistic(sums[:, k].sum(axis=0))) for k in range(len(found))]
-                figures = interval(
-                    sums.reshape(len(sums), -1),
-                    lambda flat, f=statistic, shape=sums.shape[1:]: f(flat.reshape(*flat.shape[:-1], *shape)).mean(-1),
-                    samples=self.bootstrap,
-                    seed=self.seed,
-                )
                 spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-                own = {"values": [round(value, 5) for value in values], "sd": round(spread, 5)}
-                langs = (*self.sources, test.lang)
-                score = Score(self.name, test.name, langs, metric, *figures, len(sums), self.seed, about | own)
-                scores.append(score)
+                own.append({"values": [round(value, 5) for value in values], "sd": round(spread, 5)})
+                figures.append((sums.reshape(len(sums), -1), _mean_of(statistic, sums.shape[1:])))
+            ends = intervals(figures, samples=self.bootstrap, seed=self.seed)
+            scores += [
+                Score(self.name, test.name, (*self.sources, test.lang), metric, *end, len(figures[0][0]), self.seed,
+                      about | more | each)
+                for metric, end, each in zip(self.statistics, ends, own, strict=True)
+            ]  # fmt: skip
         return _with_gaps(scores, self.sources)
 
 
@@ -240,26 +254,50 @@ class Run(Generic[D]):
 
     def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
-        answers = Answers.joined([task.answers(each) for each in task.train])
-        kept = np.arange(len(answers.lengths))
+        self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
+        own = [task.answers(each) for each in task.train]
+        self.answers = Answers.joined(own)
+        sizes = [len(answers.lengths) for answers in own]
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
-        self.held_out = None
-        if not task.dev and task.select == "source" and len(kept) > 1:
-            self.held_out = kept[kept % 10 == 9] if len(kept) >= 10 else kept[-1:]
-            kept = np.setdiff1d(kept, self.held_out)
-        self.answers, self.kept = answers, kept
-        self.texts = [self._data(each) for each in task.train]
+        self.held_out = []
+        kept = np.arange(sum(sizes))
+        if not task.dev and task.select == "source":
+            starts = np.cumsum([0, *sizes])
+            self.held_out = [found for a, b in itertools.pairwise(starts) if len(found := _held_out(kept[a:b]))]
+            kept = np.setdiff1d(kept, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out]))
+        self.kept = kept
+        langs = [task.sources.index(each.lang) for each in task.train]
+        self.groups = np.repeat(langs, sizes)[kept]
+        self.text = joined([self._data(each) for each in task.train])
+        if not task.tune:  # the same tensors for every seed
+            self.text = task.frozen(self.text, self.processes.device)
+            self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
         self._tests: list[tuple[Any, Answers]] | None = None
 
     def _data(self, each: Named[D]) -> Any:
         """Vectors, or subwords where they are to be computed anew."""
-        if self.task.tune:
-            if not hasattr(self.encoder, "subwords"):
-                raise SettingError(f"{self.encoder.name} has no weights that could learn: use frozen features")
-            return self.task.split(self.encoder, each.data)
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
+        if id(each.data) not in self._known:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                self._known[id(each.data)] = self._read(each)
+            for warning in caught:
+                told = warning.message
+                if isinstance(told, Warning):
+                    told.args = (f"{each.name}: {told}",)
+                warnings.warn(told, stacklevel=2)
+        return self._known[id(each.data)]
+
+    def _read(self, each: Named[D]) -> Any:
+        if not self.task.tune:
             return self.encoder.encode(self.task.sentences(each.data), progress=self.progress)
+        if not hasattr(self.encoder, "subwords"):
+            raise SettingError(f"{self.encoder.name} has no weights that could learn: use frozen features")
+        split = self.task.split(self.encoder, each.data)
+        if split.truncated_sentences:
+            limit = self.encoder.subwords.max_length  # type: ignore[attr-defined]
+            told = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and lose their end"
+            warnings.warn(told, stacklevel=2)
+        return split
 
     def learn(self, seed: int) -> Learnt:
         """Train a new head, and a copy of the encoder if it learns too."""
@@ -271,21 +309,19 @@ class Run(Generic[D]):
         if task.tune:
             encoder = trainable_copy(encoder, device)  # type: ignore[arg-type]
         count = shares_at_once(encoder, device) if task.tune else 1  # type: ignore[arg-type]
+        metric, statistic = next(iter(task.statistics.items()))
         with Threads(count) as threads:
-            whole = self._source(_joined(self.texts), encoder, threads)
+            whole = TrainedVectors(encoder, self.text, threads, self.processes) if task.tune else self.text  # type: ignore[arg-type]
 
             def select() -> float:
-                watched = [(self._source(d, encoder), a, None) for d, a in self.dev]
-                if self.held_out is not None:
-                    frozen = self._source(_joined(self.texts), encoder) if task.tune else whole
-                    watched = [(frozen, self.answers, self.held_out)]
-                metric, statistic = next(iter(task.statistics.items()))
-                values = [statistic(self._judged(head, s, a, n)[metric].sum(axis=0)) for s, a, n in watched]
+                watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
+                watched += [(self._part(numbers, encoder), self.answers) for numbers in self.held_out]
+                values = [statistic(self._judged(head, *each)[metric].sum(axis=0)) for each in watched]
                 return float(np.mean(np.nan_to_num(values)))
 
             supervised.fit(
-                head, _Some(whole, self.kept), lambda given: task.losses(head, given, self.answers),
-                processes=self.processes, select=select if task.select != "last" else None, progress=self.progress,
+                head, Some(whole, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
+                processes=self.processes, select=select if self.dev or self.held_out else None, progress=self.progress,
                 title=f"{task.name} {seed}",
             )  # fmt: skip
         head.eval()
@@ -301,62 +337,48 @@ class Run(Generic[D]):
         """The texts of a data set in batches, to be read by what was learnt."""
         yield from _batches(self._source(self._data(each), learnt.encoder))
 
-    def _source(self, data: Any, encoder: Any, threads: Threads | None = None) -> Source:
-        """Vectors of some texts; with threads those that an encoder gives while it learns."""
+    def _source(self, data: Any, encoder: Any) -> Source:
+        """Vectors of some texts, as the encoder sees them now."""
+        if isinstance(data, Source):
+            return data
         if isinstance(data, Embeddings):
             return self.task.frozen(data, self.processes.device)
-        if threads is not None:
-            return TrainedVectors(encoder, data, threads, self.processes)
         return FrozenVectors(vectors_of(encoder, data), self.processes.device)
 
+    def _part(self, numbers: np.ndarray, encoder: Any) -> Source:
+        """Vectors of some of the training texts."""
+        if not self.task.tune:
+            return Some(self.text, numbers)
+        return Renumbered(self._source(part_of(self.text, numbers), encoder), numbers)
+
     @torch.no_grad()
-    def _judged(
-        self, head: nn.Module, source: Source, answers: Answers, numbers: np.ndarray | None = None
-    ) -> dict[str, np.ndarray]:
+    def _judged(self, head: nn.Module, source: Source, answers: Answers) -> dict[str, np.ndarray]:
         """Sums of all texts, in their order, `[S, k]`."""
-        numbers = np.arange(len(source.lengths)) if numbers is None else numbers
-        place = np.zeros(len(source.lengths), dtype=np.int64)
-        place[numbers] = np.arange(len(numbers))
-        found: dict[str, np.ndarray] = {}
-        for given in _batches(source, numbers):
+        numbers: list[np.ndarray] = []
+        parts: dict[str, list[np.ndarray]] = {}
+        for given in _batches(source):
+            numbers.append(given.numbers)
             for metric, sums in self.task.judge(head, given, answers).items():
-                if metric not in found:
-                    found[metric] = np.zeros((len(numbers), sums.shape[1]))
-                found[metric][place[given.numbers]] = sums
-        return found
+                parts.setdefault(metric, []).append(sums)
+        order = np.argsort(np.concatenate(numbers))
+        return {metric: np.concatenate(found)[order].astype(np.float64) for metric, found in parts.items()}
 
 
-def _batches(source: Source, numbers: np.ndarray | None = None) -> Iterator[Vectors]:
+def _held_out(numbers: np.ndarray) -> np.ndarray:
+    """One in ten texts of a training text, by which the epoch is chosen; none of a single one."""
+    return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
+
+
+def _batches(source: Source) -> Iterator[Vectors]:
     """Texts of about the same length together."""
-    numbers = np.arange(len(source.lengths)) if numbers is None else numbers
-    order = numbers[np.argsort(-source.lengths[numbers], kind="stable")]
+    order = np.argsort(-source.lengths, kind="stable")
     for start in range(0, len(order), _AT_ONCE):
         yield source.take(order[start : start + _AT_ONCE])
 
 
-class _Some(Source):
-    """Some texts of a source, by new numbers; `take` says the old ones."""
-
-    def __init__(self, whole: Source, kept: np.ndarray):
-        self._whole, self._kept = whole, kept
-        self.dim, self.lengths, self.model = whole.dim, whole.lengths[kept], whole.model
-        self.products, self.threads = whole.products, whole.threads
-
-    def take(self, numbers: np.ndarray) -> Vectors:
-        return self._whole.take(self._kept[numbers])
-
-    def backward(self, gradient: Tensor) -> None:
-        self._whole.backward(gradient)
-
-
-def _joined(parts: list[Any]) -> Any:
-    """Several texts' vectors, or subwords, as one."""
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], Embeddings):
-        offsets = np.concatenate([[0], *(np.diff(part.offsets) for part in parts)]).cumsum()
-        return Embeddings(np.concatenate([part.data for part in parts]), offsets)
-    return type(parts[0]).joined(parts)
+def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
+    """The mean over seeds of a figure whose sums, `[seeds, k]`, stand in one row."""
+    return lambda flat: statistic(flat.reshape(*flat.shape[:-1], *shape)).mean(-1)
 
 
 def _with_gaps(scores: list[Score], sources: Sequence[str]) -> list[Score]:

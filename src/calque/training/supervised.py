@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +85,36 @@ class FrozenVectors(Source):
         pass
 
 
+class Some(Source):
+    """Some texts of a source, by new numbers; `take` says the old ones."""
+
+    def __init__(self, whole: Source, kept: np.ndarray):
+        self._whole, self._kept = whole, kept
+        self.dim, self.lengths, self.model = whole.dim, whole.lengths[kept], whole.model
+        self.products, self.threads = whole.products, whole.threads
+
+    def take(self, numbers: np.ndarray) -> Vectors:
+        return self._whole.take(self._kept[numbers])
+
+    def backward(self, gradient: Tensor) -> None:
+        self._whole.backward(gradient)
+
+
+class Renumbered(Source):
+    """A source of a part of some texts; `take` says which of the whole they are."""
+
+    def __init__(self, part: Source, numbers: np.ndarray):
+        self._part, self._numbers = part, numbers
+        self.dim, self.lengths = part.dim, part.lengths
+
+    def take(self, numbers: np.ndarray) -> Vectors:
+        found = self._part.take(numbers)
+        return Vectors(found.rows, found.lengths, self._numbers[found.numbers])
+
+    def backward(self, gradient: Tensor) -> None:
+        self._part.backward(gradient)
+
+
 class TrainedVectors(Source):
     """Vectors computed anew for each update, by an encoder that learns too.
 
@@ -140,6 +170,8 @@ class Supervised:
         learning_rate: the highest.
         patience: epochs without a better score after which training ends; None goes on to the last.
         warmup, decay, clip, seed: see `Schedule`.
+        per_epoch: texts in an epoch, each batch from one language drawn at random (Schuster et al. 2019, §5: 32,000, so
+            that large treebanks do not drown small ones); None for every text once, languages mixed.
     """
 
     def __init__(
@@ -153,7 +185,11 @@ class Supervised:
         decay: Any = "constant",
         clip: float | None = 5.0,
         seed: int = 0,
+        per_epoch: int | None = None,
     ):
+        if per_epoch is not None and per_epoch < 1:
+            raise SettingError(f"per_epoch must be at least 1, got {per_epoch}")
+        self.per_epoch = per_epoch
         if batch < 1 or (patience is not None and patience < 1):
             raise SettingError(f"batch and patience must be at least 1, got {batch} and {patience}")
         self.schedule = Schedule(epochs, learning_rate, warmup, decay, (0.9, 0.999), 1e-8, clip, seed)
@@ -167,6 +203,7 @@ class Supervised:
         losses: Callable[[Vectors], Tensor],
         *,
         processes: Processes,
+        groups: np.ndarray | None = None,
         select: Callable[[], float] | None = None,
         progress: bool = False,
         title: str = "train",
@@ -178,13 +215,18 @@ class Supervised:
             source: vectors of the training texts.
             losses: `[S]`, of the texts whose vectors it is given.
             processes: of this run.
+            groups: int `[n]`, the language of each text, for `per_epoch`; None if they are all of one.
             select: score of the current state, the higher the better; without it the last state stays.
             progress, title: show a bar on standard error.
 
         Returns:
             the metrics of every update; `best` and `best_epoch` say what `select` chose.
         """
-        plan = BatchPlan([source.lengths], batch=self.batch, seed=self.schedule.seed, window=1)
+        if self.per_epoch is None:
+            plan: Any = BatchPlan([source.lengths], batch=self.batch, seed=self.schedule.seed, window=1)
+        else:
+            groups = np.zeros(len(source.lengths), dtype=np.int64) if groups is None else groups
+            plan = LanguagePlan(groups, batch=self.batch, per_epoch=self.per_epoch, seed=self.schedule.seed)
         module = head if source.model is None else nn.ModuleList([head, source.model])
         loop = Loop(
             module, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,
@@ -214,6 +256,40 @@ class Supervised:
         return history
 
 
+class LanguagePlan:
+    """Batches of a single language each, drawn with equal chances, whatever the amounts of text; each language's texts are
+    gone through in random order, and again.
+
+    Args:
+        groups: int `[n]`, the language of each text.
+        batch: texts in an update.
+        per_epoch: texts in an epoch.
+        seed: of the drawing.
+    """
+
+    def __init__(self, groups: np.ndarray, *, batch: int, per_epoch: int, seed: int):
+        self._texts = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+        if not self._texts:
+            raise SettingError("nothing to train on: there is no text")
+        self._batch, self._seed = batch, seed
+        self.steps_per_epoch = -(-per_epoch // batch)
+
+    def epoch(self, number: int) -> list[list[np.ndarray]]:
+        """As of `BatchPlan`: the updates of one epoch, a pure function of its number."""
+        rng = np.random.default_rng([self._seed, number])
+        drawn = rng.integers(len(self._texts), size=self.steps_per_epoch)
+        needed = np.bincount(drawn, minlength=len(self._texts)) * self._batch
+        orders = [
+            np.concatenate([rng.permutation(texts) for _ in range(-(-int(n) // len(texts)))] or [texts[:0]])
+            for texts, n in zip(self._texts, needed, strict=True)
+        ]
+        place, updates = [0] * len(orders), []
+        for group in drawn:
+            updates.append([orders[group][place[group] : place[group] + self._batch]])
+            place[group] += self._batch
+        return updates
+
+
 class _Best:
     """The state with the highest score so far."""
 
@@ -236,6 +312,43 @@ class _Best:
     def restore(self) -> None:
         if self._state is not None:
             self._module.load_state_dict(self._state)
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Vectors, or subwords, of several texts as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if hasattr(parts[0], "word_offsets"):
+        return _joined_splits(parts)
+    offsets = np.concatenate([[0], *(np.diff(part.offsets) for part in parts)]).cumsum()
+    return type(parts[0])(np.concatenate([part.data for part in parts]), offsets)
+
+
+def _joined_splits(parts: Sequence[SplitSentences]) -> SplitSentences:
+    names = ("ids", "word_starts", "word_lengths")
+    counts = ("truncated_words", "empty_words", "truncated_sentences")
+    segments = None
+    if any(part.segments is not None for part in parts):
+        segments = np.concatenate([np.zeros_like(p.ids) if p.segments is None else p.segments for p in parts])
+    return replace(
+        parts[0],
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+        **{name: np.concatenate([[0], *(np.diff(getattr(part, name)) for part in parts)]).cumsum()
+           for name in ("offsets", "word_offsets")},
+        **{name: sum(getattr(part, name) for part in parts) for name in counts},
+        segments=segments,
+    )  # fmt: skip
+
+
+def part_of(split: SplitSentences, numbers: np.ndarray) -> SplitSentences:
+    """Some of the texts, by their numbers."""
+    sizes, counts = split.lengths[numbers], np.diff(split.word_offsets)[numbers]
+    subwords, words = ranges(split.offsets[numbers], sizes), ranges(split.word_offsets[numbers], counts)
+    return replace(
+        split, ids=split.ids[subwords], offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        word_offsets=np.concatenate([[0], np.cumsum(counts)]), word_starts=split.word_starts[words],
+        word_lengths=split.word_lengths[words], segments=None if split.segments is None else split.segments[subwords],
+    )  # fmt: skip
 
 
 def trainable_copy(encoder: HuggingFaceEncoder, device: torch.device) -> HuggingFaceEncoder:
