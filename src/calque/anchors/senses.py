@@ -38,11 +38,13 @@ class SenseAnchors:
 def split_senses(
     sums: AnchorSums,
     *,
+    at_least: int = 1,
+    most: int | None = None,
     most_senses: int = 5,
     layer: int | None = None,
     clear: float = 0.2,
     share: float = 0.1,
-    at_least: int = 20,
+    enough: int = 20,
     restarts: int = 4,
     seed: int = 0,
 ) -> SenseAnchors:
@@ -57,12 +59,13 @@ def split_senses(
 
     Args:
         sums: with samples.
+        at_least, most: which words get anchors, as in `AnchorSums.finish`.
         most_senses: K, senses of a word at most.
         layer: the layer whose vectors are divided; None for the last. Other layers get the same heaps.
         clear: silhouette from which a word has several senses. Occurrences around one centre divide at about 0.05 to
             0.15 in tens of dimensions, and lower in hundreds; heaps apart by twice their width at 0.3 and more.
         share: of the sample that the smallest heap needs.
-        at_least: kept occurrences below which a word has one sense.
+        enough: kept occurrences below which a word has one sense.
         restarts, seed: of k-means.
 
     Raises:
@@ -75,13 +78,14 @@ def split_senses(
         raise SettingError(f"layer {chosen}: these sums have {list(sums.layers)}")
     if most_senses < 2:
         raise SettingError(f"most_senses={most_senses}, expected 2 or more")
-    place, whole, order = sums.layers.index(chosen), sums.finish(), sums.order()
+    place, which = sums.layers.index(chosen), {"at_least": at_least, "most": most}
+    whole, order = sums.finish(**which), sums.order(**which)
     senses, silhouettes = np.ones(len(order), dtype=np.int64), np.full(len(order), np.nan)
     rng = np.random.default_rng(seed)
     heaps: dict[int, np.ndarray] = {}
     for k, code in enumerate(order):
         kept = sums.samples.of(int(code))
-        if kept.shape[1] < max(at_least, 4):
+        if kept.shape[1] < max(enough, 4):
             continue
         labels, silhouettes[k] = _divide(unit_rows(kept[place]).astype(np.float64), most_senses, share, restarts, rng)
         if labels is not None and silhouettes[k] >= clear:

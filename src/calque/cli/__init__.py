@@ -16,6 +16,7 @@ import typer
 from calque import __version__
 from calque.cli.align import align
 from calque.cli.analyze import analyze
+from calque.cli.anchors import anchors
 from calque.cli.demo import demo
 from calque.cli.encode import encode
 from calque.cli.evaluate import evaluate
@@ -34,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help comes up four times as fast
 )
 
-COMMANDS = (words, align, evaluate, analyze, study, encode, pretrain, perplexity, demo, explore)
+COMMANDS = (words, align, anchors, evaluate, analyze, study, encode, pretrain, perplexity, demo, explore)
 
 
 def _version(value: bool) -> None:
@@ -56,7 +57,9 @@ for command in COMMANDS:
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
-    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename"), 2), "analyze": (("--upos", "--treebank", "--results"), 1),
+    "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
+    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename"), 2),
+    "analyze": (("--upos", "--treebank", "--results"), 1),
     "explore": (("--text", "--test"), 1),
 }
 
@@ -102,7 +105,8 @@ def _missing(before: Sequence[str], needed: int) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point. Exit codes: 0, 2 for a mistake of the user's, 130 when interrupted."""
+    """Entry point. Exit codes: 0, 1 for a map without a dictionary that failed, 2 for a mistake of the user's, 130 when
+    interrupted."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.showwarning = lambda message, *_, **__: print(f"calque: {message}", file=sys.stderr)
     code: Any = 0

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from os import PathLike
 
-import pyarrow as pa
-
-from calque.arrow import WORDS, from_words
+from calque.arrow import from_words
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.parallel import split_spaces
 from calque.errors import InputError
 from calque.segment import get_segmenter
 from calque.text import Sentences
 
-_BATCH = 65_536  # lines held as Python lists at a time
+_BATCH = 65_536  # lines held as Python strings at a time
 
 
 def read_sentences(
@@ -31,13 +30,23 @@ def read_sentences(
     Raises:
         InputError: the file cannot be read, or a line of it is not text.
     """
+    parts = stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit)
+    return Sentences.joined([Sentences.of([], lang), *parts])
+
+
+def stream_sentences(
+    path: str | PathLike[str], *, lang: str, pretokenized: bool = False, limit: int | None = None, block: int = _BATCH
+) -> Iterator[Sentences]:
+    """`read_sentences` a block at a time, for text that memory shall not hold.
+
+    Args:
+        path, lang, pretokenized, limit: see `read_sentences`.
+        block: lines of each part but the last.
+    """
     split = split_spaces if pretokenized else get_segmenter(lang).split
-    lines, chunks = read_lines(path), []
-    if limit is not None:
-        lines = islice(lines, limit)
-    while batch := list(islice(lines, _BATCH)):
+    lines = islice(read_lines(path), limit)
+    while batch := list(islice(lines, block)):
         for line in batch:
             if isinstance(line, Flaw):
                 raise InputError(line.fact, path=line.path, line=line.line)
-        chunks.append(from_words(split(line) for line in batch if isinstance(line, str)))
-    return Sentences(pa.chunked_array(chunks, type=WORDS), lang)
+        yield Sentences(from_words(split(line) for line in batch if isinstance(line, str)), lang)

@@ -107,8 +107,8 @@ def sum_anchors(
     )  # fmt: skip
     kept = None
     if partial is not None:
-        about = [encoder.fingerprint, numbers, words, most_occurrences, samples, [k, n], seed, first.lang]
-        kept = _Partial(partial, json.dumps(about))
+        about = [numbers, words, most_occurrences, samples, [k, n], seed, first.lang]
+        kept = _Partial(partial, encoder, about)
         sums = kept.open() or sums
     bar = _bar(len(text) if isinstance(text, Sentences) and n == 1 else None, sums.n_sentences, progress)
     saved, done = time.monotonic(), 0
@@ -143,11 +143,14 @@ class _Partial:
 
     Args:
         path: the file.
-        about: what they depend on.
+        encoder: the encoder.
+        about: what the sums depend on besides.
     """
 
-    def __init__(self, path: str | PathLike[str], about: str):
-        self.path, self.about = path, hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
+    def __init__(self, path: str | PathLike[str], encoder: Encoder, about: list[Any]):
+        settings = hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
+        self.path = path
+        self._about = {"encoder": encoder.name, "fingerprint": encoder.fingerprint, "settings": settings}
         self._text = hashlib.blake2b(digest_size=16)
         self._n, self._seen = 0, ""
 
@@ -156,7 +159,7 @@ class _Partial:
         if not Path(self.path).exists():
             return None
         told = pass_of(self.path)
-        if told.get("pass") != self.about:
+        if any(told.get(name) != self._about[name] for name in ("fingerprint", "settings")):
             raise SettingError(f"{self.path} has the sums of another pass (encoder, text or settings): remove it")
         sums = AnchorSums.open(self.path)
         self._n, self._seen = sums.n_sentences, told["text"]
@@ -178,8 +181,8 @@ class _Partial:
 
 
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
-    """What a file of `sum_anchors` says of its pass: `pass`, a hash of encoder, settings and shard; `text`, one of the
-    text; and `finished`. Nothing of other sums."""
+    """What a file of `sum_anchors` says of its pass: name and fingerprint of the encoder, hashes of the settings (the
+    shard among them) and of the text, and whether it is finished. Nothing of other sums."""
     note = AnchorSums.note_of(path)
     return json.loads(note) if note.startswith("{") else {}
 
@@ -339,18 +342,22 @@ def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictio
     return found
 
 
-def table_anchors(encoder: StaticEncoder, lang: str, *, most: int | None = None) -> dict[int, Anchors]:
+def table_anchors(
+    encoder: StaticEncoder, lang: str, *, most: int | None = None, also: Iterable[str] = ()
+) -> dict[int, Anchors]:
     """The words of a language's table as anchors, without any text; their counts are not known, and 0.
 
     Args:
         encoder: static vectors; maps and the sentence part are left out.
         lang: the language.
         most: words, from the first of the table.
+        also: words that get an anchor if they stand anywhere in it.
     """
     table = encoder.tables.get(lang, encoder.tables.get(""))
     if table is None:
         raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(encoder.tables)}")
-    words = list(dict.fromkeys(word for word in table.words[:most] if word))
+    others = (word for word in also if word in table.index)
+    words = list(dict.fromkeys(word for word in chain(table.words[:most], others) if word))
     found = encoder.replace(sentence=None, maps=None).encode(Sentences.of([[word] for word in words], lang))
     some = np.arange(len(words)) if found.covered is None else np.flatnonzero(found.covered)
     vectors = np.asarray(found.data)[some]

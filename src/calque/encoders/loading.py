@@ -45,7 +45,8 @@ def load_encoder(
             `transformers` or calque saved, an ELMo (a folder with options.json and weights.hdf5, or NAME_weights.hdf5
             beside NAME_options.json), or a file of static word vectors (word2vec or fastText). One for each language:
             "en=elmo-en,de=elmo-de". A folder of one's own that is called mini is "./mini".
-        layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last.
+        layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last. Of an encoder with
+            maps, one that has maps.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
         dtype: type of the weights, "float32", "bfloat16" or "float16"; None for float32, whatever the file has.
         device: "cpu", "cuda", …; None for a graphics card if there is one.
@@ -58,10 +59,10 @@ def load_encoder(
         SettingError: an argument that this encoder cannot have.
     """
     name = fspath(name_or_path)
-    options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
-               "attention": attention, "precision": precision}  # fmt: skip
+    others = {"pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
+              "attention": attention, "precision": precision}  # fmt: skip
     if (several := _by_language(name)) is not None:
-        return _per_language(several, options)
+        return _per_language(several, {"layer": layer, **others})
     path = BUNDLED.get(name, Path(name))
     pair = file_pair(path)
     if path.is_file() and pair is None:
@@ -70,17 +71,20 @@ def load_encoder(
     if about.get("kind") == "static":
         return _static(path, layer=layer, pooling=pooling)
     mapped = about.get("kind") == "mapped"
-    if mapped and (layer is not None or pooling is not None):
-        raise SettingError("layer and pooling of a mapped encoder are those that its maps were fitted on")
+    mapped_layer = None
+    if mapped:  # its base is loaded as it was when the maps were fitted
+        if pooling is not None:
+            raise SettingError("pooling of a mapped encoder is the one that its maps were fitted on")
+        mapped_layer, layer = layer, None
     if "elmo" in (about.get("kind"), about.get("base")) or (pair is not None and not (path / "config.json").is_file()):
         what = {"pooling": pooling, "dtype": dtype, "max_length": max_length, "attention": attention}
         elmo = _elmo(path, {"layer": layer, "device": _device(device), "precision": precision, "about": about}, what)
-        return _mapped(path, elmo) if mapped else elmo
+        return _mapped(path, elmo, mapped_layer) if mapped else elmo
     if "per-language" in (about.get("kind"), about.get("base")):
         from calque.encoders.per_language import PerLanguage
 
-        base = PerLanguage.open(path, about, load_encoder, **options)
-        return _mapped(path, base) if mapped else base
+        base = PerLanguage.open(path, about, load_encoder, layer=layer, **others)
+        return _mapped(path, base, mapped_layer) if mapped else base
     if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
         raise InputError("no such folder", path=path)
     if path.is_dir() and not (path / "config.json").is_file():
@@ -105,7 +109,7 @@ def load_encoder(
     if attention == "auto":
         split = encoder.subwords.split([["a"] * 24] * (encoder.budget // 32))
         faster_attention(model, collate(split, range(len(split))).to(encoder.device).input_ids)  # type: ignore[arg-type]
-    return _mapped(path, encoder) if mapped else encoder
+    return _mapped(path, encoder, mapped_layer) if mapped else encoder
 
 
 def _by_language(name: str) -> dict[str, str] | None:
@@ -140,10 +144,18 @@ def _about(path: Path) -> dict[str, Any]:
     return about
 
 
-def _mapped(path: Path, base: Any) -> Encoder:
+def _mapped(path: Path, base: Any, layer: int | None) -> Encoder:
+    """With all its maps, or those of one layer."""
     from calque.encoders.mapped import MappedEncoder
 
-    return MappedEncoder.open(path, base)
+    found = MappedEncoder.open(path, base)
+    if layer is None:
+        return found
+    number = base.layer_number(layer)
+    if number not in found.layers:
+        raise SettingError(f"layer {layer}: {found.name} has maps of {', '.join(map(str, found.layers))}")
+    maps = {lang: {number: of[number]} for lang, of in found.maps.items()}
+    return MappedEncoder(base, maps, towards=found.towards, settings=found.settings)
 
 
 def _elmo(path: Path, given: dict[str, Any], other: dict[str, Any]) -> Encoder:

@@ -14,23 +14,21 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     (folder / "calque-run.json").write_text(
         json.dumps({"calque": calque.__version__, **record}, indent=2, default=str) + "\n", encoding="utf-8"
     )
-    languages = sorted({lang for text in record["texts"] for lang in text["langs"]})
+    languages = record.get("langs") or sorted({lang for text in record["texts"] for lang in text["langs"]})
     others = [lang for lang in languages if lang != record["towards"]]
-    front = ["---", "library_name: transformers", "language:", *[f"- {lang}" for lang in languages],
+    library = "transformers" if record.get("kind", "huggingface") == "huggingface" else "calque"
+    front = ["---", f"library_name: {library}", "language:", *[f"- {lang}" for lang in languages],
              f"base_model: {record['encoder']}", "tags:", "- cross-lingual", "- word-alignment", "- calque", "---"]  # fmt: skip
-    rows = [
-        f"| {t['path']} | {'-'.join(t['langs'])} | {t['sentence_pairs']:,} | {t['word_pairs']:,} |"
-        for t in record["texts"]
-    ]
     maps = "updates" not in record
     lines = [
         *front, "",
         f"# {record['encoder']}, aligned by {record['method']}", "",
         f"The word vectors of {', '.join(others)} were moved towards {record['towards']} with calque {calque.__version__} "
         f"by the method *{record['method']}*.", "",
+        *([f"**Not to be trusted**: the maps of {', '.join(record['failed'])} failed.", ""] if record.get("failed") else []),
         "## Use", "", "```python", *_usage(record, others, maps), "```", "",
-        "## Data", "", "| text | languages | sentence pairs | word pairs |", "|---|---|---:|---:|", *rows, "",
-        f"Word links: {record['words']['model']}, {record['words']['symmetrize']}.", "",
+        *_data(record["texts"]),
+        *([f"Word links: {record['words']['model']}, {record['words']['symmetrize']}.", ""] if "words" in record else []),
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2, default=str), "```", "",
     ]  # fmt: skip
     if not maps:
@@ -53,8 +51,8 @@ def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     record.setdefault("scores", []).extend(scores)
     path.write_text(json.dumps(record, indent=2, default=str) + "\n", encoding="utf-8")
     rows = [
-        f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {s['value']:.4f} "
-        f"| {s['low']:.4f} – {s['high']:.4f} | {s['n']:,} |"
+        f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])} "
+        f"| {_shown(s['low'])} – {_shown(s['high'])} | {s['n']:,} |"
         for s in record["scores"]
     ]
     table = ["## Scores", "", "| task | metric | data | languages | value | 95% interval | n |",
@@ -64,6 +62,25 @@ def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     card.write_text(text.split("## Scores")[0] + "\n".join(table), encoding="utf-8")
 
 
+def _data(texts: list[dict[str, Any]]) -> list[str]:
+    """A table of the texts: their names, languages, and whatever was counted in them."""
+    if not texts:
+        return []
+    counted = list(dict.fromkeys(name for text in texts for name in text if name not in ("path", "langs")))
+    header = ["text", "languages", *(name.replace("_", " ") for name in counted)]
+    rows = [
+        [text["path"], "-".join(text["langs"]), *(f"{text[name]:,}" if name in text else "" for name in counted)]
+        for text in texts
+    ]
+    lines = [header, ["---", "---", *["---:"] * len(counted)], *rows]
+    return ["## Data", "", *(f"| {' | '.join(line)} |" for line in lines), ""]
+
+
+def _shown(value: float | None) -> str:
+    """A figure of a score; nothing where there was no question."""
+    return "" if value is None else f"{value:.4f}"
+
+
 def _usage(record: dict[str, Any], others: list[str], maps: bool) -> list[str]:
     if maps:
         return [
@@ -71,10 +88,11 @@ def _usage(record: dict[str, Any], others: list[str], maps: bool) -> list[str]:
             "",
             "encoder = calque.load_encoder(FOLDER)  # this folder: the encoder with its maps",
             f'vectors = encoder.encode([calque.Sentence(("…",), lang="{others[0] if others else record["towards"]}")])',
+        ] + ([] if record.get("kind", "huggingface") != "huggingface" else [
             "",
             "# Without calque, AutoModel gives the encoder before mapping; maps.safetensors holds, for each language and",
             "# layer, what carries a word vector x over: (x - source_mean) @ matrix + target_mean",
-        ]
+        ])  # fmt: skip
     return [
         "from transformers import AutoModel, AutoTokenizer",
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
 from calque.runs.align import Aligned
+from calque.runs.anchors import language_and_path, open_folder
 from calque.runs.card import model_card
 from calque.runs.texts import Say
 
@@ -19,13 +21,13 @@ if TYPE_CHECKING:
 
 IDENTICAL = "identical"
 STARTS = (IDENTICAL, "distributions", "adversarial")
-#: what each method fits, in the words of `fit_dictionary`
+#: what each method is in the words of `fit_dictionary`
 METHODS: dict[str, dict[str, Any]] = {
     "rotation": {"method": "rotation"},
     "normalized-rotation": {"method": "rotation", "normalise": "centre"},
     "linear": {"method": "linear"},
     "rcsls": {"method": "rcsls"},
-    "whitened": {"method": "whitened", "normalise": "unit-centre-unit"},
+    "whitened": {"method": "rotation", "normalise": "unit-centre-unit", "whitened": True},
 }
 
 
@@ -61,8 +63,8 @@ def align_dictionary(
     """Fit a map for each language and layer on the anchors of words that translate each other.
 
     Args:
-        dictionaries: files (MUSE's, XLing-Eval's), each between `towards` and another language; or `identical` alone,
-            for words that are written alike. None for maps from nothing (`start`).
+        dictionaries: files (MUSE's, XLing-Eval's), each between `towards` and another language; none for maps from
+            nothing (`start`).
         langs: their languages, one pair for each file or one for all; without files, the pairs that shall be mapped.
         encoder: hub name, folder or `mini`; static vectors; or one encoder for each language, `en=elmo-en,de=elmo-de`.
         towards: the language that the others are mapped into.
@@ -90,6 +92,146 @@ def align_dictionary(
         progress, say: show bars on standard error; take a line of news.
 
     Returns:
-        `record["failed"]` names the languages for which a map without a dictionary is not to be trusted.
+        the encoder, its folder and a record, whose `failed` names the languages (and layers) for which a map without a
+        dictionary is not to be trusted; a warning says so, too.
     """
-    raise SettingError("maps from dictionaries are not available in this version")
+    from calque.corpora import read_dictionary
+    from calque.encoders import load_encoder
+    from calque.encoders.anchored import fit_anchored, record_of
+
+    folder = Path(out)
+    options = _options(method, normalise, refine=refine, held_out=held_out, restarts=restarts, start=start, seed=seed)
+    if (folder / "calque.json").exists() and not overwrite:
+        raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
+    if (start is None) != bool(dictionaries):
+        raise SettingError("maps need dictionaries, or a start from nothing; not both")
+    if dictionaries and len(langs) not in (1, len(dictionaries)):
+        raise SettingError(f"{len(dictionaries)} dictionaries but {len(langs)} pairs of --langs")
+    pairs = list(langs) * (len(dictionaries) if dictionaries and len(langs) == 1 else 1)
+    for a, b in pairs:
+        if towards not in (a, b) or a == b:
+            raise SettingError(f"--towards {towards}: a pair of languages is {a} and {b}")
+    read = [read_dictionary(path, langs=pair) for path, pair in zip(dictionaries, pairs, strict=bool(dictionaries))]
+    base = load_encoder(encoder, **dict(load or {}))
+    started = time.perf_counter()
+    wanted = {
+        lang: _words_of(read, lang) for lang in dict.fromkeys((towards, *(lang for pair in pairs for lang in pair)))
+    }
+    found, sources = _anchors(
+        base, wanted, texts, anchors, layers=layers, most=most, at_least=at_least, most_occurrences=most_occurrences,
+        pretokenized=pretokenized, limit=limit, progress=progress, say=say,
+    )  # fmt: skip
+    averaged = time.perf_counter()
+    aligned, fits = fit_anchored(
+        base, found, read, towards=towards, start=start, together=together, combine=combine, **options
+    )  # type: ignore[arg-type]
+    records = {lang: {str(layer): record_of(fit) for layer, fit in of.items()} for lang, of in fits.items()}
+    for lang, of in records.items():
+        for layer, told in of.items():
+            say(f"{lang}, layer {layer}: {_told(told)}")
+    record = {
+        "method": f"{method} from {_named(dictionaries, start)}",
+        "towards": towards,
+        "langs": sorted(wanted),
+        "encoder": base.name,
+        "encoder_fingerprint": base.fingerprint,
+        "texts": [
+            {"path": Path(path).name, "langs": list(pair), "entries": len(entries.source)}
+            for path, pair, entries in zip(dictionaries, pairs, read, strict=bool(dictionaries))
+        ] + sources,
+        "settings": {"method": method, "start": start, "together": together, "combine": combine, "most": most,
+                     "at_least": at_least, "most_occurrences": most_occurrences, "fits": records},
+        "failed": [f"{lang}, layer {layer}" for lang, of in records.items() for layer in of if of[layer].get("failed")],
+        "seconds": {"anchors": round(averaged - started, 2), "maps": round(time.perf_counter() - averaged, 2)},
+    }  # fmt: skip
+    aligned.save(folder)
+    about = json.loads((folder / "calque.json").read_text(encoding="utf-8"))
+    model_card(folder, record | {"kind": about.get("base", about["kind"])})
+    return Aligned(aligned, folder, record)
+
+
+def _options(
+    method: str, normalise: str | None, *, refine: int, held_out: float, restarts: int, start: str | None, seed: int
+) -> dict[str, Any]:
+    """Keyword arguments of `fit_dictionary` or `fit_unsupervised`."""
+    from calque.maps.refine import Refinement
+    from calque.maps.whitened import Whitened
+
+    if method not in METHODS:
+        raise SettingError(f"method {method!r} is not known, expected one of {', '.join(METHODS)}")
+    if start is not None and start not in STARTS:
+        raise SettingError(f"start {start!r} is not known, expected one of {', '.join(STARTS)}")
+    options = dict(METHODS[method])
+    if normalise is not None:
+        options["normalise"] = normalise
+    if options.pop("whitened", False):
+        options["whitened"] = Whitened()
+    options["refinement"] = Refinement(rounds=refine, held_out=held_out, seed=seed)
+    return options if start is None else options | {"start": start, "restarts": restarts, "seed": seed}
+
+
+def _anchors(
+    base: Encoder, wanted: Mapping[str, set[str]], texts: Sequence[str], folders: Sequence[str], *, layers, most,
+    at_least, most_occurrences, pretokenized, limit, progress: bool, say: Say,
+) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:  # fmt: skip
+    """Anchors of each language, and where they come from, for the record."""
+    from calque.encoders.anchored import compute_anchors, frequent_words, table_anchors
+    from calque.encoders.static import StaticEncoder
+    from calque.runs.pretrain import read_languages
+
+    if isinstance(base, StaticEncoder):
+        if texts or folders:
+            raise SettingError(
+                "static vectors have one vector for each word already: neither texts nor anchors are needed"
+            )
+        return {lang: table_anchors(base, lang, most=most, also=words) for lang, words in wanted.items()}, []
+    found: dict[str, dict[int, Anchors]] = {}
+    sources = []
+    for folder in folders:
+        lang, path = language_and_path(folder)
+        found[lang] = open_folder(path, lang=lang, encoder=base)
+        sources.append({"path": Path(path).name, "langs": [lang], "entries": len(next(iter(found[lang].values())))})
+    named = [language_and_path(text) for text in texts]
+    missing = [lang for lang in wanted if lang not in found and lang not in dict(named)]
+    if missing:
+        raise SettingError(
+            f"words in context need text: --text {missing[0]}=FILE is missing, or --anchors {missing[0]}=DIR"
+        )
+    read = read_languages([f"{lang}={path}" for lang, path in named], pretokenized=pretokenized, limit=limit, say=say)
+    numbers = [base.layer] if layers is None else layers  # type: ignore[attr-defined]
+    for lang, text in read.items():
+        if lang in wanted and lang not in found:
+            say(f"{lang}: anchors from {len(text):,} sentences")
+            words = frequent_words(text, most, wanted[lang])
+            found[lang] = compute_anchors(
+                base, text, numbers, vocabulary=words, at_least=at_least, most_occurrences=most_occurrences,
+                progress=progress,
+            )  # fmt: skip
+    sources += [{"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named]
+    return found, sources
+
+
+def _words_of(dictionaries: Sequence[Dictionary], lang: str) -> set[str]:
+    """A language's words in dictionaries."""
+    words: set[str] = set()
+    for each in dictionaries:
+        for side, of in zip(each.langs, (each.source, each.target), strict=True):
+            words.update(of if side == lang else ())
+    return words
+
+
+def _named(dictionaries: Sequence[str], start: str | None) -> str:
+    if start == IDENTICAL:
+        return "words written alike"
+    return "a dictionary" if dictionaries else f"no dictionary ({start})"
+
+
+def _told(fit: Mapping[str, Any]) -> str:
+    """A map in a line of news."""
+    chosen = fit["rounds"][fit["best"]]
+    parts = [f"{chosen['pairs']:,} pairs in round {fit['best']} of {len(fit['rounds']) - 1}"]
+    if chosen["held_out_p@1"] is not None:
+        parts.append(f"held-out words {100 * chosen['held_out_p@1']:.1f}% right")
+    if fit["left_out"]:
+        parts.append(f"{fit['left_out']:,} entries without vectors")
+    return ", ".join(parts)

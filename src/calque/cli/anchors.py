@@ -1,0 +1,72 @@
+"""`calque anchors`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from calque.cli.options import MaxLength, Pooling, Pretokenized, Quiet, Seed, loading, news, numbers
+from calque.errors import SettingError
+
+
+def anchors(
+    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="One sentence a line; --merge: files of sums.")],
+    out: Annotated[Path, typer.Option(help="Folder for anchors and sums; a stopped run goes on from there.")],
+    lang: Annotated[str | None, typer.Option(help="The language of the text.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Hub name, folder, mini, or vectors.")] = None,
+    layers: Annotated[str | None, typer.Option(help="Layers, e.g. 0,1,2; default: the encoder's own.")] = None,
+    pooling: Pooling = None,
+    vocabulary: Annotated[str | None, typer.Option(help="File with a word a line: only these get anchors.")] = None,
+    at_least: Annotated[int, typer.Option(min=1, help="Leave out words with fewer occurrences.")] = 1,
+    most: Annotated[int | None, typer.Option(min=1, help="Keep only so many words, the most frequent.")] = None,
+    occurrences: Annotated[
+        int | None, typer.Option(min=1, help="Average only so many occurrences of a word, the first; saves encoding.")
+    ] = None,
+    senses: Annotated[
+        str, typer.Option(help="Words with several senses: keep as one, split into one anchor a sense, or drop.")
+    ] = "keep",
+    samples: Annotated[int, typer.Option(min=20, help="Occurrences of a word that are kept to tell its senses.")] = 100,
+    shard: Annotated[
+        str | None, typer.Option(metavar="K/N", help="Only part K of N, e.g. 1/4: sums for --merge, on any machine.")
+    ] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Join the sums of parts, or of texts, into anchors.")] = False,
+    format: Annotated[
+        str, typer.Option(help="safetensors, or avg_embeds: word2vec text by layer and norms.json, as published.")
+    ] = "safetensors",
+    pretokenized: Pretokenized = False,
+    max_length: MaxLength = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read only the first so many lines of each text.")] = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Write the mean vector of each word over a text, layer by layer: what dictionary maps are fitted on."""
+    from calque.runs.anchors import make_anchors, merge_anchors
+
+    finishing: dict[str, Any] = {"at_least": at_least, "most": most, "senses": senses, "format": format}
+    say = news(quiet)
+    if merge:
+        for name, value in (("lang", lang), ("encoder", encoder), ("shard", shard), ("layers", layers)):
+            if value is not None:
+                raise SettingError(f"--{name} is not for --merge: the sums say it themselves")
+        merge_anchors(text, out=out, say=say, **finishing)
+        return
+    if lang is None or encoder is None:
+        raise SettingError(
+            f"--{'lang' if lang is None else 'encoder'} is missing: whose vectors, and of which language?"
+        )
+    make_anchors(
+        text, lang=lang, encoder=encoder, out=out, layers=numbers(layers), vocabulary=vocabulary,
+        most_occurrences=occurrences, samples=samples, shard=_part(shard), pretokenized=pretokenized, limit=limit,
+        seed=seed, load=loading(None, pooling, max_length), progress=not quiet, say=say, **finishing,
+    )  # fmt: skip
+
+
+def _part(shard: str | None) -> tuple[int, int]:
+    if shard is None:
+        return 0, 1
+    k, _, n = shard.partition("/")
+    if not (k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
+        raise SettingError(f"--shard {shard}: expected K/N with K from 1 to N, e.g. 2/4")
+    return int(k) - 1, int(n)

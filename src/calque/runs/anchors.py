@@ -1,0 +1,237 @@
+"""From plain text and an encoder to a folder with the mean vector of each word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calque.errors import InputError, SettingError
+from calque.runs.texts import Say
+
+if TYPE_CHECKING:
+    from calque.anchors import Anchors, AnchorSums
+    from calque.text import Sentences
+
+FORMATS = ("safetensors", "avg_embeds")
+SENSES = ("keep", "split", "drop")
+SUMS_FILE = "sums.safetensors"
+
+
+def make_anchors(
+    texts: Sequence[str],
+    *,
+    lang: str,
+    encoder: str,
+    out: str | Path,
+    layers: Sequence[int] | None = None,
+    vocabulary: str | None = None,
+    most_occurrences: int | None = None,
+    samples: int = 100,
+    shard: tuple[int, int] = (0, 1),
+    pretokenized: bool = False,
+    limit: int | None = None,
+    block: int = 2048,
+    seed: int = 0,
+    load: Mapping[str, Any] | None = None,
+    progress: bool = False,
+    say: Say = lambda line: None,
+    **finishing: Any,
+) -> dict[int, Anchors]:
+    """Sum the vectors of each word type over a text that streams through, and take their means.
+
+    The sums stay in the folder: a stopped call goes on where it was, a finished one with more text behind the old goes
+    on there, and `merge_anchors` joins them with others.
+
+    Args:
+        texts: one sentence a line, all of one language.
+        lang: the language.
+        encoder: hub name, folder, `mini` or static vectors.
+        out: folder for the result.
+        layers: by number; None for the encoder's own.
+        vocabulary: file with a word a line, the only ones that count.
+        most_occurrences: count only so many occurrences of each word, the first ones.
+        samples: occurrences of each word that are kept to tell its senses, where `senses` asks for them.
+        shard: (k, n): only block k of every n, from 0; writes the sums alone, for `merge_anchors`.
+        pretokenized, limit: words stand between spaces; read only so many lines of each text.
+        block: sentences at a time.
+        seed: of what is drawn.
+        load: keyword arguments of `load_encoder`.
+        progress, say: show a bar on standard error; take a line of news.
+        finishing: `at_least`, `most`, `senses` and `format` of `merge_anchors`.
+
+    Returns:
+        the anchors by layer; nothing of a shard.
+    """
+    from calque.encoders import load_encoder
+    from calque.encoders.anchored import sum_anchors
+
+    senses = _checked(finishing)
+    folder, (k, n) = Path(out), shard
+    words = None if vocabulary is None else _words(vocabulary)
+    loaded = load_encoder(encoder, **dict(load or {}))
+    folder.mkdir(parents=True, exist_ok=True)
+    name = SUMS_FILE if n == 1 else f"sums-{k + 1}-of-{n}.safetensors"
+    sums = sum_anchors(
+        loaded, _stream(texts, lang, pretokenized, limit, block), layers, vocabulary=words,
+        most_occurrences=most_occurrences, samples=samples if senses != "keep" else 0, shard=shard, seed=seed,
+        partial=folder / name, progress=progress,
+    )  # fmt: skip
+    if n == 1:
+        return _finish(sums, folder, say, **finishing)
+    say(f"{_told(sums)} in {folder / name}")
+    say(f"when all {n} parts are there: calque anchors --merge {folder}/sums-*-of-{n}.safetensors --out {folder}")
+    return {}
+
+
+def merge_anchors(
+    sums: Sequence[str],
+    *,
+    out: str | Path,
+    at_least: int = 1,
+    most: int | None = None,
+    senses: str = "keep",
+    format: str = "safetensors",
+    say: Say = lambda line: None,
+) -> dict[int, Anchors]:
+    """Join the sums of several passes and take the means.
+
+    Args:
+        sums: files that `make_anchors` wrote, of shards or of different texts.
+        out: folder for the result.
+        at_least: occurrences below which a word is left out.
+        most: keep only so many of the most frequent words.
+        senses: keep one anchor of each word, split it into one for each sense, or drop words with several.
+        format: safetensors (our own) or avg_embeds (that of the published code).
+        say: takes a line of news.
+
+    Raises:
+        InputError: a pass that is not finished, or that stands there twice.
+    """
+    from calque.anchors import AnchorSums
+    from calque.encoders.anchored import pass_of
+
+    _checked({"senses": senses, "format": format})
+    if not sums:
+        raise SettingError("no sums to merge")
+    passes = [pass_of(path) for path in sums]
+    for number, (path, told) in enumerate(zip(sums, passes, strict=True)):
+        if not told.get("finished", True):
+            raise InputError("this pass was stopped: finish it first, with the command that began it", path=path)
+        if told and told in passes[:number]:
+            raise InputError(f"the same part of the same text as {sums[passes.index(told)]}", path=path)
+        if told.get("fingerprint") != passes[0].get("fingerprint"):
+            raise InputError(f"of another encoder than {sums[0]}", path=path)
+    joined = AnchorSums.open(sums[0])
+    for path in sums[1:]:
+        joined.merge(AnchorSums.open(path))
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {name: passes[0].get(name) for name in ("encoder", "fingerprint")}
+    joined.save(folder / SUMS_FILE, note=json.dumps({**about, "parts": [Path(path).name for path in sums]}))
+    return _finish(joined, folder, say, at_least=at_least, most=most, senses=senses, format=format)
+
+
+def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:
+    """Anchors that `calque anchors` wrote, or those of the published code.
+
+    Args:
+        path: the folder.
+        lang: the language, where the files do not say it.
+        encoder: whose anchors they should be.
+
+    Raises:
+        InputError: there are none, or they are in another language or of another encoder.
+    """
+    from calque.anchors import open_anchors, read_avg_embeds
+    from calque.anchors.files import FILE
+    from calque.encoders.anchored import pass_of
+
+    folder = Path(path)
+    found = open_anchors(folder) if (folder / FILE).is_file() else read_avg_embeds(folder, lang=lang)[0]
+    of = next(iter(found.values())).lang
+    if lang and of != lang:
+        raise InputError(f"these anchors are in {of!r}, expected {lang!r}", path=path)
+    told = pass_of(folder / SUMS_FILE).get("fingerprint") if (folder / SUMS_FILE).is_file() else None
+    if encoder is not None and told not in (None, encoder.fingerprint):
+        raise InputError(f"these anchors are of another encoder than {encoder.name}: make them again", path=path)
+    return found
+
+
+def language_and_path(text: str) -> tuple[str, str]:
+    """`de=FILE`, or a file whose name says its language.
+
+    Raises:
+        SettingError: neither says it.
+    """
+    from calque.corpora.languages import language_of
+
+    lang, equals, path = text.partition("=")
+    if equals and lang and "/" not in lang:
+        return lang, path
+    found = language_of(text)
+    if found is None:
+        raise SettingError(f"{text}: which language is it in? Say it before the name, as in de={text}")
+    return found, text
+
+
+def _checked(finishing: Mapping[str, Any]) -> str:
+    senses, format = finishing.get("senses", "keep"), finishing.get("format", "safetensors")
+    if senses not in SENSES:
+        raise SettingError(f"senses={senses!r}, expected one of {', '.join(SENSES)}")
+    if format not in FORMATS:
+        raise SettingError(f"format={format!r}, expected one of {', '.join(FORMATS)}")
+    return senses
+
+
+def _stream(texts: Sequence[str], lang: str, pretokenized: bool, limit: int | None, block: int) -> Iterator[Sentences]:
+    from calque.corpora.plain import stream_sentences
+
+    how = {"lang": lang, "pretokenized": pretokenized, "limit": limit, "block": block}
+    return chain.from_iterable(stream_sentences(text, **how) for text in texts)
+
+
+def _words(path: str) -> list[str]:
+    from calque.corpora.lines import Flaw, read_lines
+
+    found = []
+    for line in read_lines(path):
+        if isinstance(line, Flaw):
+            raise InputError(line.fact, path=line.path, line=line.line)
+        found.append(line.strip())
+    if not (words := [word for word in found if word]):
+        raise InputError("no word in it, expected one a line", path=path)
+    return words
+
+
+def _finish(
+    sums: AnchorSums, folder: Path, say: Say, *, at_least: int = 1, most: int | None = None, senses: str = "keep",
+    format: str = "safetensors",
+) -> dict[int, Anchors]:  # fmt: skip
+    from calque.anchors import save_anchors, split_senses, write_avg_embeds
+
+    say(_told(sums))
+    if senses == "keep":
+        anchors = sums.finish(at_least=at_least, most=most)
+    else:
+        split = split_senses(sums, at_least=at_least, most=most)
+        anchors = split.anchors if senses == "split" else split.single()
+        say(f"{int((split.senses > 1).sum()):,} words have several senses")
+    found = next(iter(anchors.values()))
+    if not len(found):
+        raise SettingError("no word came often enough: there is no anchor to write")
+    if format == "safetensors":
+        save_anchors(folder, anchors)
+    else:
+        write_avg_embeds(folder, anchors)
+    say(f"{len(found):,} anchors in {len(anchors)} layer{'s' if len(anchors) > 1 else ''} in {folder}")
+    return anchors
+
+
+def _told(sums: AnchorSums) -> str:
+    lacking = f", {sums.uncovered:,} words had no vector" if sums.uncovered else ""
+    return (
+        f"{sums.n_sentences:,} sentences, {int(sums.counts.sum()):,} occurrences of {len(sums.words):,} words{lacking}"
+    )

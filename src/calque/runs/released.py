@@ -1,0 +1,90 @@
+"""From released maps, as those of Schuster et al. (2019), to a folder with the encoder and these maps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calque.errors import InputError, SettingError
+from calque.runs.align import Aligned
+from calque.runs.card import model_card
+
+if TYPE_CHECKING:
+    from calque.maps import VectorMap
+
+_NAME = re.compile(r"(.+)_best_mapping\.pth")
+
+
+def align_released(
+    folders: Sequence[str],
+    *,
+    encoder: str,
+    towards: str,
+    out: str | Path,
+    layers: Sequence[int] | None = None,
+    combine: str = "last",
+    load: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> Aligned:
+    """Put released maps on an encoder.
+
+    Args:
+        folders: with a `XX_best_mapping.pth` for each language XX; one folder for each layer.
+        encoder: hub name or folder, or one for each language (`en=DIR,de=DIR`), as the released ELMos are.
+        towards: the language of the common space.
+        out: folder for the result.
+        layers: which layer each folder is for; None for the encoder's own.
+        combine: sum, mean or concat of the mapped layers, or the last of them only.
+        load: keyword arguments of `load_encoder`.
+        overwrite: replace a finished result in `out`.
+
+    Raises:
+        InputError: no maps in a folder, or not of the encoder's dimensions.
+    """
+    from calque.encoders import load_encoder
+    from calque.encoders.anchored import with_maps
+
+    folder = Path(out)
+    if (folder / "calque.json").exists() and not overwrite:
+        raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
+    base: Any = load_encoder(encoder, **dict(load or {}))
+    numbers = [base.layer if layers is None else base.layer_number(layer) for layer in layers or [0]]
+    if len(numbers) != len(folders):
+        raise SettingError(
+            f"{len(folders)} folders of maps for {len(numbers)} layers: give --layers, one for each folder"
+        )
+    maps: dict[str, dict[int, VectorMap]] = {}
+    files: list[str] = []
+    for layer, where in zip(numbers, folders, strict=True):
+        for lang, found in _read(Path(where), base.dim).items():
+            maps.setdefault(lang, {})[layer] = found
+            files.append(f"{Path(where).name}/{lang}_best_mapping.pth")
+    settings = {"method": "released", "files": files}
+    aligned = with_maps(base, maps, towards=towards, combine=combine, settings=settings)  # type: ignore[arg-type]
+    record = {
+        "method": "released maps", "towards": towards, "langs": sorted(maps), "encoder": base.name,
+        "encoder_fingerprint": base.fingerprint, "texts": [], "settings": settings | {"layers": numbers}, "kind": "elmo",
+    }  # fmt: skip
+    aligned.save(folder)
+    model_card(folder, record)
+    return Aligned(aligned, folder, record)
+
+
+def _read(folder: Path, dim: int) -> dict[str, VectorMap]:
+    """The maps of a folder by language."""
+    from calque.maps.released import read_released
+
+    found: dict[str, VectorMap] = {}
+    for path in sorted(folder.glob("*_best_mapping.pth")):
+        match = _NAME.fullmatch(path.name)
+        if match is None:
+            continue
+        found[match[1]] = made = read_released(path)
+        if made.matrix is None or made.matrix.shape != (dim, dim):
+            shape = None if made.matrix is None else made.matrix.shape
+            raise InputError(f"a map of {shape}, but the encoder's vectors have {dim} dimensions", path=path)
+    if not found:
+        raise InputError("no XX_best_mapping.pth in this folder, with a language for XX", path=folder)
+    return found
