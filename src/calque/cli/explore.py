@@ -1,0 +1,60 @@
+"""`calque explore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calque.cli.options import Limit, Quiet, news, numbers, pairs_of
+
+
+def explore(
+    encoders: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DIR...", help="What calque demo left, or encoders: the one before alignment is found by itself."
+        ),
+    ],
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="FILE...", help="Text to explore, one sentence a line: de=FILE.")
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(metavar="FILE...", help="Parallel text to explore, with --langs.")
+    ] = None,
+    langs: Annotated[
+        list[str] | None, typer.Option("--langs", metavar="SOURCE TARGET", help="Its two languages, e.g. en de.")
+    ] = None,
+    base: Annotated[str | None, typer.Option(help="The encoder before alignment, if it is not found.")] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="Layers to choose from, e.g. 0,6,-1; default: first, middle, the encoder's own.")
+    ] = None,
+    pretokenized: Annotated[bool, typer.Option("--pretokenized", help="Words are separated by white space.")] = False,
+    limit: Limit = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder for the vectors; default: in or beside DIR.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; other machines' only if you mean it.")] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Default: 8472, or a free one.")] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Open a page where a click on a word shows its neighbours in the other languages, before and after alignment."""
+    from calque.explore.server import listen, require, serve, url_of
+    from calque.explore.sources import find_encoders, find_text, place_for
+
+    require()
+    from calque.explore.explorer import Explorer
+
+    say = news(quiet)
+    pairs = pairs_of(langs, len(test or [])) if langs else []
+    library = find_text(
+        encoders, text=text or [], test=test or [], langs=pairs, pretokenized=pretokenized, limit=limit, say=say
+    )
+    sources = find_encoders(encoders, base, say)
+    say("encoders: " + ", ".join(f"{each.name}{' (before alignment)' if each.before else ''}" for each in sources))
+    folder = cache or place_for(encoders[0])
+    explorer = Explorer(library, sources, folder, layers=numbers(layers), progress=not quiet)
+    listening = listen(host, port)
+    print(url_of(listening), flush=True)
+    say("Ctrl-C ends it")
+    serve(explorer, listening, host=host, browser=not no_browser, say=say)

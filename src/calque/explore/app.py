@@ -1,0 +1,205 @@
+"""The page and what it asks, over HTTP.
+
+Everything is `GET` and answers JSON. A sentence is given by its number, `id=12`, or as one's own, `text=…` with `lang=en`
+(without `lang` it is guessed). An encoder is given by name, `layer` by the name that `about` tells; without it the encoder's
+own. Words are counted from 0.
+
+    /api/about
+        {"languages": [{"lang", "dir", "spaced", "first", "sentences", "words"}], "encoders": [{"name", "before", "dim",
+        "layers", "own"}], "before", "after", "start": {"id", "word"}, "words", "neighbourhood"}
+    /api/search?q=river bank[&lang=en][&limit=20]
+        {"total", "sentences": [SENTENCE]}, those that hold all words of q
+    /api/sentence?id=12                 or ?text=…[&lang=en]
+        SENTENCE, with "translations": [SENTENCE] and "trained" for one of the text, or "guessed" for one's own
+    /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
+        {"encoder", "layer", "word", "covered", "languages": [{"lang", "own", "words": [HIT]}],
+        "same": {"total", "nearest": [HIT], "farthest": [HIT]}, "milliseconds"}; "same" is the same form elsewhere
+    /api/links?encoder=mini[&layer=6]&id=12&to=40[&method=mutual]      or &to_text=…[&to_lang=de]
+        {"encoder", "layer", "method", "links": [[word, word, strength]]}
+
+SENTENCE is {"id" or "text", "lang", "words"}; HIT is a SENTENCE with "word", "cosine", "csls" (not in "same") and
+"translation": whether it stands in a translation of the sentence that was asked about.
+
+An error is {"error": one line} with status 400, 404 for a path that is not there. The server answers only requests that name
+it as `Host`, so that no page from elsewhere can reach it under a name of its own, and none that a page of another site sends.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import time
+from collections.abc import Callable, Iterable
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from calque.errors import CalqueError, SettingError
+from calque.explore.explorer import Explorer, Typed
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL, any_address: bool = False) -> Starlette:
+    """The web application.
+
+    Args:
+        explorer: what answers.
+        hosts: names under which it may be asked.
+        any_address: whether any IP address will do, too: for a server that other machines may reach. A page from
+            elsewhere can pretend to a name, not to an address.
+    """
+    page = {
+        path.name: path.read_bytes()
+        for path in (files("calque.explore") / "page").iterdir()
+        if path.name.rsplit(".", 1)[-1] in _KINDS
+    }
+
+    def serve(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in page:
+            raise HTTPException(404)
+        return Response(page[name], media_type=_KINDS[name.rsplit(".", 1)[-1]], headers=_HEADERS)
+
+    def answering(work: Callable[[Explorer, Any], dict[str, Any]]) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:  # not async: it runs in a thread of its own
+            if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+                raise SettingError("this server answers its own page only")
+            return _json(work(explorer, request.query_params))
+
+        return answer
+
+    routes = [
+        Route("/", serve),
+        Route("/static/{name}", serve),
+        *(Route(f"/api/{name}", answering(work)) for name, work in _ANSWERS.items()),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={CalqueError: _refused, HTTPException: _missing},  # pyright: ignore[reportArgumentType]
+    )
+    app.add_middleware(_OwnNameOnly, hosts=frozenset(hosts), any_address=any_address)  # pyright: ignore[reportArgumentType]
+    return app
+
+
+# -- what is asked -----------------------------------------------------------------------------------------------------
+def _about(explorer: Explorer, given: Any) -> dict[str, Any]:
+    return explorer.about()
+
+
+def _search(explorer: Explorer, given: Any) -> dict[str, Any]:
+    return explorer.search(given.get("q", ""), given.get("lang"), _number(given, "limit", 20))
+
+
+def _sentence(explorer: Explorer, given: Any) -> dict[str, Any]:
+    which = _which(explorer, given)
+    answer = explorer.sentence(which)
+    return {**answer, "guessed": not given.get("lang")} if isinstance(which, Typed) else answer
+
+
+def _neighbours(explorer: Explorer, given: Any) -> dict[str, Any]:
+    start = time.perf_counter()
+    answer = explorer.neighbours(
+        _text(given, "encoder"),
+        given.get("layer"),
+        _which(explorer, given),
+        _number(given, "word"),
+        n=_number(given, "n", 10),
+    )
+    return {**answer, "milliseconds": round(1000 * (time.perf_counter() - start), 1)}
+
+
+def _links(explorer: Explorer, given: Any) -> dict[str, Any]:
+    to = {"id": given.get("to"), "text": given.get("to_text"), "lang": given.get("to_lang")}
+    return explorer.links(
+        _text(given, "encoder"),
+        given.get("layer"),
+        _which(explorer, given),
+        _which(explorer, to),
+        method=given.get("method", "mutual"),
+    )
+
+
+_ANSWERS = {"about": _about, "search": _search, "sentence": _sentence, "neighbours": _neighbours, "links": _links}
+
+
+def _which(explorer: Explorer, given: Any) -> int | Typed:
+    if given.get("text") is not None:
+        return explorer.typed(given.get("text"), given.get("lang"))
+    return _number(given, "id")
+
+
+def _text(given: Any, name: str) -> str:
+    if given.get(name) is None:
+        raise SettingError(f"{name}= is missing")
+    return given.get(name)
+
+
+def _number(given: Any, name: str, default: int | None = None) -> int:
+    value = given.get(name)
+    if value is None and default is not None:
+        return default
+    try:
+        return int(_text(given, name))
+    except ValueError:
+        raise SettingError(f"{name}={str(value)[:40]!r} is not a whole number") from None
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+def _json(content: dict[str, Any], status: int = 200) -> Response:
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    # A word may be text that no UTF-8 has: half of a surrogate pair, from a damaged file.
+    return Response(text.encode("utf-8", "replace"), status, _HEADERS, "application/json")
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    return _json({"error": " ".join(str(error).split())}, 400)
+
+
+def _missing(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    return _json({"error": "there is no such page here" if status == 404 else str(error)}, status)
+
+
+class _OwnNameOnly:
+    """Refuses requests that call the server by another name than its own (DNS rebinding)."""
+
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], any_address: bool):
+        self.app, self.hosts, self.any_address = app, hosts, any_address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            named = [value for name, value in scope["headers"] if name == b"host"]
+            if len(named) != 1 or not self._is_own(named[0].decode("latin-1")):
+                answer = _json({"error": "this server does not answer to that name"}, 400)
+                await answer(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def _is_own(self, host: str) -> bool:
+        name = host[1 : host.find("]")] if host.startswith("[") else host.rsplit(":", 1)[0]
+        name = name.lower().rstrip(".")
+        if name in self.hosts:
+            return True
+        if not self.any_address:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True

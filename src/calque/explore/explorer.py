@@ -1,0 +1,313 @@
+"""What the page asks: sentences, neighbours of a word in context, links between two sentences."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calque.errors import SettingError
+from calque.explore.library import Library, is_right_to_left, is_unspaced
+from calque.explore.sources import Source
+from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
+from calque.segment import split_words
+from calque.text import Sentence
+from calque.vectors import Embeddings
+from calque.wordalign.similarity import METHODS, links_from_embeddings
+
+LONGEST = 1000  # characters of a sentence that is typed
+_TYPED = 256  # typed sentences whose vectors are remembered
+_MOST = 50  # neighbours of a language
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A sentence of the user's own."""
+
+    text: str
+    lang: str
+
+
+@dataclass(frozen=True)
+class View:
+    """An encoder with the vectors of its layers, and the name of its own layer."""
+
+    source: Source
+    layers: Layers
+    own: str
+
+
+class Explorer:
+    """Answers in plain dictionaries, ready for JSON.
+
+    A sentence is a number (its place in the library) or `Typed`. Words are counted from 0. Calls may come from several
+    threads.
+
+    Args:
+        library: the text.
+        sources: the encoders.
+        folder: where vectors are kept, for any number of encoders and texts.
+        layers: see `layers_of`.
+        progress: show bars on standard error.
+
+    Raises:
+        SettingError: no encoder, a layer that one of them has not, or no room for the vectors.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        sources: Sequence[Source],
+        folder: Path,
+        *,
+        layers: Sequence[int] | None = None,
+        progress: bool = False,
+    ):
+        if not sources:
+            raise SettingError("no encoder to explore")
+        self.library = library
+        self.views: dict[str, View] = {}
+        self._sums = Neighbourhoods(progress=progress)
+        for source in sources:
+            numbers, own = layers_of(source.encoder, layers)
+            place = folder / f"{library.fingerprint[:12]}-{source.encoder.fingerprint[:12]}"
+            stores = Layers(source.encoder, numbers, library, place, self._sums, progress=progress)
+            self.views[source.name] = View(source, stores, own)
+        self._typed: OrderedDict[tuple[str, Typed], dict[str, Embeddings]] = OrderedDict()
+        self.before, self.after = self._shown_first()
+        for name in dict.fromkeys((self.before, self.after)):
+            self.views[name].layers.get(self.views[name].own)
+        self._sums.progress = False
+
+    def _shown_first(self) -> tuple[str, str]:
+        befores = [name for name, view in self.views.items() if view.source.before]
+        afters = [name for name in self.views if name not in befores] or befores
+        return (befores or afters)[0], "contrastive" if "contrastive" in afters else afters[-1]
+
+    def prepare(self) -> None:
+        """Compute what the other layers and encoders lack, before anyone asks for it; may be stopped by `close`."""
+        with suppress(Stopped):
+            for view in self.views.values():
+                for name in (view.own, *view.layers.numbers):
+                    view.layers.get(name)
+
+    def close(self) -> None:
+        """Stop what `prepare` does."""
+        self._sums.stop()
+
+    # -- what there is ---------------------------------------------------------------------------------------------
+    def about(self) -> dict[str, Any]:
+        """Languages, encoders with their layers, and a sentence to begin with."""
+        library = self.library
+        return {
+            "words": library.n_words,
+            "neighbourhood": K,
+            "languages": [
+                {
+                    "lang": lang,
+                    "dir": "rtl" if is_right_to_left(lang) else "ltr",
+                    "spaced": not is_unspaced(lang),
+                    "first": first,
+                    "sentences": last - first,
+                    "words": int(library.offsets[last] - library.offsets[first]),
+                }
+                for lang, (first, last) in library.ranges.items()
+            ],
+            "encoders": [
+                {"name": name, "before": view.source.before, "dim": view.source.encoder.dim, "layers": list(view.layers.numbers),
+                 "own": view.own}
+                for name, view in self.views.items()
+            ],
+            "before": self.before,
+            "after": self.after,
+            "start": self._start(),
+        }  # fmt: skip
+
+    def _start(self) -> dict[str, int]:
+        """The first sentence with the most translations, one that no encoder learnt from if possible."""
+        first = max(range(min(len(self.library), 1000)), key=lambda k: self._interest(k))
+        words = self.library.sentences[first].words
+        return {"id": first, "word": max(range(len(words)), key=lambda k: len(words[k]))}
+
+    def _interest(self, sentence: int) -> tuple[int, bool, int]:
+        return (
+            len(self.library.translations(sentence)),
+            not self.library.trained[sentence],
+            -abs(len(self.library.sentences[sentence]) - 10),
+        )
+
+    def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
+        """Sentences that hold all words of the query."""
+        total, found = self.library.search(query, self._known(lang), min(limit, 200))
+        return {"total": total, "sentences": [self._shown(number) for number in found]}
+
+    def sentence(self, which: int | Typed) -> dict[str, Any]:
+        """A sentence, and its translations if it is one of the text's."""
+        shown = self._shown(which)
+        if isinstance(which, int):
+            shown["trained"] = bool(self.library.trained[which])
+            shown["translations"] = [self._shown(other) for other in self.library.translations(which).values()]
+        return shown
+
+    def typed(self, text: str, lang: str | None = None) -> Typed:
+        """A sentence of the user's own; without a language, the one that its words are known in.
+
+        Raises:
+            SettingError: nothing in it, too long, or in a language that the text has not.
+        """
+        text = " ".join(text.split())
+        if not text:
+            raise SettingError("an empty sentence has no words")
+        if len(text) > LONGEST:
+            raise SettingError(f"{len(text):,} characters, a sentence may have {LONGEST:,}")
+        known = self._known(lang)
+        return Typed(text, self.library.guess_language(text) if known is None else known)
+
+    def _known(self, lang: str | None) -> str | None:
+        if lang and lang not in self.library.ranges:
+            raise SettingError(f"no text in {lang!r} here, there is {', '.join(self.library.languages)}")
+        return lang or None
+
+    def _words(self, which: int | Typed) -> tuple[str, ...]:
+        if isinstance(which, Typed):
+            return tuple(split_words(which.text, which.lang))
+        if not 0 <= which < len(self.library):
+            raise SettingError(f"no sentence {which}, there are 0 to {len(self.library) - 1}")
+        return self.library.sentences[which].words
+
+    def _language(self, which: int | Typed) -> str:
+        return which.lang if isinstance(which, Typed) else self.library.sentences[which].lang
+
+    def _shown(self, which: int | Typed) -> dict[str, Any]:
+        words = self._words(which)
+        shown: dict[str, Any] = {"lang": self._language(which), "words": list(words)}
+        if isinstance(which, Typed):
+            return {"text": which.text, **shown}
+        return {"id": which, **shown}
+
+    # -- neighbours ------------------------------------------------------------------------------------------------
+    def neighbours(
+        self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
+    ) -> dict[str, Any]:
+        """The words nearest to a word in its sentence, in every language, and the same form in other sentences.
+
+        Raises:
+            SettingError: no such encoder, layer, sentence or word.
+        """
+        store, name = self._store(encoder, layer)
+        words, lang = self._words(which), self._language(which)
+        if not 0 <= word < len(words):
+            raise SettingError(f"no word {word}, the sentence has {len(words)}")
+        if not 1 <= n <= _MOST:
+            raise SettingError(f"n={n}, expected 1 to {_MOST}")
+        vectors = self._vectors(encoder, name, which)
+        row = None if isinstance(which, Typed) else int(self.library.offsets[which]) + word
+        covered = vectors.covered is None or bool(vectors.covered[word])
+        answer: dict[str, Any] = {"encoder": encoder, "layer": name, "word": words[word], "covered": covered}
+        if not covered:
+            return {**answer, "languages": [], "same": {"total": 0, "nearest": [], "farthest": []}}
+        related = set() if isinstance(which, Typed) else self.library.related(which)
+        vector = np.asarray(vectors.data[word])
+        languages = []
+        for other, found in store.neighbours(vector, lang, n, but=row).items():
+            hits = [
+                {**self._hit(int(r), related), "csls": round(float(score), 4), "cosine": round(float(cosine), 4)}
+                for r, score, cosine in zip(found.rows, found.csls, found.cosines, strict=True)
+            ]
+            languages.append({"lang": other, "own": other == lang, "words": hits})
+        return {**answer, "languages": languages, "same": self._same(store, vector, lang, words[word], row)}
+
+    def _hit(self, row: int, related: set[int]) -> dict[str, Any]:
+        sentence, word = self.library.place(row)
+        return {**self._shown(sentence), "word": word, "translation": sentence in related}
+
+    def _same(self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None) -> dict[str, Any]:
+        """Where else the form stands, the nearest in meaning first and the farthest last."""
+        rows = np.array([r for r in self.library.forms.get((lang, form.casefold()), []) if r != row], dtype=np.int64)
+        rows = rows[[store.is_covered(int(r)) for r in rows]] if len(rows) else rows
+        cosines = np.asarray(store.embeddings.data[rows]) @ vector
+        order = np.lexsort((rows, -cosines))
+        hits = [
+            {**self._hit(int(rows[k]), set()), "cosine": round(float(cosines[k]), 4)}
+            for k in (order if len(order) <= 8 else np.concatenate([order[:5], order[-3:]]))
+        ]
+        return {"total": len(rows), "nearest": hits[:5], "farthest": hits[5:]}
+
+    # -- links -----------------------------------------------------------------------------------------------------
+    def links(
+        self, encoder: str, layer: str | None, which: int | Typed, other: int | Typed, *, method: str = "mutual"
+    ) -> dict[str, Any]:
+        """Links between the words of two sentences, by the similarity of their vectors alone.
+
+        Args:
+            method: of `calque.wordalign.similarity.links_from_embeddings`.
+        """
+        if method not in METHODS:
+            raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
+        _, name = self._store(encoder, layer)
+        pairs = links_from_embeddings(*(self._vectors(encoder, name, each) for each in (which, other)), method=method)
+        strength = np.ones(len(pairs)) if pairs.posterior is None else pairs.posterior
+        return {
+            "encoder": encoder,
+            "layer": name,
+            "method": method,
+            "links": [
+                [int(i), int(j), round(float(p), 4)]
+                for i, j, p in zip(pairs.source, pairs.target, strength, strict=True)
+            ],
+        }
+
+    # -- vectors ---------------------------------------------------------------------------------------------------
+    def _store(self, encoder: str, layer: str | None) -> tuple[WordVectors, str]:
+        if encoder not in self.views:
+            raise SettingError(f"no encoder {encoder!r} here, there is {', '.join(self.views)}")
+        view = self.views[encoder]
+        name = layer or view.own
+        if name not in view.layers:
+            raise SettingError(f"no layer {name!r} of {encoder} here, there is {', '.join(view.layers.numbers)}")
+        return view.layers.get(name), name
+
+    def _vectors(self, encoder: str, layer: str, which: int | Typed) -> Embeddings:
+        """Vectors of one sentence, of length 1."""
+        if isinstance(which, Typed):
+            return self._encoded(encoder, which)[layer]
+        self._words(which)
+        store = self.views[encoder].layers.get(layer).embeddings
+        first, last = self.library.offsets[which : which + 2]
+        covered = None if store.covered is None else np.asarray(store.covered[first:last])
+        return Embeddings(store.data[first:last], np.array([0, last - first]), covered)
+
+    def _encoded(self, encoder: str, typed: Typed) -> dict[str, Embeddings]:
+        """A typed sentence under all layers of an encoder, from memory if it was asked for lately."""
+        from calque.algebra.normalize import unit_rows
+        from calque.encoders.extraction import UncoveredWordsWarning
+
+        key = (encoder, typed)
+        with self._sums.lock:  # a model encodes one sentence at a time
+            if key in self._typed:
+                self._typed.move_to_end(key)
+                return self._typed[key]
+            view = self.views[encoder]
+            sentences = [Sentence(self._words(typed), typed.lang)]
+            numbers = [number for number in view.layers.numbers.values() if number is not None]
+            found: dict[int | None, Embeddings] = {}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers say so
+                if numbers:
+                    found |= view.source.encoder.encode_layers(sentences, numbers)  # type: ignore[attr-defined]
+                if None in view.layers.numbers.values():
+                    found[None] = view.source.encoder.encode(sentences)
+            made = {
+                name: Embeddings(unit_rows(found[number].data), found[number].offsets, found[number].covered)
+                for name, number in view.layers.numbers.items()
+            }
+            self._typed[key] = made
+            while len(self._typed) > _TYPED:
+                self._typed.popitem(last=False)
+            return made

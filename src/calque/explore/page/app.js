@@ -1,0 +1,363 @@
+// The explorer's page. What it shows is in its address, so a view can be kept and sent.
+
+import { drawLinks } from "./links.js";
+import { searchBox } from "./search.js";
+import { context, joined, know, make, nameOf, spaces, speak } from "./text.js";
+
+const at = (id) => document.getElementById(id);
+const SIDES = ["before", "after"];
+const panels = [...document.querySelectorAll(".panel")];
+const sentences = new Map();
+
+let about = null;
+let state = null;
+let turn = 0; // answers to earlier clicks are dropped
+
+// -- asking -----------------------------------------------------------------------------------------------------------
+async function ask(what, parameters = {}) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  let answer;
+  try {
+    answer = await fetch(`api/${what}?${new URLSearchParams(given)}`);
+  } catch {
+    throw new Error("The server does not answer. Was calque explore ended?");
+  }
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.error);
+  return content;
+}
+
+const naming = ({ id, text, lang }) => (text ? { text, lang } : { id });
+
+async function sentenceOf(which) {
+  const key = JSON.stringify(naming(which));
+  if (!sentences.has(key)) sentences.set(key, await ask("sentence", naming(which)));
+  return sentences.get(key);
+}
+
+// -- the address ------------------------------------------------------------------------------------------------------
+function readAddress() {
+  const given = new URLSearchParams(location.search);
+  const number = (name) => (/^\d+$/.test(given.get(name) ?? "") ? Number(given.get(name)) : null);
+  const fresh = number("id") === null && !given.get("text");
+  return {
+    id: fresh ? about.start.id : number("id"),
+    text: given.get("text"),
+    lang: given.get("lang"),
+    word: fresh ? about.start.word : number("word"),
+    beside: number("beside"),
+    language: given.get("with"),
+    n: ["3", "5", "10"].includes(given.get("n")) ? Number(given.get("n")) : 3,
+    views: SIDES.map((side) => viewOf(given.get(side), about[side])),
+  };
+}
+
+function viewOf(given, name) {
+  const cut = (given ?? "").lastIndexOf(":");
+  const encoder = about.encoders.find((each) => each.name === (cut > 0 ? given.slice(0, cut) : given));
+  const chosen = encoder ?? about.encoders.find((each) => each.name === name);
+  const layer = encoder && cut > 0 ? given.slice(cut + 1) : "";
+  return { encoder: chosen.name, layer: chosen.layers.includes(layer) ? layer : chosen.own };
+}
+
+function address(changed) {
+  const next = { ...state, ...changed };
+  const given = new URLSearchParams();
+  const put = (name, value) => value !== null && value !== undefined && value !== "" && given.set(name, value);
+  if (next.text) {
+    put("text", next.text);
+    put("lang", next.lang);
+  } else put("id", next.id);
+  put("word", next.word);
+  put("with", next.language);
+  put("beside", next.beside);
+  if (next.n !== 3) put("n", next.n);
+  next.views.forEach(({ encoder, layer }, k) => put(SIDES[k], `${encoder}:${layer}`));
+  return `?${given}`;
+}
+
+function go(changed, { replace = false } = {}) {
+  const url = address(changed);
+  state = { ...state, ...changed };
+  history[replace ? "replaceState" : "pushState"](null, "", url);
+  return show();
+}
+
+// -- showing ----------------------------------------------------------------------------------------------------------
+async function show() {
+  turn += 1;
+  const mine = turn;
+  panels.forEach((panel) => panel.querySelector(".body").setAttribute("aria-busy", "true"));
+  try {
+    const sentence = await sentenceOf(state);
+    if (mine !== turn) return;
+    if (state.text && state.lang !== sentence.lang) {
+      state.lang = sentence.lang; // it was guessed, and the address shall say it
+      sentences.set(JSON.stringify(naming(state)), sentence);
+    }
+    if (!(state.word < sentence.words.length) || state.word === null) state.word = longest(sentence.words);
+    const beside = await partnerOf(sentence);
+    if (mine !== turn) return;
+    showSentence(sentence, beside);
+    panels.forEach(showChoice);
+    document.title = `${sentence.words[state.word] ?? "calque"} · calque explore`;
+    await showAnswers(sentence, beside, mine);
+    if (mine === turn) at("trouble").hidden = true;
+  } catch (error) {
+    if (mine !== turn) return;
+    at("trouble").textContent = error.message;
+    at("trouble").hidden = false;
+    panels.forEach((panel) => panel.querySelector(".body").setAttribute("aria-busy", "false"));
+  }
+}
+
+const longest = (words) => words.reduce((best, word, k) => (word.length > words[best].length ? k : best), 0);
+
+/** The sentence that links are drawn to: one that was clicked, or the translation into the chosen language. */
+async function partnerOf(sentence) {
+  if (state.beside !== null) return sentenceOf({ id: state.beside });
+  const translations = sentence.translations ?? [];
+  return translations.find((each) => each.lang === state.language) ?? translations[0] ?? null;
+}
+
+function showSentence(sentence, beside) {
+  const facts = [nameOf(sentence.lang)];
+  if (sentence.text) facts.push(sentence.guessed ? "your sentence, language guessed" : "your sentence");
+  else facts.push(`sentence ${(state.id + 1).toLocaleString("en")}`);
+  if (sentence.trained) facts.push("in the text that the aligned encoders learnt from");
+  at("about").textContent = facts.join(" · ");
+
+  const line = speak(at("words"), sentence.lang);
+  const focused = line.contains(document.activeElement);
+  const gaps = spaces(sentence.words, sentence.lang);
+  line.replaceChildren();
+  sentence.words.forEach((word, k) => {
+    const button = make("button", { type: "button", "aria-pressed": String(k === state.word) }, word);
+    button.addEventListener("click", () => go({ word: k, beside: null }));
+    line.append(gaps[k] ? " " : "", button);
+  });
+  if (focused) line.children[state.word]?.focus();
+
+  const translations = sentence.translations ?? [];
+  const group = at("with");
+  const known = group.contains(document.activeElement) ? document.activeElement.dataset.lang : null;
+  group.hidden = !translations.length;
+  group.replaceChildren(group.firstElementChild);
+  for (const each of translations) {
+    const pressed = beside !== null && beside.id === each.id;
+    const attributes = { type: "button", "aria-pressed": String(pressed), "data-lang": each.lang };
+    const button = make("button", attributes, nameOf(each.lang));
+    button.addEventListener("click", () => go({ language: each.lang, beside: null }, { replace: true }));
+    group.append(button);
+    if (each.lang === known) button.focus();
+  }
+  at("n").value = String(state.n);
+}
+
+function showChoice(panel, side) {
+  const { encoder, layer } = state.views[side];
+  const chosen = about.encoders.find((each) => each.name === encoder);
+  panel.querySelector("h2").textContent = chosen.before ? "Before alignment" : "After alignment";
+  panel.querySelector(".encoder").value = encoder;
+  const layers = chosen.layers.map((name) => {
+    const kind = name === chosen.own ? ", its own" : name === "0" ? ", embeddings" : "";
+    return make("option", { value: name }, `${name}${kind}`);
+  });
+  panel.querySelector(".layer").replaceChildren(...layers);
+  panel.querySelector(".layer").value = layer;
+}
+
+async function showAnswers(sentence, beside, mine) {
+  const answers = await Promise.all(
+    state.views.map(({ encoder, layer }) => {
+      const asked = { encoder, layer, ...naming(state) };
+      const to = beside && (beside.text ? { to_text: beside.text, to_lang: beside.lang } : { to: beside.id });
+      return Promise.all([
+        ask("neighbours", { ...asked, word: state.word, n: state.n }),
+        beside ? ask("links", { ...asked, ...to }) : null,
+      ]);
+    }),
+  );
+  if (mine !== turn) return;
+  const same = state.views[0].encoder === state.views[1].encoder && state.views[0].layer === state.views[1].layer;
+  answers.forEach(([found, linked], side) => {
+    const other = answers[1 - side][1];
+    const body = panels[side].querySelector(".body");
+    const focus = focusIn(body);
+    const figure = linked
+      ? drawLinks(sentence, beside, linked.links, same ? null : other.links, state.word)
+      : make("p", { class: "links soft" }, "Choose a neighbour below to draw word links to its sentence.");
+    body.replaceChildren(figure, ...neighbours(found, sentence, beside));
+    body.setAttribute("aria-busy", "false");
+    figure.querySelector(".pair")?.redraw();
+    if (focus) body.querySelector(`[data-row="${focus}"]`)?.focus();
+  });
+  at("status").textContent = answers.map(([found], side) => spoken(found, side)).join(" ");
+}
+
+const focusIn = (body) => (body.contains(document.activeElement) ? document.activeElement.dataset.row : null);
+
+function neighbours(found, sentence, beside) {
+  if (!found.covered) {
+    return [make("p", { class: "tally soft" }, `The encoder has no vector for “${found.word}”: it is cut off, or nothing to its tokenizer.`)];
+  }
+  const others = found.languages.filter((each) => !each.own);
+  const translated = new Set((sentence.translations ?? []).map((each) => each.lang));
+  const counted = others.filter((each) => translated.has(each.lang) && each.words.length);
+  const right = counted.filter((each) => each.words[0].translation).length;
+  const parts = [];
+  if (counted.length) {
+    const said = `${counted.length === 1 ? "language" : "languages"} whose nearest word stands in this sentence’s translation`;
+    parts.push(make("p", { class: "tally" }, make("b", {}, `${right} of ${counted.length}`), make("span", { class: "soft" }, said)));
+  }
+  const list = make("div", { class: "near" });
+  [...others, ...found.languages.filter((each) => each.own)].forEach((each, k) => {
+    const title = make("h3", {}, nameOf(each.lang));
+    if (each.own) title.append(make("small", {}, "the same language"));
+    if (k === 0) title.append(heads());
+    list.append(title, rows(each.words, each.lang, beside));
+  });
+  const { total, nearest, farthest } = found.same;
+  if (total) {
+    const title = make("h3", {}, `“${found.word}” elsewhere`);
+    title.append(make("small", {}, `${total.toLocaleString("en")} ${total === 1 ? "time" : "times"}, by meaning`));
+    list.append(title, rows(nearest, "nearest", beside));
+    if (farthest.length) {
+      list.append(make("p", { class: "gap" }, total > 8 ? "… and the farthest of them" : "… and farther off"));
+      list.append(rows(farthest, "farthest", beside));
+    }
+  }
+  parts.push(list);
+  if (counted.length) {
+    parts.push(make("p", { class: "legend soft" }, make("span", { class: "dot", "aria-hidden": "true" }), "stands in a translation of this sentence"));
+  }
+  return parts;
+}
+
+function heads() {
+  return make("span", { class: "numbers", "aria-hidden": "true" }, make("span", {}, "CSLS"), make("span", {}, "cosine"));
+}
+
+function rows(words, key, beside) {
+  const list = make("ol");
+  words.forEach((hit, k) => {
+    const value = (number, name, kind) =>
+      make("span", { class: `number ${kind}` }, make("span", { class: "hidden" }, `${name} `), figure(number));
+    const chosen = beside !== null && beside.id === hit.id;
+    const button = make(
+      "button",
+      { type: "button", "aria-pressed": String(chosen), "data-row": `${key}-${k}`, class: hit.translation ? "hit" : null },
+      make("span", { class: "dot" }),
+      context(hit),
+    );
+    if (hit.translation) button.append(make("span", { class: "hidden" }, "stands in a translation of this sentence,"));
+    button.append(value(hit.csls, hit.csls === undefined ? "" : "CSLS", "first"), value(hit.cosine, "cosine", ""));
+    button.title = "Draw links to this sentence";
+    button.addEventListener("click", () => go({ beside: hit.id }, { replace: true }));
+    const changed = { id: hit.id, text: null, lang: null, word: hit.word, beside: null };
+    const link = make("a", { href: address(changed), "aria-label": `Look at ${hit.words[hit.word]} in this sentence`, title: "Look at this word" }, "→");
+    link.addEventListener("click", (event) => {
+      if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return; // a tab of its own
+      event.preventDefault();
+      at("words").focus({ preventScroll: true });
+      scrollTo({ top: 0 });
+      go(changed);
+    });
+    list.append(make("li", {}, button, link));
+  });
+  return list;
+}
+
+function figure(number) {
+  const text = number === undefined ? "" : number.toFixed(2);
+  return text === "-0.00" ? "0.00" : text.replace("-", "−");
+}
+
+function spoken(found, side) {
+  const { encoder } = state.views[side];
+  if (!found.covered) return `${encoder}: no vector for ${found.word}.`;
+  const nearest = found.languages.filter((each) => !each.own && each.words.length);
+  const said = nearest.map((each) => `${nameOf(each.lang)} ${each.words[0].words[each.words[0].word]}`);
+  return `${encoder}: nearest to ${found.word}: ${said.join(", ")}.`;
+}
+
+// -- what the user does -----------------------------------------------------------------------------------------------
+function listen() {
+  panels.forEach((panel, side) => {
+    const change = (view) => {
+      const views = state.views.map((old, k) => (k === side ? view : old));
+      go({ views }, { replace: true });
+    };
+    panel.querySelector(".encoder").addEventListener("change", (event) => {
+      const chosen = about.encoders.find((each) => each.name === event.target.value);
+      const { layer } = state.views[side];
+      change({ encoder: chosen.name, layer: chosen.layers.includes(layer) ? layer : chosen.own });
+    });
+    panel.querySelector(".layer").addEventListener("change", (event) => change({ ...state.views[side], layer: event.target.value }));
+  });
+  at("n").addEventListener("change", (event) => go({ n: Number(event.target.value) }, { replace: true }));
+  at("words").addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const buttons = [...at("words").children];
+    const here = buttons.indexOf(document.activeElement);
+    if (!step || here < 0) return;
+    event.preventDefault();
+    const forward = getComputedStyle(at("words")).direction === "rtl" ? -step : step;
+    buttons[(here + forward + buttons.length) % buttons.length].focus();
+  });
+  at("another").addEventListener("click", another);
+  addEventListener("popstate", () => {
+    state = readAddress();
+    show();
+  });
+  const find = (query, lang) => ask("search", { q: query, lang, limit: 8 }).catch(() => ({ total: 0, sentences: [] }));
+  searchBox(at("find"), at("found"), at("lang"), find, chosen);
+}
+
+/** A sentence was found or typed. */
+async function chosen({ id, text, word, words, terms }) {
+  if (text === undefined) {
+    const hit = words.findIndex((each) => terms.some((term) => each.toLowerCase() === term));
+    go({ id, text: null, lang: null, word: hit < 0 ? null : hit, beside: null });
+    return;
+  }
+  try {
+    const sentence = await ask("sentence", { text, lang: at("lang").value });
+    const wanted = word === undefined ? -1 : sentence.words.findLastIndex((each) => each.toLowerCase() === word.toLowerCase());
+    sentences.set(JSON.stringify(naming(sentence)), sentence);
+    go({ id: null, text: sentence.text, lang: sentence.lang, word: wanted < 0 ? null : wanted, beside: null });
+  } catch (error) {
+    at("trouble").textContent = error.message;
+    at("trouble").hidden = false;
+  }
+}
+
+/** Some other sentence, in the same language, or the one that is chosen at the top. */
+function another() {
+  const lang = at("lang").value || sentences.get(JSON.stringify(naming(state)))?.lang;
+  const { first, sentences: count } = about.languages.find((each) => each.lang === lang) ?? about.languages[0];
+  const id = first + Math.floor(Math.random() * count);
+  go({ id, text: null, lang: null, word: null, beside: null });
+}
+
+async function start() {
+  try {
+    about = await ask("about");
+  } catch (error) {
+    at("trouble").textContent = error.message;
+    at("trouble").hidden = false;
+    return;
+  }
+  know(about.languages);
+  for (const { lang } of about.languages) at("lang").append(make("option", { value: lang }, nameOf(lang)));
+  for (const select of document.querySelectorAll(".encoder")) {
+    select.replaceChildren(...about.encoders.map(({ name }) => make("option", { value: name }, name)));
+  }
+  const counted = about.languages.map(({ lang, sentences: n }) => `${nameOf(lang)} ${n.toLocaleString("en")}`).join(", ");
+  at("size").textContent = `${about.words.toLocaleString("en")} words in context. Sentences: ${counted}.`;
+  listen();
+  state = readAddress();
+  await show();
+}
+
+start();

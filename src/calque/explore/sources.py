@@ -1,0 +1,228 @@
+"""What a user names on the command line as encoders and text to explore."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calque.corpora import read_parallel, read_sentences
+from calque.corpora.languages import language_of
+from calque.corpora.sample import LANGUAGES, sample_text
+from calque.errors import CalqueError, InputError, SettingError
+from calque.explore.library import Gatherer, Library
+
+if TYPE_CHECKING:
+    from calque.encoders import Encoder
+
+Say = Callable[[str], None]
+RECORD = "calque-run.json"
+_DEMO_TEXT = re.compile(r"([A-Za-z]{2,3}(?:-\w+)?)\.(train|test)\.tsv")
+
+
+@dataclass(frozen=True)
+class Source:
+    """An encoder to explore.
+
+    Attributes:
+        name: short, and different from every other's.
+        before: whether it is one that others were made from by aligning.
+    """
+
+    name: str
+    encoder: Encoder
+    before: bool
+
+
+# -- encoders ----------------------------------------------------------------------------------------------------------
+def is_collection(folder: Path) -> bool:
+    """Whether a folder is not an encoder, but holds some: what `calque demo` leaves."""
+    return folder.is_dir() and not _is_encoder(folder) and bool(_members(folder))
+
+
+def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Source]:
+    """Encoders by name or folder, each with the one that it was aligned from, where that can be found.
+
+    Args:
+        names: what `calque.load_encoder` takes, or a folder of encoders.
+        base: the encoder before alignment, if it is none of those and their records do not lead to it.
+
+    Raises:
+        InputError: nothing can be loaded from there.
+    """
+    from calque.encoders import load_encoder
+
+    found: dict[str, Source] = {}  # by fingerprint: an encoder that is named twice is there once
+    befores: list[Source] = [] if base is None else [Source(_called(base), load_encoder(base), True)]
+    for name in names:
+        folder = Path(name)
+        for member in _members(folder) if is_collection(folder) else [name]:
+            encoder = load_encoder(member)
+            found.setdefault(encoder.fingerprint, Source(_called(member), encoder, False))
+            before = None if base is not None else _before(encoder, Path(member), len(names) == 1, say)
+            befores += [] if before is None else [before]
+    for each in befores:
+        known = found.get(each.encoder.fingerprint, each)
+        found[each.encoder.fingerprint] = Source(known.name, known.encoder, True)
+    return _distinct(list(found.values()))
+
+
+def _is_encoder(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("config.json", "calque.json", "options.json"))
+
+
+def _members(folder: Path) -> list[Path]:
+    """Folders of encoders in a folder, in the order of its results, where there are such."""
+    members = [each for each in sorted(folder.iterdir()) if each.is_dir() and _is_encoder(each)]
+    order = list(dict.fromkeys(str(row.get("method")) for row in _results(folder)))
+    return sorted(members, key=lambda each: order.index(each.name) if each.name in order else len(order))
+
+
+def _results(folder: Path) -> list[dict[str, Any]]:
+    try:
+        lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+        return [row for row in map(json.loads, lines) if isinstance(row, dict)]
+    except (OSError, ValueError):
+        return []
+
+
+def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> Source | None:
+    """The encoder that this one was aligned from."""
+    from calque.encoders import load_encoder
+
+    record: dict[str, Any] = {}
+    if (folder / RECORD).is_file():
+        try:
+            record = dict(json.loads((folder / RECORD).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"not written by calque ({error})", path=folder / RECORD) from error
+    inside = getattr(encoder, "base", None)
+    if inside is not None:  # maps: the encoder before is in the same folder
+        name = record.get("encoder") or _demo_base(folder.parent) or f"{folder.name} without its maps"
+        return Source(str(name), inside, True)
+    if "encoder" not in record or "towards" not in record:
+        return None
+    name, expected = str(record["encoder"]), record.get("encoder_fingerprint")
+    settings = {option: getattr(encoder, option) for option in ("layer", "pooling") if hasattr(encoder, option)}
+    places = [place for place in (folder.parent / name, Path(name)) if place.is_dir()]
+    for place in [*map(str, places), *([] if places else [name])]:
+        try:
+            before = load_encoder(place, **settings)
+        except CalqueError:
+            continue
+        if expected in (None, before.fingerprint):
+            return Source(name, before, True)
+    if alone:
+        say(f"{folder} was aligned from {name}, which is not here as it was then: --base FOLDER shows it beside")
+    return None
+
+
+def _demo_base(folder: Path) -> str | None:
+    """What the encoder of a demo was called."""
+    names = (row.get("settings", {}).get("encoder") for row in _results(folder) if row.get("method") == "base")
+    return next((str(name) for name in names if name), None)
+
+
+def _called(name: str | Path) -> str:
+    path = Path(name)
+    return path.resolve().name if path.is_dir() else str(name)
+
+
+def _distinct(sources: list[Source]) -> list[Source]:
+    """The same with names that differ, those before alignment first."""
+    taken: set[str] = set()
+    renamed = []
+    for each in sorted(sources, key=lambda source: not source.before):
+        name, k = each.name, 2
+        while name in taken:
+            name, k = f"{each.name} {k}", k + 1
+        taken.add(name)
+        renamed.append(Source(name, each.encoder, each.before))
+    return renamed
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+def find_text(
+    names: Sequence[str],
+    *,
+    text: Sequence[str] = (),
+    test: Sequence[str] = (),
+    langs: Sequence[tuple[str, str]] = (),
+    pretokenized: bool = False,
+    limit: int | None = None,
+    say: Say = lambda line: None,
+) -> Library:
+    """The text to explore: what is given, else that of a demo's folder, else the sample that comes with calque.
+
+    Args:
+        names: the encoders, as they were named.
+        text: plain text, one sentence a line, `de=FILE` where the file's name does not say the language.
+        test: parallel text, with `langs`.
+        langs: its languages, one pair for each file or one for all.
+        pretokenized: words are separated by white space.
+        limit: read only so many lines of each file.
+
+    Raises:
+        SettingError, InputError: files without a language, or that cannot be read; no words at all.
+    """
+    gatherer = Gatherer()
+    for item in text:
+        lang, path = _language(item)
+        gatherer.add(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
+    pairs = list(langs) * len(test) if len(langs) == 1 else list(langs)
+    if len(pairs) != len(test):
+        raise SettingError(f"{len(test)} parallel texts (--test) but {len(pairs)} pairs of --langs")
+    for path, pair in zip(test, pairs, strict=True):
+        corpus = read_parallel(path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit)
+        for reason, count in corpus.skipped.items():
+            say(f"{path}: {count:,} unusable lines ({reason})")
+        gatherer.add_pairs(corpus)
+    if not text and not test:
+        files = [file for name in names for file in _demo_texts(Path(name))]
+        for path, lang, part in files:
+            corpus = read_parallel(path, langs=("en", lang), pretokenized=True, limit=limit)
+            gatherer.add_pairs(corpus, trained=part == "train")
+        if not files:
+            say("no --text and no --test: exploring the sample text that comes with calque")
+            for lang in LANGUAGES:
+                corpus = sample_text(lang)
+                gatherer.add_pairs(corpus if limit is None else corpus[:limit])
+    library = gatherer.library()
+    if not library.n_words:
+        raise SettingError("there is not a word in the text to explore")
+    say(
+        f"{library.n_words:,} words of {len(library):,} sentences in {', '.join(library.languages)}"
+        + (f"; {gatherer.empty:,} empty lines left out" if gatherer.empty else "")
+    )
+    return library
+
+
+def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
+    """Files of the text in a demo's folder, with language and part, the part for testing first."""
+    if not is_collection(folder) or not (folder / "text").is_dir():
+        return []
+    matches = [(file, _DEMO_TEXT.fullmatch(file.name)) for file in sorted((folder / "text").iterdir())]
+    found = [(file, match[1], match[2]) for file, match in matches if match]
+    rank = {lang: k for k, lang in enumerate(LANGUAGES)}
+    return sorted(found, key=lambda item: (item[2] != "test", rank.get(item[1], len(rank)), item[1]))
+
+
+def _language(item: str) -> tuple[str, str]:
+    lang, mark, path = item.partition("=")
+    if mark and lang and not any(c in lang for c in "/\\."):
+        return lang, path
+    named = language_of(item)
+    if named is None:
+        raise SettingError(f"--text {item}: which language? Say it before the name, de={item}")
+    return named, item
+
+
+def place_for(name: str) -> Path:
+    """Where the vectors are kept for what was named first: in a demo's folder, beside an encoder's, or here."""
+    folder = Path(name)
+    if is_collection(folder):
+        return folder / "explore"
+    return folder.parent / f"{folder.resolve().name}-explore" if folder.is_dir() else Path("calque-explore")

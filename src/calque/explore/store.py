@@ -1,0 +1,349 @@
+"""Word vectors of a library under one layer of an encoder: encoded once, kept on disk, asked in milliseconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from calque.algebra.normalize import unit_rows
+from calque.errors import InputError, SettingError
+from calque.explore.library import Library
+from calque.vectors import Embeddings, create_arrays, map_arrays
+
+if TYPE_CHECKING:
+    from calque.encoders import Encoder
+
+K = 10  # neighbourhood of CSLS, as in the papers
+_BLOCK = 65_536  # rows brought to length 1 at a time
+_FORMAT = 1  # raise it with any change of what a store holds
+
+
+@dataclass(frozen=True)
+class Found:
+    """Nearest words in one language.
+
+    Attributes:
+        rows: int64 `[n]`, best first.
+        csls, cosines: float32 `[n]`.
+    """
+
+    rows: np.ndarray
+    csls: np.ndarray
+    cosines: np.ndarray
+
+
+class WordVectors:
+    """The vectors of all words of a library, of length 1, with what CSLS needs.
+
+    The file is an `Embeddings` store with one tensor more, `hubness`.
+
+    Args:
+        library: the text.
+        embeddings: rows of length 1, zero where a word has no vector.
+        hubness: float32 `[n_languages, n_words]`, mean cosine of each word with its `K` nearest words of each language
+            (of its own language: itself left out); r in CSLS.
+    """
+
+    def __init__(self, library: Library, embeddings: Embeddings, hubness: np.ndarray):
+        self.library, self.embeddings, self.hubness = library, embeddings, hubness
+        self._number = {lang: k for k, lang in enumerate(library.languages)}
+        self._missing = None if embeddings.covered is None else np.flatnonzero(~np.asarray(embeddings.covered))
+
+    @classmethod
+    def open(cls, path: Path, library: Library) -> WordVectors:
+        """Map a store into memory.
+
+        Raises:
+            InputError: not a store of this library.
+        """
+        arrays, about = map_arrays(path)
+        if about.get("calque.explore") != _about(library):
+            raise InputError("word vectors of another text, or of another version of calque", path=path)
+        return cls(library, Embeddings.open(path), arrays["hubness"])
+
+    @classmethod
+    def build(cls, path: Path, library: Library, found: Embeddings, sums: Neighbourhoods) -> WordVectors:
+        """Write a store: vectors brought to length 1, and the hubness of every word towards every language."""
+        n, dim = found.data.shape
+        part = path.with_name(path.name + ".part")
+        shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]] = {
+            "data": ((n, dim), np.float32),
+            "offsets": (library.offsets.shape, np.int64),
+            "hubness": ((len(library.languages), n), np.float32),
+        }
+        if found.covered is not None:
+            shapes["covered"] = ((n,), np.bool_)
+        arrays = create_arrays(part, shapes, {"calque.explore": _about(library)})
+        arrays["offsets"][...] = library.offsets
+        if found.covered is not None:
+            arrays["covered"][...] = found.covered
+        for start in range(0, n, _BLOCK):
+            try:
+                arrays["data"][start : start + _BLOCK] = unit_rows(found.data[start : start + _BLOCK])
+            except SettingError as error:
+                raise SettingError(f"{error}: the encoder cannot be explored") from error
+        arrays["hubness"][...] = sums(arrays["data"], found.covered, library)
+        for array in arrays.values():
+            if isinstance(array, np.memmap):
+                array.flush()
+        del arrays
+        os.replace(part, path)
+        return cls.open(path, library)
+
+    def vector(self, row: int) -> np.ndarray:
+        return self.embeddings.data[row]
+
+    def is_covered(self, row: int) -> bool:
+        return self.embeddings.covered is None or bool(self.embeddings.covered[row])
+
+    def neighbours(self, vector: np.ndarray, lang: str, n: int, *, but: int | None = None) -> dict[str, Found]:
+        """The words nearest to a vector by CSLS, in every language: 2·cos(x, y) − r(x) − r(y).
+
+        r(x) is taken from the one product that all similarities come from, r(y) from the store: for a word of the text
+        the numbers are those of `calque.algebra.similarity.csls_neighbours` between its language and the other. A
+        sentence typed in changes no r(y).
+
+        Args:
+            vector: `[dim]`, of length 1.
+            lang: its language, which decides whose r(y) counts.
+            n: how many of each language, the own one included.
+            but: a row to leave out: the word itself.
+        """
+        cosines = self.cosines(vector)
+        if but is not None:
+            cosines[but] = -np.inf
+        found = {}
+        for other in self.library.languages:
+            rows = self.library.rows(other)
+            near = cosines[rows]
+            usable = int(np.count_nonzero(np.isfinite(near)))
+            if not usable:
+                found[other] = Found(np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.float32))
+                continue
+            own = float(_largest(near, min(K, usable)).mean())
+            csls = 2 * near - own - self.hubness[self._number[lang], rows]
+            best = np.argpartition(-csls, min(n, len(csls)) - 1)[: min(n, usable)]
+            best = best[np.lexsort((best, -csls[best]))]
+            found[other] = Found(best + rows.start, csls[best], near[best])
+        return found
+
+    def cosines(self, vector: np.ndarray) -> np.ndarray:
+        """Cosine with every word, float32 `[n_words]`; −inf for a word without a vector."""
+        cosines = self.embeddings.data @ np.ascontiguousarray(vector, dtype=np.float32)
+        if self._missing is not None:
+            cosines[self._missing] = -np.inf
+        return cosines
+
+
+class Layers:
+    """The layers of an encoder over a library: encoded at once, each one's neighbourhoods computed when first asked for.
+
+    Args:
+        encoder: the encoder.
+        numbers: its layers' numbers by name; None for what the encoder itself gives.
+        library: the text.
+        folder: of this encoder and this text alone. What a stopped run left there is continued.
+        sums: what computes neighbourhoods.
+        progress: show a bar on standard error.
+
+    Raises:
+        SettingError: the disk has not the room, or the folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        numbers: dict[str, int | None],
+        library: Library,
+        folder: Path,
+        sums: Neighbourhoods,
+        *,
+        progress: bool = False,
+    ):
+        self.numbers, self._library, self._folder, self._sums = numbers, library, folder, sums
+        self._paths = {name: folder / f"{name}.safetensors" for name in numbers}
+        self._open: dict[str, WordVectors] = {}
+        self._building = threading.Lock()
+        self._raw: dict[int | None, Embeddings] = {}
+        for name, path in self._paths.items():
+            if _is_store(path, library):
+                self._open[name] = WordVectors.open(path, library)
+        if len(self._open) < len(numbers):
+            _make_room(folder, library, encoder.dim, 2 * len(numbers) - len(self._open))
+            asked = [number for number in numbers.values() if number is not None]
+            if asked:  # all of them, whatever is done: the same question finds what a stopped run left
+                self._raw |= encoder.encode_layers(library.sentences, asked, progress=progress, out=self._encoding)  # type: ignore[attr-defined]
+            if None in numbers.values():
+                self._raw[None] = encoder.encode(library.sentences, progress=progress)
+
+    @property
+    def _encoding(self) -> Path:
+        return self._folder / "encoding"
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.numbers
+
+    def get(self, name: str) -> WordVectors:
+        """The vectors of a layer; the first call for it may take long."""
+        if name not in self._open:
+            with self._building:
+                if name not in self._open:
+                    found = self._raw[self.numbers[name]]
+                    self._open[name] = WordVectors.build(self._paths[name], self._library, found, self._sums)
+                if len(self._open) == len(self.numbers):
+                    self._raw.clear()
+                    shutil.rmtree(self._encoding, ignore_errors=True)
+        return self._open[name]
+
+
+def _is_store(path: Path, library: Library) -> bool:
+    try:
+        return map_arrays(path)[1].get("calque.explore") == _about(library)
+    except InputError:  # not there, or torn: it is made anew
+        return False
+
+
+def _about(library: Library) -> str:
+    return json.dumps([_FORMAT, K, library.fingerprint])
+
+
+def _make_room(folder: Path, library: Library, dim: int, matrices: int) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise SettingError(
+            f"{folder} cannot be written ({error.strerror}): choose another folder by --cache"
+        ) from error
+    needed = matrices * library.n_words * dim * 4
+    if needed > free:
+        raise SettingError(
+            f"the vectors of {library.n_words:,} words need {needed / 1e9:.1f} GB while they are made, {folder} has "
+            f"{free / 1e9:.1f} GB: fewer --layers, less text by --limit, or another folder by --cache"
+        )
+
+
+class Stopped(Exception):
+    """The computation was called off."""
+
+
+class Neighbourhoods:
+    """Computes the mean cosine of every word with its `K` nearest words of every language.
+
+    Attributes:
+        lock: held for each pair of languages; who else computes with PyTorch meanwhile takes it too, as the precision of
+            products is a setting of the whole process.
+        progress: show a bar on standard error.
+    """
+
+    def __init__(self, *, progress: bool = False):
+        self.lock = threading.Lock()
+        self.progress = progress
+        self._stop = False
+
+    def stop(self) -> None:
+        """Call off what runs: it raises `Stopped` after the pair of languages that it is at."""
+        self._stop = True
+
+    def __call__(self, data: np.ndarray, covered: np.ndarray | None, library: Library) -> np.ndarray:
+        """float32 `[n_languages, n_words]`; 0 for a word without a vector.
+
+        Args:
+            data: rows of length 1.
+            covered: bool `[n_words]`, which words have a vector; None for all.
+        """
+        import torch
+
+        from calque.algebra.sweep import sweep
+
+        languages = library.languages
+        hubness = np.zeros((len(languages), len(data)), dtype=np.float32)
+        rows = [_rows(library.rows(lang), covered) for lang in languages]
+        pairs = [(a, b) for a in range(len(languages)) for b in range(a, len(languages))]
+        with _bar(sum(len(rows[a]) * len(rows[b]) for a, b in pairs), self.progress) as bar:
+            for a, b in pairs:
+                if self._stop:
+                    raise Stopped
+                if not len(rows[a]) or not len(rows[b]):
+                    continue
+                x, y = (torch.from_numpy(_part(data, rows[side])) for side in (a, b))
+                with self.lock:
+                    lists = sweep(x, y, K if a != b else K + 1)
+                if a != b:
+                    hubness[b, rows[a]] = _mean(lists.rows.values)
+                    hubness[a, rows[b]] = _mean(lists.columns.values)
+                elif len(rows[a]) > 1:
+                    hubness[a, rows[a]] = _mean(lists.rows.values[:, 1:])  # the first of each is itself
+                bar.update(len(rows[a]) * len(rows[b]))
+        return hubness
+
+
+def _rows(language: slice, covered: np.ndarray | None) -> np.ndarray:
+    rows = np.arange(language.start, language.stop)
+    return rows if covered is None else rows[np.asarray(covered[language])]
+
+
+def _part(data: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows as a matrix; a view where they lie side by side."""
+    if rows[-1] - rows[0] + 1 == len(rows):
+        return np.asarray(data[rows[0] : rows[-1] + 1])
+    return np.ascontiguousarray(data[rows])
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    return values.mean(axis=1, dtype=np.float64).astype(np.float32)
+
+
+def _largest(values: np.ndarray, k: int) -> np.ndarray:
+    return np.partition(values, len(values) - k)[len(values) - k :]
+
+
+class _NoBar:
+    def update(self, n: int) -> None:
+        pass
+
+
+@contextmanager
+def _bar(total: int, progress: bool):
+    if not progress:
+        yield _NoBar()
+        return
+    from tqdm import tqdm
+
+    with tqdm(
+        total=total, unit="pair", unit_scale=True, desc="neighbourhoods", mininterval=0.5, dynamic_ncols=True
+    ) as bar:
+        yield bar
+
+
+def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:
+    """The layers of an encoder that are explored, by name, and the name of its own.
+
+    Args:
+        wanted: numbers, −1 being the last; None for the embeddings, the middle and the encoder's own. An encoder that
+            combines layers, by maps or as a mixture, has what it gives and nothing else.
+
+    Raises:
+        SettingError: it has no such layer.
+    """
+    number = getattr(encoder, "layer_number", None)
+    mapped = getattr(encoder, "layers", None)
+    if number is None or getattr(encoder, "mix", None) is not None:
+        if mapped is None:
+            return {"own": None}, "own"
+        combine = getattr(encoder, "combine", "last")
+        name = str(mapped[-1]) if combine == "last" or len(mapped) == 1 else f"{'+'.join(map(str, mapped))} {combine}"
+        return {name: None}, name
+    own = number(getattr(encoder, "layer", -1))
+    chosen = [0, number(-1) // 2, own] if wanted is None else [number(layer) for layer in wanted]
+    numbers = sorted({*chosen, own})
+    return {str(k): k for k in numbers}, str(own)

@@ -1,0 +1,595 @@
+"""The explorer: its text, its vectors and numbers, its answers over HTTP, what it takes for an encoder and a text."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("starlette", reason="the extra explore is not installed")
+
+from calque.algebra.normalize import unit_rows
+from calque.algebra.similarity import csls_neighbours
+from calque.cli import main, spread
+from calque.encoders import load_encoder
+from calque.encoders.mapped import MappedEncoder
+from calque.errors import InputError, MissingExtraError, SettingError
+from calque.explore import server
+from calque.explore.app import make_app
+from calque.explore.explorer import Explorer, Typed
+from calque.explore.library import Gatherer, Library, is_right_to_left, is_unspaced
+from calque.explore.server import listen, require, serve, url_of
+from calque.explore.sources import Source, find_encoders, find_text, is_collection, place_for
+from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
+from calque.maps import Rotation
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus, Sentence
+from calque.vectors import Embeddings
+from calque.wordalign.similarity import links_from_embeddings
+
+ENGLISH = [
+    "the old ferry leaves the harbour at seven .", "the cat sees a house of time .", "she sat on the bank of the river .",
+    "the bank in town closed at five .", "the wind blows from the north .", "birds sing in the old house .",
+]  # fmt: skip
+GERMAN = [
+    "die alte Fähre verlässt den Hafen um sieben .", "die Katze sieht ein Haus der Zeit .", "sie saß am Ufer des Flusses .",
+    "die Bank in der Stadt schloss um fünf .", "der Wind bläst aus dem Norden .", "Vögel singen in dem alten Haus .",
+]  # fmt: skip
+HEBREW = ["שלום לכולם , הספינה יוצאת בשבע .", "החתול רואה בית ."]
+
+
+def pairs_of(left: list[str], right: list[str], langs: tuple[str, str]) -> ParallelCorpus:
+    return ParallelCorpus.of([line.split() for line in left], [line.split() for line in right], langs)
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    gatherer = Gatherer()
+    gatherer.add_pairs(pairs_of(ENGLISH, GERMAN, ("en", "de")))
+    gatherer.add_pairs(pairs_of(ENGLISH[:2], HEBREW, ("en", "he")), trained=True)
+    return gatherer.library()
+
+
+@pytest.fixture(scope="module")
+def sources(tiny_encoder) -> list[Source]:
+    """A tiny encoder, and the same with German turned towards English."""
+    corpus = pairs_of(ENGLISH, GERMAN, ("de", "en")).swapped()
+    first = np.arange(len(corpus))
+    links = WordPairs(first, 0 * first, 0 * first, n_sentences=len(corpus))
+    mapped = MappedEncoder.fit(tiny_encoder, corpus, links, make=Rotation, towards="en")
+    return [Source("tiny", tiny_encoder, True), Source("turned", mapped, False)]
+
+
+@pytest.fixture(scope="module")
+def explorer(library, sources, tmp_path_factory) -> Explorer:
+    return Explorer(library, sources, tmp_path_factory.mktemp("explore"))
+
+
+# -- the text ----------------------------------------------------------------------------------------------------------
+def test_a_sentence_is_there_once_and_knows_its_translations_through_a_third_language(library):
+    assert library.languages == ["en", "de", "he"]
+    assert library.ranges == {"en": (0, 6), "de": (6, 12), "he": (12, 14)}
+    assert library.translations(0) == {"de": 6, "he": 12}
+    assert library.translations(6) == {"en": 0, "he": 12}  # German and Hebrew never stood side by side
+    assert library.translations(2) == {"de": 8}
+    assert library.related(12) == {0, 6}
+    assert library.trained.tolist() == [True, True, *[False] * 10, True, True]
+
+
+def test_rows_and_places_are_inverse(library):
+    words = [word for sentence in library.sentences for word in sentence.words]
+    for row in range(library.n_words):
+        sentence, word = library.place(row)
+        assert library.sentences[sentence].words[word] == words[row]
+    assert words[library.rows("de")] == " ".join(GERMAN).split()
+
+
+def test_what_is_empty_or_repeated_is_counted():
+    gatherer = Gatherer()
+    gatherer.add_pairs(pairs_of(["a b", "", "a b"], ["c", "d", "e"], ("en", "de")))
+    library = gatherer.library()
+    assert (gatherer.empty, gatherer.repeated, len(library)) == (1, 1, 4)
+    assert library.related(0) == {1, 3}
+    assert library.translations(0) == {"de": 1}
+
+
+def test_search_wants_every_word_and_prefers_whole_ones(library):
+    assert library.search("bank") == (3, [3, 9, 2])
+    assert library.search("BANK", "en") == (2, [3, 2])
+    assert library.search("ban the", "en") == (2, [3, 2])
+    assert library.search("bank river") == (1, [2])
+    assert library.search("Fähre", "en") == (0, [])
+    assert library.search("the", limit=1)[0] == 5
+    assert library.search("  ") == (0, [])
+
+
+def test_search_needs_no_spaces_in_chinese():
+    gatherer = Gatherer()
+    gatherer.add([Sentence(("我们", "坐", "在", "河岸", "上"), "zh")])
+    assert gatherer.library().search("坐在河岸") == (1, [0])
+
+
+@pytest.mark.parametrize(
+    ("text", "lang"),
+    [("the house of the cat", "en"), ("das Haus der Katze", "de"), ("הבית", "he"), ("!!", "en"), ("Fünf Vögel!", "de")],
+)
+def test_the_language_of_a_typed_sentence_is_guessed(library, text, lang):
+    assert library.guess_language(text) == lang
+
+
+def test_writing_systems():
+    assert is_right_to_left("ar")
+    assert is_right_to_left("heb") is is_right_to_left("he") is True
+    assert is_right_to_left("az_Arab")
+    assert not is_right_to_left("tr")
+    assert is_unspaced("zho_Hant")
+    assert not is_unspaced("ko")
+
+
+# -- vectors -----------------------------------------------------------------------------------------------------------
+def planted(library: Library, dim: int = 24, seed: int = 0) -> Embeddings:
+    rng = np.random.default_rng(seed)
+    return Embeddings(rng.normal(size=(library.n_words, dim)).astype(np.float32) + 0.4, library.offsets)
+
+
+def test_neighbours_are_those_of_a_whole_csls_search(library, tmp_path):
+    found = planted(library)
+    store = WordVectors.build(tmp_path / "x.safetensors", library, found, Neighbourhoods())
+    unit = unit_rows(found.data)
+    for lang in library.languages:
+        own = library.rows(lang)
+        for other in library.languages:
+            rows = library.rows(other)
+            if other == lang:
+                continue
+            expected = csls_neighbours(unit[own], unit[rows], k=K, n_best=4)
+            for place, row in enumerate(range(own.start, own.stop)):
+                got = store.neighbours(store.vector(row), lang, 4, but=row)[other]
+                assert got.rows.tolist() == (expected.targets[place] + rows.start).tolist()
+                np.testing.assert_allclose(got.csls, expected.target_scores[place], atol=2e-6)
+
+
+def test_neighbours_in_the_same_language_leave_the_word_itself_out(library, tmp_path):
+    """Against the formula, word by word."""
+    found = planted(library, seed=1)
+    store = WordVectors.build(tmp_path / "x.safetensors", library, found, Neighbourhoods())
+    rows = library.rows("en")
+    unit = unit_rows(found.data)[rows].astype(np.float64)
+    cosines = unit @ unit.T
+    np.fill_diagonal(cosines, -np.inf)
+    hubness = np.array([np.sort(row)[-K:].mean() for row in cosines])
+    for place in (0, 7, len(unit) - 1):
+        csls = 2 * cosines[place] - hubness[place] - hubness
+        best = np.argsort(-csls, kind="stable")[:5]
+        got = store.neighbours(store.vector(place), "en", 5, but=place)["en"]
+        assert got.rows.tolist() == best.tolist()
+        np.testing.assert_allclose(got.csls, csls[best], atol=2e-6)
+        np.testing.assert_allclose(got.cosines, cosines[place][best], atol=2e-6)
+
+
+def test_words_without_a_vector_are_nobodys_neighbours(library, tmp_path):
+    found = planted(library, seed=2)
+    covered = np.ones(library.n_words, dtype=bool)
+    covered[library.rows("he")] = False
+    covered[[1, 5, library.rows("de").start]] = False
+    data = np.where(covered[:, None], found.data, 0)
+    store = WordVectors.build(
+        tmp_path / "x.safetensors", library, Embeddings(data, library.offsets, covered), Neighbourhoods()
+    )
+    everyone = store.neighbours(store.vector(0), "en", 100, but=0)
+    assert len(everyone["he"].rows) == 0
+    assert set(everyone["de"].rows) == set(np.flatnonzero(covered[library.rows("de")]) + library.rows("de").start)
+    assert set(everyone["en"].rows) == set(np.flatnonzero(covered[library.rows("en")])) - {0}
+    left, right = (np.flatnonzero(covered[library.rows(lang)]) for lang in ("en", "de"))
+    unit = unit_rows(data)
+    expected = csls_neighbours(unit[library.rows("en")][left], unit[library.rows("de")][right], k=K, n_best=3)
+    got = store.neighbours(store.vector(0), "en", 3, but=0)["de"]
+    assert got.rows.tolist() == (right[expected.targets[0]] + library.rows("de").start).tolist()
+
+
+def test_a_store_is_an_embeddings_file_of_unit_vectors(library, tmp_path):
+    found = planted(library)
+    WordVectors.build(tmp_path / "x.safetensors", library, found, Neighbourhoods())
+    opened = Embeddings.open(tmp_path / "x.safetensors")
+    np.testing.assert_array_equal(opened.data, unit_rows(found.data))
+    assert isinstance(opened.data, np.memmap)
+    with pytest.raises(InputError, match="another text"):
+        WordVectors.open(tmp_path / "x.safetensors", Gatherer().library())
+
+
+def test_neighbourhoods_can_be_called_off(library):
+    sums = Neighbourhoods()
+    sums.stop()
+    with pytest.raises(Stopped):
+        sums(planted(library).data, None, library)
+
+
+def test_vectors_that_are_not_finite_are_told(library, tmp_path):
+    found = planted(library)
+    found.data[3, 2] = np.inf
+    with pytest.raises(SettingError, match="vector 3 has a component"):
+        WordVectors.build(tmp_path / "x.safetensors", library, found, Neighbourhoods())
+
+
+def test_vectors_are_made_once(library, tiny_encoder, tmp_path, monkeypatch):
+    numbers, own = layers_of(tiny_encoder, [1, -1])
+    assert (numbers, own) == ({"1": 1, "3": 3}, "3")
+    first = Layers(tiny_encoder, numbers, library, tmp_path / "a", Neighbourhoods())
+    assert not (tmp_path / "a" / "3.safetensors").exists()  # neighbourhoods only when asked for
+    once = {name: np.array(first.get(name).hubness) for name in numbers}
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["1.safetensors", "3.safetensors"]
+    encoded = tiny_encoder.encode_layers(library.sentences, [1, 3])
+    np.testing.assert_allclose(first.get("1").embeddings.data, unit_rows(encoded[1].data), atol=1e-6)
+    monkeypatch.setattr(type(tiny_encoder), "encode_layers", lambda *_, **__: pytest.fail("encoded again"))
+    again = Layers(tiny_encoder, numbers, library, tmp_path / "a", Neighbourhoods())
+    for name in numbers:
+        np.testing.assert_array_equal(again.get(name).hubness, once[name])
+
+
+def test_a_torn_store_is_made_anew(library, tiny_encoder, tmp_path):
+    (tmp_path / "3.safetensors").write_bytes(b"torn")
+    layers = Layers(tiny_encoder, {"3": 3}, library, tmp_path, Neighbourhoods())
+    assert layers.get("3").embeddings.n_words == library.n_words
+
+
+def test_no_room_is_told_before_anything_is_encoded(library, tiny_encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Disk", (), {"free": 1000})())
+    with pytest.raises(SettingError, match="fewer --layers"):
+        Layers(tiny_encoder, {"3": 3}, library, tmp_path, Neighbourhoods())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingError, match="--cache"):
+        Layers(tiny_encoder, {"3": 3}, library, tmp_path / "file" / "x", Neighbourhoods())
+
+
+def test_layers_of_encoders(tiny_encoder, sources):
+    assert layers_of(tiny_encoder) == ({"0": 0, "1": 1, "3": 3}, "3")
+    assert layers_of(tiny_encoder, [2]) == ({"2": 2, "3": 3}, "3")  # its own is always there
+    assert layers_of(sources[1].encoder) == ({"3": None}, "3")
+    with pytest.raises(SettingError, match="layer 9"):
+        layers_of(tiny_encoder, [9])
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+def test_about_says_what_there_is(explorer):
+    about = explorer.about()
+    assert [(each["lang"], each["dir"]) for each in about["languages"]] == [("en", "ltr"), ("de", "ltr"), ("he", "rtl")]
+    assert [(each["name"], each["layers"], each["own"]) for each in about["encoders"]] == [
+        ("tiny", ["0", "1", "3"], "3"),
+        ("turned", ["3"], "3"),
+    ]
+    assert (about["before"], about["after"]) == ("tiny", "turned")
+    start = about["start"]
+    assert len(explorer.library.translations(start["id"])) == 2
+    assert explorer.library.sentences[start["id"]].words[start["word"]]
+
+
+def test_neighbours_of_a_word(explorer):
+    answer = explorer.neighbours("tiny", "1", 2, 4, n=3)
+    assert answer["word"] == "bank"
+    assert [(each["lang"], each["own"], len(each["words"])) for each in answer["languages"]] == [
+        ("en", True, 3),
+        ("de", False, 3),
+        ("he", False, 3),
+    ]
+    scores = [hit["csls"] for hit in answer["languages"][1]["words"]]
+    assert scores == sorted(scores, reverse=True)
+    for each in answer["languages"]:
+        for hit in each["words"]:
+            assert hit["words"] == list(explorer.library.sentences[hit["id"]].words)
+            assert hit["translation"] == (hit["id"] == 8)
+    same = answer["same"]
+    assert same["total"] == 1
+    assert [(hit["id"], hit["word"]) for hit in same["nearest"]] == [(3, 1)]
+    assert explorer.neighbours("tiny", "0", 2, 0)["same"]["total"] == 0
+
+
+def test_the_same_form_elsewhere_is_ordered_by_meaning(explorer):
+    the = explorer.neighbours("tiny", None, 0, 0)["same"]
+    assert the["total"] == 9 - 1
+    cosines = [hit["cosine"] for hit in the["nearest"] + the["farthest"]]
+    assert len(cosines) == 8
+    assert cosines == sorted(cosines, reverse=True)
+
+
+def test_a_typed_sentence_has_the_vectors_of_the_same_sentence_of_the_text(explorer):
+    typed = explorer.typed(ENGLISH[2], "en")
+    stored = explorer.neighbours("tiny", "3", 2, 4, n=5)
+    live = explorer.neighbours("tiny", "3", typed, 4, n=5)
+    assert live["languages"][1]["words"][0]["csls"] == pytest.approx(stored["languages"][1]["words"][0]["csls"], abs=2e-3)
+    first = live["languages"][0]["words"][0]
+    assert (first["id"], first["word"]) == (2, 4)  # it finds itself
+    assert first["cosine"] == pytest.approx(1, abs=1e-3)
+    german = explorer.neighbours("turned", None, explorer.typed(GERMAN[2], "de"), 3)
+    assert german["languages"][1]["words"][0]["id"] == 8
+
+
+def test_typed_sentences_are_remembered_and_their_number_is_limited(explorer, monkeypatch):
+    monkeypatch.setattr("calque.explore.explorer._TYPED", 2)
+    for text in ("one house", "two houses", "three houses"):
+        explorer.neighbours("tiny", None, explorer.typed(text, "en"), 0)
+    assert [typed.text for _, typed in explorer._typed] == ["two houses", "three houses"]
+
+
+def test_a_word_without_a_vector_is_told(explorer):
+    long = " ".join(["house"] * 150)
+    answer = explorer.neighbours("tiny", None, explorer.typed(long, "en"), 149)
+    assert answer["covered"] is False
+    assert answer["languages"] == []
+
+
+def test_links_are_those_of_the_aligner(explorer):
+    answer = explorer.links("tiny", "1", 2, 8)
+    store = explorer.views["tiny"].layers.get("1").embeddings
+    parts = [Embeddings(np.array(store[k]), np.array([0, len(store[k])])) for k in (2, 8)]
+    expected = links_from_embeddings(*parts)
+    assert [tuple(link[:2]) for link in answer["links"]] == list(
+        zip(expected.source.tolist(), expected.target.tolist(), strict=True)
+    )
+    both = explorer.links("tiny", "1", explorer.typed("the cat", "en"), explorer.typed("die Katze", "de"))
+    assert 1 <= len(both["links"]) <= 2
+    assert len(explorer.links("tiny", "1", 2, 8, method="softmax")["links"]) >= len(answer["links"])
+
+
+# -- over HTTP ---------------------------------------------------------------------------------------------------------
+def call(app, path: str, host: str = "127.0.0.1:8000", method: str = "GET", headers=(), **query):
+    """One request to the application, in this process: status, headers, body."""
+    sent: list[dict] = []
+    given = [(b"host", host.encode())] if host else []
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "path": path, "raw_path": path.encode(), "query_string": urlencode(query).encode(), "root_path": "",
+        "headers": [*given, *headers], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000),
+    }  # fmt: skip
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    names = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], names, body
+
+
+@pytest.fixture(scope="module")
+def app(explorer):
+    return make_app(explorer)
+
+
+def test_every_answer_over_http(app, explorer):
+    def got(path, **query):
+        status, headers, body = call(app, f"/api/{path}", **query)
+        assert status == 200, body
+        assert headers["content-type"] == "application/json"
+        return json.loads(body)
+
+    assert got("about") == explorer.about()
+    assert got("search", q="bank", lang="en")["sentences"][0] == {"id": 3, "lang": "en", "words": ENGLISH[3].split()}
+    sentence = got("sentence", id=0)
+    assert sentence["trained"] is True
+    assert [each["lang"] for each in sentence["translations"]] == ["de", "he"]
+    typed = got("sentence", text="Das  Haus der\nKatze.")
+    assert (typed["lang"], typed["guessed"], typed["text"]) == ("de", True, "Das Haus der Katze.")
+    assert typed["words"] == ["Das", "Haus", "der", "Katze", "."]
+    found = got("neighbours", encoder="tiny", layer="1", id=2, word=4, n=3)
+    assert found.pop("milliseconds") >= 0
+    assert found == explorer.neighbours("tiny", "1", 2, 4, n=3)
+    assert got("links", encoder="tiny", id=2, to=8) == explorer.links("tiny", None, 2, 8)
+    assert got("links", encoder="tiny", text="the cat", lang="en", to_text="die Katze", to_lang="de") == explorer.links(
+        "tiny", None, Typed("the cat", "en"), Typed("die Katze", "de")
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "said"),
+    [
+        ("sentence", {"id": 99}, "no sentence 99, there are 0 to 13"),
+        ("sentence", {"id": -1}, "no sentence -1"),
+        ("sentence", {"id": "x"}, "id='x' is not a whole number"),
+        ("sentence", {}, "id= is missing"),
+        ("sentence", {"text": "  "}, "an empty sentence"),
+        ("sentence", {"text": "a" * 1001}, "1,001 characters"),
+        ("sentence", {"text": "a", "lang": "xx"}, "no text in 'xx' here, there is en, de, he"),
+        ("search", {"q": "a", "lang": "xx"}, "no text in 'xx'"),
+        ("neighbours", {"id": 0, "word": 0}, "encoder= is missing"),
+        ("neighbours", {"encoder": "y", "id": 0, "word": 0}, "no encoder 'y' here, there is tiny, turned"),
+        ("neighbours", {"encoder": "tiny", "layer": "7", "id": 0, "word": 0}, "no layer '7' of tiny here"),
+        ("neighbours", {"encoder": "tiny", "id": 0, "word": 9}, "no word 9, the sentence has 9"),
+        ("neighbours", {"encoder": "tiny", "id": 0, "word": 0, "n": 0}, "n=0"),
+        ("neighbours", {"encoder": "tiny", "id": 0}, "word= is missing"),
+        ("links", {"encoder": "tiny", "id": 0}, "id= is missing"),
+        ("links", {"encoder": "tiny", "id": 0, "to": 6, "method": "magic"}, "method='magic', expected one of mutual"),
+    ],
+)
+def test_errors_are_a_line_of_json(app, path, query, said):
+    status, headers, body = call(app, f"/api/{path}", **query)
+    assert status == 400
+    assert said in json.loads(body)["error"]
+    assert b"\n" not in body
+
+
+def test_the_page_and_what_it_may_load(app):
+    status, headers, body = call(app, "/")
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "default-src 'none'" in headers["content-security-policy"]
+    for name, kind in (("app.js", "text/javascript"), ("style.css", "text/css"), ("icon.svg", "image/svg+xml")):
+        status, headers, body = call(app, f"/static/{name}")
+        assert status == 200
+        assert headers["content-type"].startswith(kind)
+        assert b"http://" not in body.replace(b"http://www.w3.org/2000/svg", b"")
+        assert b"https://" not in body
+    for wrong in ("/static/../app.py", "/static/app.py", "/nothing", "/api/nothing"):
+        status, headers, body = call(app, wrong)
+        assert status == 404
+        assert json.loads(body) == {"error": "there is no such page here"}
+    assert call(app, "/api/about", method="POST")[0] == 405
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "LOCALHOST", "localhost.", "[::1]:8000"])
+def test_its_own_names_are_answered(app, host):
+    assert call(app, "/", host=host)[0] == 200
+
+
+@pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example:8000", "10.0.0.1", "localhost:1@evil", "[::2]"])
+def test_another_name_is_refused(app, host):
+    for path in ("/", "/api/about", "/static/app.js"):
+        status, _, body = call(app, path, host=host)
+        assert status == 400
+        assert "does not answer to that name" in json.loads(body)["error"]
+
+
+def test_two_names_are_refused(app):
+    assert call(app, "/", headers=[(b"host", b"evil.example")])[0] == 400
+
+
+def test_a_page_of_another_site_gets_no_answers(app):
+    assert call(app, "/api/about", headers=[(b"sec-fetch-site", b"cross-site")])[0] == 400
+    assert call(app, "/api/about", headers=[(b"sec-fetch-site", b"same-origin")])[0] == 200
+    assert call(app, "/", headers=[(b"sec-fetch-site", b"cross-site")])[0] == 200  # a link that somebody sent
+
+
+def test_addresses_are_answered_where_other_machines_may_ask(explorer):
+    app = make_app(explorer, hosts=["box"], any_address=True)
+    assert call(app, "/", host="10.0.0.7:80")[0] == 200
+    assert call(app, "/", host="box")[0] == 200
+    assert call(app, "/", host="evil.example")[0] == 400
+
+
+# -- the server --------------------------------------------------------------------------------------------------------
+def test_a_free_port_is_found_and_a_taken_one_told(monkeypatch):
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        assert url_of(taken) == f"http://127.0.0.1:{port}/"
+        with pytest.raises(SettingError, match=f"port {port} cannot be listened on"):
+            listen("127.0.0.1", port)
+        monkeypatch.setattr(server, "PORT", port)
+        with listen("127.0.0.1", None) as other:
+            assert other.getsockname()[1] != port
+    with pytest.raises(SettingError, match="choose another --port or --host"):
+        listen("no.such.host.invalid", 0)
+
+
+def test_it_serves_until_it_is_interrupted(explorer, monkeypatch):
+    import uvicorn
+
+    asked = []
+    monkeypatch.setattr(server.webbrowser, "open", lambda url: pytest.fail("no browser was wanted"))
+
+    def run(self, sockets):
+        app = self.config.app
+        asked.append(call(app, "/", host=f"127.0.0.1:{sockets[0].getsockname()[1]}")[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    with listen("127.0.0.1", 0) as listening:
+        serve(explorer, listening, host="127.0.0.1", browser=False)
+    assert asked == [200]
+
+
+def test_a_missing_package_is_told(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'calque\[explore\]'"):
+        require()
+
+
+# -- what the command line names ---------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def demo_folder(tmp_path_factory, tiny_encoder, sources):
+    """What `calque demo` leaves, small."""
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "text").mkdir()
+    for part, lines in (("train", slice(0, 4)), ("test", slice(4, 6))):
+        text = "".join(f"{a}\t{b}\n" for a, b in zip(ENGLISH[lines], GERMAN[lines], strict=True))
+        (folder / "text" / f"de.{part}.tsv").write_text(text, encoding="utf-8")
+    sources[1].encoder.save(folder / "rotation")
+    changed = copy.deepcopy(tiny_encoder)
+    with torch.no_grad():
+        next(changed.model.parameters()).mul_(1.5)
+    changed.save(folder / "contrastive")
+    rows = [{"method": name, "settings": {"encoder": "tiny"}} for name in ("base", "rotation", "contrastive")]
+    (folder / "results.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return folder
+
+
+def test_a_demo_is_understood(demo_folder, tiny_encoder):
+    assert is_collection(demo_folder)
+    found = find_encoders([str(demo_folder)], None, print)
+    assert [(each.name, each.before) for each in found] == [("tiny", True), ("rotation", False), ("contrastive", False)]
+    assert found[0].encoder.fingerprint == tiny_encoder.fingerprint
+    library = find_text([str(demo_folder)])
+    assert library.languages == ["en", "de"]
+    assert (~library.trained).sum() == 4
+    assert library.trained[library.ranges["en"][0]] == np.False_  # what encoders have not seen comes first
+    assert place_for(str(demo_folder)) == demo_folder / "explore"
+
+
+def test_the_encoder_before_is_found_by_the_record(demo_folder, tiny_folder, tmp_path, capsys):
+    tiny = load_encoder(tiny_folder)
+    folder = tmp_path / "aligned"
+    load_encoder(demo_folder / "contrastive").save(folder)
+    record = {"encoder": "before", "encoder_fingerprint": tiny.fingerprint, "towards": "en", "texts": []}
+    (folder / "calque-run.json").write_text(json.dumps(record))
+    said: list[str] = []
+    assert [each.before for each in find_encoders([str(folder)], None, said.append)] == [False]
+    assert "--base FOLDER shows it beside" in said[0]
+    found = find_encoders([str(folder)], str(tiny_folder), said.append)
+    assert [each.before for each in found] == [True, False]
+    tiny.save(tmp_path / "before")
+    found = find_encoders([str(folder)], None, said.append)
+    assert [(each.name, each.before) for each in found] == [("before", True), ("aligned", False)]
+    found = find_encoders([str(tmp_path / "before"), str(folder), str(folder)], None, said.append)
+    assert [(each.name, each.before) for each in found] == [("before", True), ("aligned", False)]
+    (folder / "calque-run.json").write_text(json.dumps({**record, "encoder_fingerprint": "another"}))
+    assert len(find_encoders([str(folder)], None, said.append)) == 1
+    assert place_for(str(folder)) == tmp_path / "aligned-explore"
+    assert place_for("mini").name == "calque-explore"
+    with pytest.raises(InputError):
+        find_encoders([str(tmp_path / "nothing" / "here")], None, said.append)
+
+
+def test_text_by_language_parallel_or_the_sample(tmp_path):
+    (tmp_path / "a.de.txt").write_text("Das Haus.\n\nDie Katze.\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("The house.\n")
+    said: list[str] = []
+    library = find_text([], text=[str(tmp_path / "a.de.txt"), f"en={tmp_path / 'b.txt'}"], say=said.append)
+    assert library.ranges == {"de": (0, 2), "en": (2, 3)}
+    assert "1 empty lines left out" in said[-1]
+    (tmp_path / "t.tsv").write_text("The house.\tDas Haus.\n", encoding="utf-8")
+    library = find_text([], test=[str(tmp_path / "t.tsv")], langs=[("en", "de")])
+    assert library.translations(0) == {"de": 1}
+    with pytest.raises(SettingError, match="1 parallel texts"):
+        find_text([], test=[str(tmp_path / "t.tsv")])
+    with pytest.raises(SettingError, match="which language"):
+        find_text([], text=[str(tmp_path / "b.txt")])
+    sample = find_text(["mini"], limit=3, say=said.append)
+    assert len(sample.languages) == 8
+    assert "sample text" in said[-2]
+
+
+def test_the_command_line(demo_folder, tmp_path, capsys, monkeypatch):
+    assert spread(["explore", "--text", "en=a", "de=b", "DIR"]) == ["explore", "--text", "en=a", "--text", "de=b", "DIR"]
+    assert spread(["explore", "DIR", "--test", "a.tsv", "b.tsv"])[2:] == ["--test", "a.tsv", "--test", "b.tsv"]
+    served = []
+    monkeypatch.setattr("calque.explore.server.serve", lambda explorer, listening, **given: served.append((explorer, given)))
+    with pytest.raises(SystemExit) as end:
+        main(["explore", str(demo_folder), "--cache", str(tmp_path), "--layers", "1,-1", "--no-browser", "--port", "0"])
+    captured = capsys.readouterr()
+    assert end.value.code == 0, captured.err
+    assert captured.out.startswith("http://127.0.0.1:")
+    explorer, given = served[0]
+    assert list(explorer.views) == ["tiny", "rotation", "contrastive"]
+    assert given["browser"] is False
+    assert explorer.after == "contrastive"
+    assert list(explorer.views["tiny"].layers.numbers) == ["1", "3"]
+    explorer.prepare()
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 5
+    with pytest.raises(SystemExit) as end:
+        main(["explore", str(tmp_path / "none" / "x")])
+    assert end.value.code == 2
