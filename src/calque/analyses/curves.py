@@ -1,0 +1,171 @@
+"""Accuracy by layer and by the amount of training text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.algebra.procrustes import Moments
+from calque.analyses.finding import Finding
+from calque.analyses.questions import Questions, View
+from calque.errors import SettingError
+from calque.maps import VectorMap
+from calque.vectors import Embeddings
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+    from calque.pairs import WordPairs
+    from calque.text import ParallelCorpus, Sentences
+
+_BLOCK = 2048  # sentence pairs of a training text encoded at a time
+
+
+def layers_of(encoder: Encoder) -> list[int]:
+    """Numbers of the layers that an encoder can give; none if it has only one."""
+    mapped = getattr(encoder, "layers", None)
+    if mapped is not None and hasattr(encoder, "maps"):
+        return list(mapped) if len(mapped) > 1 else []
+    n = getattr(encoder, "n_layers", 0)
+    return list(range(n + 1)) if n and hasattr(encoder, "encode_layers") else []
+
+
+def encode_layers(
+    encoder: Any, sentences: Sentences, layers: Sequence[int], *, progress: bool = False
+) -> dict[int, Embeddings]:
+    """Several layers of a text from one pass; of an encoder with maps, each layer through its own map."""
+    if not hasattr(encoder, "maps"):
+        return encoder.encode_layers(sentences, layers, progress=progress)
+    found = encoder.base.encode_layers(sentences, layers, progress=progress)
+    maps = encoder.maps.get(sentences.lang)
+    return found if maps is None else {layer: mapped(vectors, maps[layer]) for layer, vectors in found.items()}
+
+
+def mapped(vectors: Embeddings, by: VectorMap) -> Embeddings:
+    """Vectors through a map; a word without a vector has none behind it either."""
+    data = by.transform(np.asarray(vectors.data))
+    if vectors.covered is not None:
+        data[~vectors.covered] = 0
+    return Embeddings(data, vectors.offsets, vectors.covered)
+
+
+def headline(
+    analysis: str, questions: Questions, view: View, *, group: str | None = None, x: float | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> list[Finding]:  # fmt: skip
+    """Accuracy over all links, and over unseen ones: one point of a curve each."""
+    asked = (questions.pairs, questions.unseen, view.answers)
+    scores = questions.task.evaluate_embeddings(
+        view.source, view.target, about={**view.about, **dict(about or {})}, asked=asked
+    )
+    wanted = [f"accuracy.{name}" for name in questions.selections]
+    return [Finding(analysis, view.name, s, group, x) for name in wanted for s in scores if s.metric == name]
+
+
+def layer_curve(
+    questions: Questions,
+    name: str,
+    source: Mapping[int, Embeddings],
+    target: Mapping[int, Embeddings],
+    *,
+    about: Mapping[str, Any] | None = None,
+    known: Mapping[int, View] | None = None,
+) -> list[Finding]:
+    """Accuracy of every layer; x is the layer, 0 the embeddings.
+
+    Args:
+        name: of the encoder.
+        source, target: the test text by layer.
+        about: what to record of the encoder.
+        known: answers of layers that have been asked already.
+    """
+    findings = []
+    for layer in source:
+        view = (known or {}).get(layer) or questions.ask(name, source[layer], target[layer])
+        own = {**dict(about or {}), "layer": layer}
+        findings += headline("layers", questions, view, x=float(layer), about=own)
+    return findings
+
+
+def growing_maps(
+    encoder: Encoder,
+    corpus: ParallelCorpus,
+    pairs: WordPairs,
+    sizes: Sequence[int],
+    *,
+    make: Callable[[], VectorMap],
+    progress: bool = False,
+) -> Iterator[tuple[int, VectorMap]]:
+    """Maps from target to source vectors, fitted on the first so many sentence pairs; the text is encoded once.
+
+    Args:
+        encoder: whose vectors are mapped.
+        corpus, pairs: training text and its word links.
+        sizes: numbers of sentence pairs, rising. Those beyond the text are left out.
+        make: gives a new map.
+        progress: show a bar on standard error.
+    """
+    pairs.check(corpus)
+    moments = Moments(encoder.dim, encoder.dim)
+    bar, done = _bar(min(max(sizes, default=0), len(corpus)), progress), 0
+    for size in sorted(set(sizes)):
+        if size > len(corpus):
+            break
+        while done < size:
+            stop = min(done + _BLOCK, size)
+            part, links = corpus[done:stop], pairs.slice(done, stop)
+            source, target = (encoder.encode(side) for side in (part.source, part.target))
+            rows = source.rows(links.sentence, links.source), target.rows(links.sentence, links.target)
+            both = np.ones(len(links), dtype=bool)
+            for side, own in zip((source, target), rows, strict=True):
+                if side.covered is not None:
+                    both &= side.covered[own]
+            moments.update(target.data[rows[1][both]], source.data[rows[0][both]])
+            if bar is not None:
+                bar.update(stop - done)
+            done = stop
+        if moments.n:
+            yield size, make().fit_moments(moments)
+    if bar is not None:
+        bar.close()
+
+
+def size_curve(
+    questions: Questions,
+    view: View,
+    encoder: Encoder,
+    pairs: WordPairs,
+    sizes: Sequence[int],
+    *,
+    make: Callable[[], VectorMap],
+    progress: bool = False,
+) -> list[Finding]:
+    """Accuracy after maps fitted on growing parts of the training text; x is the number of sentence pairs, 0 none.
+
+    Args:
+        view: the encoder's answers without a map.
+        encoder: the encoder.
+        pairs: word links of the training text.
+        sizes, make: see `growing_maps`.
+
+    Raises:
+        SettingError: the questions have no training text.
+    """
+    if questions.task.train is None:
+        raise SettingError("a curve over data sizes needs a training text")
+    findings = headline("data-size", questions, view, group=make().kind, x=0.0, about={"sentence_pairs": 0})
+    train = questions.task.train
+    for size, fitted in growing_maps(encoder, train, pairs, sizes, make=make, progress=progress):
+        own = questions.ask(view.name, view.source, mapped(view.target, fitted), view.about)
+        about = {"sentence_pairs": size, "word_pairs": fitted.n_pairs, "map": fitted.kind}
+        findings += headline("data-size", questions, own, group=fitted.kind, x=float(size), about=about)
+    return findings
+
+
+def _bar(total: int, progress: bool):
+    if not progress or not total:
+        return None
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit="pair", desc="fit maps", mininterval=0.5, dynamic_ncols=True)

@@ -1,0 +1,217 @@
+"""Accuracy of retrieval in groups of words: by part of speech, frequency, length and place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from calque.analyses.finding import Finding
+from calque.analyses.questions import Questions, View
+from calque.analyses.words import frequency_ranks
+from calque.tasks.bootstrap import ratio
+
+#: classes of Cao et al. (2020, Table 4); PART, SYM, INTJ and X are in none, as there
+CLASSES = {
+    "lexical overlap": ("NUM", "PUNCT", "PROPN"),
+    "closed-class": ("DET", "ADP", "CONJ", "PRON", "AUX"),
+    "open-class": ("NOUN", "ADV", "ADJ", "VERB"),
+}
+_CONJUNCTIONS = ("CCONJ", "SCONJ", "CONJ")  # one tag in the tagset of the paper
+
+RANKS = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+SUBWORDS = (1, 2, 3, 4, 5)
+LENGTHS = (1, 2, 4, 6, 8, 10, 13)
+POSITIONS = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which group each question belongs to. Every link asks two: its source word for the target word, and back.
+
+    Attributes:
+        names: of the groups.
+        source, target: int `[n_pairs]`, group of the question that the source (target) word asks; −1 for none.
+        x: where each group stands on an axis.
+        of_links: whether both questions of a link are always in the same group; then links are counted, else questions.
+        classes: groups whose accuracies are averaged besides, by name.
+        settings: what to record of them.
+    """
+
+    names: Sequence[str]
+    source: np.ndarray
+    target: np.ndarray
+    x: Sequence[float | None]
+    of_links: bool = False
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) -> list[Finding]:
+    """Accuracy in each group, of both directions together, and the mean over the groups of each class.
+
+    Groups that nothing is asked in are left out. Intervals are bootstrapped over sentences, as those of retrieval are.
+    """
+    findings = []
+    for name, chosen in questions.selections.items():
+        sums = _sums(questions, view, groups, chosen)
+        totals = sums.sum(axis=0)
+        asked = totals[:, 1] + totals[:, 3]
+        some = np.flatnonzero(asked)
+        classes = {
+            title: [int(k) for k in some if groups.names[k] in members] for title, members in groups.classes.items()
+        }
+        classes = {title: members for title, members in classes.items() if members}
+
+        def figures(drawn: np.ndarray, classes=classes) -> np.ndarray:
+            each = ratio(drawn[..., 0] + drawn[..., 2], drawn[..., 1] + drawn[..., 3])
+            means = [_mean(each[..., members]) for members in classes.values()]
+            return np.concatenate([each, np.stack(means, axis=-1)], axis=-1) if means else each
+
+        values, low, high = questions.resamples.intervals(sums, figures)
+        by_group = {k: title for title, members in classes.items() for k in members}
+        about = {**view.about, "links": name, **groups.settings, "counted": "links" if groups.of_links else "questions"}
+        share = 2 if groups.of_links else 1
+        for k in some:
+            forward, backward = (ratio(totals[k, i], totals[k, i + 1]) for i in (0, 2))
+            own = {
+                **about,
+                "directions": {
+                    "-".join(langs): None if np.isnan(value) else float(value)
+                    for langs, value in ((questions.langs, forward), (questions.langs[::-1], backward))
+                },
+                **({"class": by_group[int(k)]} if int(k) in by_group else {}),
+            }
+            score = questions.score(f"accuracy.{name}", (values[k], low[k], high[k]), int(asked[k]) // share, own)
+            findings.append(Finding(analysis, view.name, score, groups.names[k], groups.x[k]))
+        for place, (title, members) in enumerate(classes.items(), len(groups.names)):
+            own = {**about, "mean_of": [groups.names[k] for k in members]}
+            n = int(asked[members].sum()) // share
+            score = questions.score(f"accuracy.{name}", (values[place], low[place], high[place]), n, own)
+            findings.append(Finding(analysis, view.name, score, title))
+    return findings
+
+
+def _sums(questions: Questions, view: View, groups: Groups, chosen: np.ndarray) -> np.ndarray:
+    """Right answers and questions of both directions in each sentence and group, `[n_sentences, n_groups, 4]`."""
+    answers, size = view.answers, len(groups.names)
+    asked = chosen[answers.queries]
+    queries = answers.queries[asked]
+    sentence = questions.pairs.sentence[queries]
+    sums = np.zeros((len(questions.corpus), size, 4))
+    for place, hits, codes in ((0, answers.source_hits, groups.source), (2, answers.target_hits, groups.target)):
+        code = codes[queries]
+        known = code >= 0
+        flat = sentence[known] * size + code[known]
+        for shift, weights in ((0, hits[asked][known].astype(np.float64)), (1, np.ones(len(flat)))):
+            counts = np.bincount(flat, weights=weights, minlength=sums.shape[0] * size)
+            sums[:, :, place + shift] = counts.reshape(-1, size)
+    return sums
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Mean over the last axis of those that are defined."""
+    known = np.isfinite(values)
+    return ratio(np.where(known, values, 0).sum(axis=-1), known.sum(axis=-1))
+
+
+# -- which groups there are --------------------------------------------------------------------------------------------
+def binned(source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True) -> tuple:
+    """Numbers of both sides in bins.
+
+    Args:
+        source, target: `[n_pairs]`; NaN or below the first bin: in none.
+        starts: where each bin begins; the last has no end.
+        whole: the numbers are whole: "2–3" is 2 and 3. Otherwise "10–30" is from 10 to below 30.
+
+    Returns:
+        names, places on the axis and the bins of both sides. The place is the middle, on a logarithmic axis where numbers
+        are not whole; of the last bin the mean of what is in it.
+    """
+    sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
+    codes = [np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1) for side in sides]
+    codes = [np.where(np.isnan(side), -1, code) for side, code in zip(sides, codes, strict=True)]
+    names, places = [], []
+    for start, end in pairwise(starts):
+        if whole:
+            names.append(str(start) if end == start + 1 else f"{start:,}–{end - 1:,}")
+            places.append((start + end - 1) / 2)
+        else:
+            names.append(f"{start:,}–{end:,}")
+            places.append(float(np.sqrt(start * end)) if start else end / 2)
+    inside = np.concatenate([side[code == len(starts) - 1] for side, code in zip(sides, codes, strict=True)])
+    names.append(f"{starts[-1]:,}+")
+    places.append(round(float(inside.mean()), 2) if len(inside) else float(starts[-1]))
+    return names, places, *codes
+
+
+def by_pos(questions: Questions, tags: Mapping[str, tuple[np.ndarray, Sequence[str]]]) -> Groups:
+    """By universal part of speech (Cao et al. 2020, Table 4), with the means of its three classes.
+
+    Args:
+        tags: of one side or both: number of each word's tag (−1: not known), and the tags. With one side, both
+            questions of a link go by that word's tag; with both, each question by that of the word that asks.
+    """
+    names = [tag for tags_of in CLASSES.values() for tag in tags_of]
+    codes = {}
+    for side, (own, known) in tags.items():
+        table = np.array([_number(tag, names) for tag in known] + [-1], dtype=np.int64)
+        codes[side] = table[own][questions.rows[side]]
+    both = [codes[side] if side in codes else next(iter(codes.values())) for side in ("source", "target")]
+    of = {questions.langs[side == "target"]: int((tags[side][0] >= 0).sum()) for side in tags}
+    return Groups(
+        names, *both, x=[None] * len(names), of_links=len(codes) == 1, classes=CLASSES, settings={"tagged_words": of}
+    )
+
+
+def _number(tag: str, names: Sequence[str]) -> int:
+    tag = "CONJ" if tag in _CONJUNCTIONS else tag
+    return names.index(tag) if tag in names else -1
+
+
+def by_rank(questions: Questions) -> Groups:
+    """By |frequency rank of the source word − that of the target word| (Cao et al. 2020, §5.3 and Fig. 3).
+
+    Ranks are those of lower-cased forms within their language, see `frequency_ranks`, counted in the test text and the
+    training text [choice: the paper does not say]. The bins grow by factors of about three.
+    """
+    ranks = []
+    for side in ("source", "target"):
+        numbers, forms = questions.forms[side]
+        own = frequency_ranks(questions.counts[side])
+        ranks.append(np.array([own[form] for form in forms])[numbers[questions.rows[side]]] if forms else np.zeros(0))
+    apart = np.abs(ranks[0] - ranks[1])
+    names, places, source, target = binned(apart, apart, RANKS, whole=False)
+    counted = "test text" if questions.task.train is None else "test and training text"
+    return Groups(names, source, target, x=places, of_links=True, settings={"frequencies": counted})
+
+
+def by_length(questions: Questions) -> Groups:
+    """By the number of characters of the word that asks."""
+    lengths = []
+    for side in ("source", "target"):
+        numbers, forms = questions.forms[side]
+        own = np.array([len(form) for form in forms], dtype=np.int64)
+        lengths.append(own[numbers[questions.rows[side]]] if forms else np.zeros(0))
+    names, places, source, target = binned(*lengths, LENGTHS)
+    return Groups(names, source, target, x=places, settings={"unit": "characters"})
+
+
+def by_position(questions: Questions) -> Groups:
+    """By the place in its sentence, from 1, of the word that asks."""
+    names, places, source, target = binned(questions.pairs.source + 1, questions.pairs.target + 1, POSITIONS)
+    return Groups(names, source, target, x=places, settings={"unit": "words from the beginning, the first is 1"})
+
+
+def by_subwords(questions: Questions, counts: Mapping[str, np.ndarray]) -> Groups:
+    """By the number of subwords of the word that asks.
+
+    Args:
+        counts: of every word of both sides, `[n_words]`.
+    """
+    own = [counts[side][questions.rows[side]] for side in ("source", "target")]
+    names, places, source, target = binned(*own, SUBWORDS)
+    return Groups(names, source, target, x=places, settings={"unit": "subwords"})

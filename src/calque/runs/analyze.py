@@ -1,0 +1,386 @@
+"""From encoders and files to what lies behind their scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.analyses.finding import ANALYSES, Finding
+from calque.errors import InputError, SettingError
+from calque.runs.texts import Say, Words
+
+if TYPE_CHECKING:
+    from calque.analyses import Questions, View
+    from calque.encoders import Encoder
+
+Tags = Mapping[str, tuple[np.ndarray, Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the analyses can be told.
+
+    Args:
+        contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
+        sizes: numbers of sentence pairs of the training text that maps are fitted on.
+        map: which map.
+        forms: forms that the examples show.
+        pairs: word pairs in the picture.
+        projection: auto, pca or tsne.
+        bootstrap: samples of the intervals.
+    """
+
+    contextual: bool = True
+    sizes: tuple[int, ...] = ()
+    map: str = "rotation"
+    forms: int = 8
+    pairs: int = 100
+    projection: str = "auto"
+    bootstrap: int = 1000
+
+
+def analyze(
+    encoders: Sequence[str] = (),
+    *,
+    test: str | None = None,
+    langs: tuple[str, str] | None = None,
+    only: Sequence[str] | None = None,
+    links: str | None = None,
+    train: str | None = None,
+    train_links: str | None = None,
+    upos: Sequence[str] = (),
+    treebank: Sequence[str] = (),
+    results: Sequence[str] = (),
+    words: Words | None = None,
+    load: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+    progress: bool = False,
+    say: Say = lambda line: None,
+) -> list[Finding]:
+    """All analyses that the files allow, or those that are asked for.
+
+    Each encoder encodes the test text once, all layers in the same pass, and each set of vectors is searched once.
+
+    Args:
+        encoders: hub names, folders, `mini` or files of vectors, each perhaps as `NAME=PATH`; the one before alignment first.
+        test, langs: parallel text and its languages.
+        only: analyses to do, of `ANALYSES`. None: all; those whose files are not given are left out, and told.
+        links: word links of the test text; made by the aligner, from test and training text together, if None.
+        train, train_links: training text of the encoders and its links, to tell word pairs that they have seen.
+        upos: files with parts of speech of the test sentences (CoNLL-U or `word⇥UPOS`), `de=FILE` if the name does not say
+            the language.
+        treebank: files to train a tagger on instead, on vectors of the first encoder.
+        results: files with scores of retrieval and of zero-shot tasks.
+        words: how words are found and linked.
+        load: keyword arguments of `load_encoder`.
+        options: see `Options`.
+        progress, say: show bars on standard error; take a line of news.
+
+    Raises:
+        SettingError: an analysis that is not known, or that was asked for and lacks what it needs.
+    """
+    words, options = words or Words(), options or Options()
+    for name in only or ():
+        if name not in ANALYSES:
+            raise SettingError(f"analysis {name!r} is not known, expected some of {', '.join(ANALYSES)}")
+    wanted = _Wanted(only, say)
+    findings: list[Finding] = []
+    if wanted("correlation", bool(results), "--results FILE names files with scores of retrieval and of tasks"):
+        from calque.analyses.correlation import correlation
+
+        findings = correlation(_records(results), seed=words.seed)
+        if not findings:
+            wanted.lacks("correlation", "no encoder and language has both retrieval and zero-shot scores in --results")
+    if only is not None and set(only) <= {"correlation"}:
+        return findings
+    named = _named(encoders)
+    if not named or test is None or langs is None:
+        if only is None and results and not named:
+            return findings
+        raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
+    questions = _questions(test, langs, links, train, train_links, words, options, say)
+    own = _own(named, questions, upos, treebank, words, wanted, options, load, progress, say)
+    order = {name: place for place, name in enumerate(ANALYSES)}
+    return sorted([*findings, *own], key=lambda finding: order[finding.analysis])
+
+
+class _Wanted:
+    """Which analyses are to be done, and what is said of those that cannot be."""
+
+    def __init__(self, only: Sequence[str] | None, say: Say):
+        self._only, self._say = only, say
+
+    def __call__(self, name: str, possible: bool = True, remedy: str = "") -> bool:
+        if self._only is not None and name not in self._only:
+            return False
+        if not possible:
+            self.lacks(name, remedy)
+        return possible
+
+    def lacks(self, name: str, remedy: str) -> None:
+        """An error for what was asked for by name, a line for what was not."""
+        if self._only is not None and name in self._only:
+            raise SettingError(f"{name}: {remedy}")
+        self._say(f"{name} left out: {remedy}")
+
+
+def _named(encoders: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in encoders:
+        name, equals, path = item.partition("=")
+        if not equals or not name or "/" in name:
+            name, path = item, item
+        if name in found:
+            raise SettingError(f"two encoders are called {name}: name one of them, as in other={path}")
+        found[name] = path
+    return found
+
+
+def _records(files: Sequence[str]) -> list[dict[str, Any]]:
+    records = []
+    for path in files:
+        try:
+            lines = Path(path).read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read ({error})", path=path) from error
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise InputError(f"is not JSON ({error})", path=path, line=number) from error
+            if not isinstance(record, dict) or "metric" not in record:
+                raise InputError("is no score: expected what calque evaluate --out writes", path=path, line=number)
+            records.append(record)
+    return records
+
+
+def _questions(test, langs, links, train, train_links, words: Words, options: Options, say: Say) -> Questions:
+    from calque.analyses import Questions
+    from calque.tasks import WordRetrieval
+
+    if train_links is not None and train is None:
+        raise SettingError("--train-links needs --train")
+    corpus = words.read(test, langs, say)
+    seen = words.read(train, langs, say) if train else None
+    task = WordRetrieval(
+        corpus,
+        words.open_links(links, corpus) if links else None,
+        train=seen,
+        train_pairs=words.open_links(train_links, seen) if train_links and seen is not None else None,
+        contextual=options.contextual,
+        model=words.model,
+        symmetrize=words.symmetrize,
+        bootstrap=options.bootstrap,
+        data=test,
+        seed=words.seed,
+    )
+    if not len(task.links[0]):
+        raise SettingError(f"{test}: no word is linked, so that nothing can be asked")
+    return Questions(task)
+
+
+# -- encoder by encoder ------------------------------------------------------------------------------------------------
+def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, options: Options, load, progress, say):
+    from calque.analyses.anisotropy import anisotropy
+    from calque.analyses.examples import examples
+    from calque.analyses.groups import accuracies, by_length, by_pos, by_position, by_rank
+    from calque.analyses.hubness import hubness
+    from calque.analyses.isometry import isometry
+    from calque.analyses.language import language
+    from calque.analyses.points import points
+    from calque.encoders import load_encoder
+
+    loader = partial(load_encoder, **dict(load or {}))
+    tags = _tags(named, questions, upos, treebank, loader, words.seed, progress, say)
+    groups: dict[str, Any] = {}
+    if wanted(
+        "pos",
+        bool(tags),
+        "parts of speech are not known: --upos en=FILE has them, or --treebank en=FILE trains a tagger",
+    ):
+        groups["pos"] = by_pos(questions, tags)
+    for name, made in (("rank", by_rank), ("length", by_length), ("position", by_position)):
+        if wanted(name):
+            groups[name] = made(questions)
+    measures: dict[str, Callable[[Questions, View], list[Finding]]] = {
+        "isometry": isometry, "hubness": hubness, "anisotropy": anisotropy, "language": partial(language, seed=words.seed),
+    }  # fmt: skip
+    measures = {name: measure for name, measure in measures.items() if wanted(name)}
+    compared = wanted("examples", len(named) > 1, "give two encoders, the one before alignment first")
+    pictured = wanted("points")
+    findings, views = [], []
+    for name, path in named.items():
+        say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")
+        encoder = loader(path)
+        view, more = _seen(name, path, encoder, questions, wanted, options, progress)
+        findings += more
+        for analysis, chosen in groups.items():
+            findings += accuracies(analysis, questions, view, chosen)
+        for analysis, measure in measures.items():
+            found = measure(questions, view)
+            if not found:
+                wanted.lacks(analysis, f"{questions.task.data} has too few words for it")
+            findings += found
+        if compared or pictured:
+            views.append(view)
+    if compared:
+        findings += examples(questions, views, forms=options.forms, tags=tags or None)
+    if pictured:
+        found = points(
+            questions, views, n=options.pairs, projection=options.projection, seed=words.seed, tags=tags or None
+        )
+        if not found:
+            wanted.lacks("points", "there are no two linked words of letters that differ")
+        findings += found
+    return findings
+
+
+def _seen(
+    name: str, path: str, encoder: Encoder, questions: Questions, wanted: _Wanted, options: Options, progress: bool
+) -> tuple[View, list[Finding]]:
+    """One encoder's answers, and the analyses that need the encoder itself."""
+    from calque.analyses.curves import encode_layers, headline, layer_curve, layers_of, size_curve
+    from calque.analyses.groups import accuracies, by_subwords
+    from calque.maps import KINDS
+
+    about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
+    layers, findings = layers_of(encoder), []
+    curve = wanted("layers", bool(layers), f"{name} has one layer only")
+    own = _own_layer(encoder)
+    texts = [questions.sentences(side) for side in ("source", "target")]
+    if curve:
+        found = [encode_layers(encoder, text, layers, progress=progress) for text in texts]
+        if own in layers:
+            vectors = [by_layer[own] for by_layer in found]
+        else:
+            vectors = [encoder.encode(text, progress=progress) for text in texts]
+        view = questions.ask(name, *vectors, about)
+        known = {own: view} if own in layers else {}
+        findings += layer_curve(questions, name, *found, about=about, known=known)
+    else:
+        view = questions.ask(name, *(encoder.encode(text, progress=progress) for text in texts), about)
+    subwords = getattr(getattr(encoder, "base", encoder), "subwords", None)
+    if wanted("subwords", subwords is not None, f"{name} has no subwords"):
+        counts = {
+            side: subwords.split(text).word_lengths for side, text in zip(("source", "target"), texts, strict=True)
+        }
+        findings += accuracies("subwords", questions, view, by_subwords(questions, counts))
+    trained = _training(path)
+    grows = bool(options.sizes) and questions.task.train is not None
+    remedy = (
+        "--sizes 100,1000 with --train fits maps on so many sentence pairs; or give encoders that calque align made"
+    )
+    if wanted("data-size", grows or trained is not None, remedy):
+        if trained is not None:
+            method, size, more = trained
+            findings += headline("data-size", questions, view, group=method, x=float(size), about=more)
+        if grows:
+            if options.map not in KINDS:
+                raise SettingError(f"map {options.map!r} is not known, expected one of {', '.join(KINDS)}")
+            pairs = questions.task.links[1]
+            assert pairs is not None
+            findings += size_curve(
+                questions, view, encoder, pairs, options.sizes, make=KINDS[options.map], progress=progress
+            )
+    return view, findings
+
+
+def _own_layer(encoder: Any) -> int | None:
+    """The layer that `encode` gives, where it is one layer."""
+    if hasattr(encoder, "maps"):
+        return encoder.layers[-1] if encoder.combine == "last" else None
+    return None if getattr(encoder, "mix", None) is not None else getattr(encoder, "layer", None)
+
+
+def _training(path: str) -> tuple[str, int, dict[str, Any]] | None:
+    """Method, sentence pairs and other counts of an encoder that `calque align` made."""
+    file = Path(path) / "calque-run.json"
+    if not file.is_file():
+        return None
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        sizes = {
+            f"{name}s": sum(int(text[name]) for text in record["texts"]) for name in ("sentence_pair", "word_pair")
+        }
+        return str(record["method"]), sizes["sentence_pairs"], {**sizes, "method": record["method"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"not written by calque align ({type(error).__name__}: {error})", path=file) from error
+
+
+# -- parts of speech ---------------------------------------------------------------------------------------------------
+def _tags(named, questions: Questions, upos, treebank, loader, seed: int, progress: bool, say: Say) -> Tags:
+    """By side: from files that have the sentences, or from a tagger trained on a treebank."""
+    from calque.analyses.words import tags_for
+    from calque.corpora import read_tagged
+
+    found: dict[str, tuple[np.ndarray, Sequence[str]]] = {}
+    for item in upos:
+        side, lang, path = _side(item, questions, "upos")
+        tagged = read_tagged(path, lang=lang)
+        codes = tags_for(questions.sentences(side), tagged)
+        known = int((codes >= 0).sum())
+        if not known:
+            raise SettingError(f"--upos {path}: none of its {len(tagged):,} sentences is in {questions.task.data}")
+        say(f"{path}: parts of speech of {known:,} of {len(codes):,} words in {lang}")
+        found[side] = (codes, tagged.tags.names)
+    for item in treebank:
+        side, lang, path = _side(item, questions, "treebank")
+        if side in found:
+            raise SettingError(f"both --upos and --treebank are given for {lang}")
+        from calque.tasks.tagging import Tagging
+        from calque.tasks.zeroshot import Named
+
+        name, where = next(iter(named.items()))
+        text = Named(Path(path).name, lang, read_tagged(path, lang=lang))
+        say(f"{path}: training a tagger on {len(text.data):,} sentences, with vectors of {name}")
+        tagged = Tagging("pos", [text], [text]).tag(
+            loader(where), questions.sentences(side), seed=seed, progress=progress
+        )
+        found[side] = (tagged.tags.codes, tagged.tags.names)
+    return found
+
+
+def _side(item: str, questions: Questions, option: str) -> tuple[str, str, str]:
+    from calque.corpora.languages import language_of
+
+    lang, equals, path = item.partition("=")
+    if not equals or "/" in lang:
+        lang, path = language_of(item) or "", item
+    if lang not in questions.langs:
+        said = f"it is in {lang!r}" if lang else "which language is it in?"
+        raise SettingError(
+            f"--{option} {item}: {said}; expected one of {' and '.join(questions.langs)}, as in {questions.langs[0]}={path}"
+        )
+    return ("source", "target")[questions.langs.index(lang)], lang, path
+
+
+# -- shown -------------------------------------------------------------------------------------------------------------
+def table(findings: Sequence[Finding]) -> str:
+    """Figures as lines of text, a block for each analysis: a row for each encoder, metric and group."""
+    blocks = []
+    for analysis in dict.fromkeys(finding.analysis for finding in findings):
+        mine = [finding for finding in findings if finding.analysis == analysis]
+        rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n")]
+        for finding in mine:
+            score = finding.score
+            value, low, high = score.shown(2)
+            between = f"{low} – {high}" if "nan" not in (low, high) else ""
+            rows.append((
+                finding.encoder or "", score.metric, finding.group or "", "" if finding.x is None else f"{finding.x:,g}",
+                f"{len(finding.items)} items" if finding.items is not None else value, between, f"{score.n:,}",
+            ))  # fmt: skip
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = [
+            "  ".join(cell.ljust(widths[i]) if i < 3 else cell.rjust(widths[i]) for i, cell in enumerate(row)).rstrip()
+            for row in rows
+        ]
+        blocks.append("\n".join([analysis, lines[0], "-" * len(lines[0]), *lines[1:]]))
+    return "\n\n".join(blocks)
