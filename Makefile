@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: test check bench demo install clean
+.PHONY: test check bench demo docs install clean
 
 install: $(VENV)/.installed
 
@@ -28,8 +28,15 @@ check: install         ## style, types, structure
 demo: install          ## the main job on the text and the encoder that come with calque
 	$(BIN)/calque demo --overwrite $(ARGS)
 
+docs: $(VENV)/.docs     ## the documentation site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 bench: install         ## the speed ratios of docs/results.md
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist build site .pytest_cache .ruff_cache

@@ -1,0 +1,94 @@
+"""What the site is made of besides the pages that stand here: the command line's own help, files of the project, and formulas.
+
+Formulas are written as `$…$` and `$$…$$` in LaTeX and become MathML, which every browser of today shows by itself.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Page → the file of the project that it shows.
+FILES = {
+    "reference/mini.md": "src/calque/data/mini/README.md",
+    "project/changelog.md": "CHANGELOG.md",
+    "project/contributing.md": "CONTRIBUTING.md",
+    "project/log.md": "dev/LOG.md",
+}
+_LATEX = re.compile(r"<(span|div) class=\"arithmatex\">\s*\\([(\[])(.*?)\\[)\]]\s*</\1>", re.DOTALL)
+
+
+def on_files(files, config):
+    from mkdocs.structure.files import File
+
+    pages = {page: shown((ROOT / path).read_text(encoding="utf-8")) for page, path in FILES.items()}
+    for page, text in {**pages, "reference/commands.md": commands()}.items():
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_content(content, **_):
+    return _LATEX.sub(lambda found: mathml(html.unescape(found[3]).strip(), block=found[2] == "["), content)
+
+
+def mathml(latex: str, *, block: bool) -> str:
+    from latex2mathml.converter import convert
+
+    found = convert(latex, display="block" if block else "inline")
+    # Bars that LaTeX does not ask to grow are not to grow with what stands beside them.
+    found = re.sub(r"<mo>(&#x02016;|&#x0007C;|\|)</mo>", r'<mo stretchy="false">\1</mo>', found)
+    return f'<div class="formula" tabindex="0">{found}</div>' if block else found
+
+
+def shown(text: str) -> str:
+    """A file of the project as a page: without a card's front matter."""
+    return re.sub(r"\A---\n.*?\n---\n+", "", text, flags=re.DOTALL)
+
+
+# -- the command line ------------------------------------------------------------------------------------------------
+def commands() -> str:
+    """The reference of all commands, from what `--help` says."""
+    import typer
+
+    from calque.cli import COMMANDS, app
+
+    root = typer.main.get_command(app)
+    lines = [
+        "# Commands", "",
+        f"{root.help} This page is made from the commands' own help when the site is built.", "",
+        "Results go to standard output, news and progress to standard error. The exit code is 0, or 2 for a mistake in what "
+        "was asked for, which is told in one line. Options that take several values (`--langs en de`, `--test a.tsv b.tsv`) "
+        "take all words up to the next option.", "",
+        "| command | |", "|---|---|",
+    ]  # fmt: skip
+    names = [function.__name__.replace("_", "-") for function in COMMANDS]
+    found = {name: root.commands[name] for name in names if name in root.commands}
+    lines += [f"| [`calque {name}`](#{name}) | {command.help} |" for name, command in found.items()]
+    for name, command in found.items():
+        lines += ["", *_command(name, command)]
+    return "\n".join(lines) + "\n"
+
+
+def _command(name: str, command) -> list[str]:
+    context = command.make_context(name, [], resilient_parsing=True)
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [f"## calque {name} {{ #{name} }}", "", command.help, "", "```", f"calque {name} {usage}", "```"]
+    arguments, options = [], []
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None:
+            (options if parameter.opts[0].startswith("-") else arguments).append(record)
+    for title, records in (("argument", arguments), ("option", options)):
+        if records:
+            lines += ["", f"| {title} | |", "|---|---|"]
+            lines += [f"| <code>{_cell(left)}</code> | {_cell(right)} |" for left, right in records]
+    return lines
+
+
+def _cell(text: str) -> str:
+    """Text in a table of Markdown that means itself."""
+    escaped = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([|*_`\[\]\\])", lambda found: f"&#{ord(found[1])};", escaped)

@@ -1,0 +1,65 @@
+"""Blocks of Markdown pages that say how they are to be run, and what runs them.
+
+`<!-- test: commands -->` before a block: each line is a command of calque's. `<!-- test: python -->`: it runs, in one name space
+for the whole page. `<!-- test: file NAME -->`: it is the content of a file. ENCODER, and names of encoders on the hub, stand for
+a tiny encoder; so does mini.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calque.cli import main
+
+ROOT = Path(__file__).parents[1]
+WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
+ON_THE_HUB = ("xlm-roberta-base", "bert-base-multilingual-cased")
+_BLOCK = re.compile(r"^<!-- test: (commands|python|file (\S+)) -->\n+```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: Path) -> list[tuple[str, str, str]]:
+    """Kind, name of the file if it is one, and text of each block that is to be run."""
+    text = page.read_text(encoding="utf-8")
+    found = [(kind.split()[0], name, block) for kind, name, block in _BLOCK.findall(text)]
+    assert len(found) == text.count("<!-- test:"), f"{page.name}: a mark without a block"
+    return found
+
+
+def write_texts(folder: Path) -> None:
+    """The texts that pages speak of: parallel text, names, plain text; German is English in capitals."""
+    rng = np.random.default_rng(0)
+    for name, n in (("train", 60), ("test", 20), ("en-de", 30), ("en-fr", 30)):
+        lines = [" ".join(WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False)) for _ in range(n)]
+        (folder / f"{name}.tsv").write_text("".join(f"{line}\t{line.upper()}\n" for line in lines), encoding="utf-8")
+    for lang, change in (("en", str), ("de", str.upper)):
+        lines = [f"{change(w)}\t{'B-LOC' if w == 'house' else 'O'}\n" for w in WORDS * 4]
+        (folder / f"ner.{lang}.tsv").write_text("\n".join("".join(lines[k : k + 4]) for k in range(0, 40, 4)))
+        (folder / f"text.{lang}.txt").write_text("".join(f"{change(' '.join(WORDS))}\n" for _ in range(5)))
+    sample = folder / "calque-demo" / "text"
+    sample.mkdir(parents=True)
+    for part in ("train", "test"):
+        text = (folder / f"{part}.tsv").read_text(encoding="utf-8")
+        (sample / f"de.{part}.tsv").write_text(text, encoding="utf-8")
+
+
+def run_commands(text: str, encoder: str, capsys) -> None:
+    """Each command ends well."""
+    for line in filter(None, text.replace("\\\n", " ").splitlines()):
+        command, *arguments = shlex.split(line, comments=True)
+        assert command == "calque", line
+        names = {"ENCODER", *ON_THE_HUB}
+        with pytest.raises(SystemExit) as end:
+            main([encoder if each in names else each for each in arguments])
+        assert end.value.code == 0, f"{line}\n{capsys.readouterr().err}"
+
+
+def run_python(text: str, encoder: str, page: Path, space: dict) -> None:
+    for name in ON_THE_HUB:
+        text = text.replace(f'"{name}"', "ENCODER")
+    space["ENCODER"] = encoder
+    exec(compile(text, page.name, "exec"), space)

@@ -1,0 +1,128 @@
+"""The site: commands and Python of its pages run as they stand, its figures are those of the results, and it builds."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+
+import pytest
+from documents import ROOT, blocks, run_commands, run_python, write_texts
+
+import calque
+
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md") if page.name != "results.md")
+RUN = [page for page in PAGES if "<!-- test:" in page.read_text(encoding="utf-8")]
+
+
+def name(page):
+    return page.relative_to(DOCS).as_posix()
+
+
+@pytest.fixture
+def folder(tmp_path, tiny_folder, monkeypatch):
+    from calque.encoders import loading
+
+    write_texts(tmp_path)
+    shutil.copytree(tiny_folder, tmp_path / "aligned")
+    monkeypatch.setitem(loading.BUNDLED, "mini", tiny_folder)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", RUN, ids=name)
+def test_what_a_page_says_runs(page, folder, tiny_folder, capsys):
+    space: dict = {}
+    if page.name == "index.md":
+        shutil.rmtree(folder / "aligned")
+    for kind, file, block in blocks(page):
+        if kind == "file":
+            (folder / file).write_text(block, encoding="utf-8")
+        elif kind == "commands":
+            run_commands(block, str(tiny_folder), capsys)
+        else:
+            run_python(block, str(tiny_folder), page, space)
+
+
+def numbers(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w.])\d[\d,]*\.\d+(?![\w.])", text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_figures_of_ours_are_those_of_the_results(page):
+    """Every figure with a decimal in the parts of a page that tell what we found stands in the results or the README."""
+    known = numbers((DOCS / "results.md").read_text(encoding="utf-8")) | numbers(
+        (ROOT / "README.md").read_text("utf-8")
+    )
+    parts = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    ours = [
+        part
+        for part in parts
+        if part.startswith(("What we found", "What to expect", "How much is enough", "Error rate"))
+    ]
+    assert not numbers("".join(ours)) - known
+
+
+def hooks():
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_is_in_the_reference():
+    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
+    described = set(re.findall(r"^::: calque\.(\w+)$", text, flags=re.MULTILINE))
+    assert set(calque.__all__) - described == set()
+
+
+def test_every_command_is_in_the_reference_with_its_options():
+    from calque.cli import COMMANDS
+
+    page = hooks().commands()
+    for command in COMMANDS:
+        assert f"## calque {command.__name__}" in page
+    assert "<code>--symmetrize" in page
+    assert "&#124;" in page  # text in a table means itself
+
+
+def test_options_that_pages_name_exist():
+    """`--option` in a page is an option of some command, or of another program that the line names."""
+    known = set(re.findall(r"--[a-z][a-z-]+", hooks().commands()))
+    others = {"--extra-index-url"}
+    for page in PAGES:
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text(encoding="utf-8")))
+        assert named - known - others == set(), name(page)
+
+
+def test_pages_of_files_exist():
+    for file in hooks().FILES.values():
+        assert (ROOT / file).is_file()
+
+
+def test_formulas_become_mathml():
+    pytest.importorskip("latex2mathml")
+    module = hooks()
+    page = r'<p>so <span class="arithmatex">\(a_1 &lt; b\)</span></p><div class="arithmatex">\[\frac{1}{2}\]</div>'
+    shown = module.on_page_content(page)
+    assert shown.count("<math") == 2
+    assert "<mfrac>" in shown
+    assert "&lt;" in shown or "&#x0003C;" in shown
+    assert "arithmatex" not in shown
+
+
+def test_the_site_builds_without_a_warning_and_without_the_network(tmp_path):
+    for library in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
+        pytest.importorskip(library)
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))  # strict: a warning is an error
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) >= len(PAGES)
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=\"?(https?://[^\" >]+)", text)
+        loaded += [link for link in re.findall(r"<link[^>]*>", text) if "http" in link and "canonical" not in link]
+        assert not loaded, page.name
