@@ -21,7 +21,9 @@ from calque.cli.demo import demo
 from calque.cli.encode import encode
 from calque.cli.evaluate import evaluate
 from calque.cli.explore import explore
+from calque.cli.neighbours import neighbours
 from calque.cli.pretrain import perplexity, pretrain
+from calque.cli.report import report
 from calque.cli.study import study
 from calque.cli.words import words
 from calque.errors import CalqueError, SettingError
@@ -35,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help comes up four times as fast
 )
 
-COMMANDS = (words, align, anchors, evaluate, analyze, study, encode, pretrain, perplexity, demo, explore)
+COMMANDS = (words, align, anchors, neighbours, evaluate, analyze, study, encode, pretrain, perplexity, demo, report, explore)
 
 
 def _version(value: bool) -> None:

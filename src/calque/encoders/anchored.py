@@ -175,9 +175,8 @@ class _Partial:
         return known
 
     def save(self, sums: AnchorSums, *, finished: bool) -> None:
-        sums.save(
-            self.path, note=json.dumps({"pass": self.about, "text": self._text.hexdigest(), "finished": finished})
-        )
+        about = {**self._about, "text": self._text.hexdigest(), "finished": finished}
+        sums.save(self.path, note=json.dumps(about))
 
 
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:

@@ -129,6 +129,12 @@ class MappedEncoder(Encoder):
         }
         return cls(base, maps, towards=towards, combine=combine, settings=settings)
 
+    def without_maps(self) -> MappedEncoder:
+        """The same layers, combined in the same way, as they were before."""
+        made = MappedEncoder(self.base, self.maps, towards=self.towards, combine=self.combine)
+        made.maps, made.name = {}, self.base.name
+        return made
+
     # -- encoding --------------------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:

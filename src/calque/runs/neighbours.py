@@ -1,0 +1,155 @@
+"""The words of another language that lie nearest to a word in its sentence, before and after alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.errors import SettingError
+
+if TYPE_CHECKING:
+    from calque.encoders import Encoder
+    from calque.text import Sentences
+
+BEFORE, AFTER = "before", "after"
+
+
+def neighbours(
+    encoder: str,
+    *,
+    aligned: str | None = None,
+    lang1: str,
+    sentence1: str,
+    word1: str,
+    lang2: str,
+    sentences2: Sequence[str] = (),
+    text2: str | None = None,
+    k: int = 5,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    load: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Compare a word with all words of some sentences by the cosine of their vectors.
+
+    Args:
+        encoder: hub name, folder, `mini` or static vectors. One with maps is compared with itself without them.
+        aligned: the encoder after alignment, where `encoder` is the one before.
+        lang1, sentence1, word1: the word, its sentence and language; of several occurrences the first counts.
+        lang2, sentences2, text2: sentences of the other language, and a file with a sentence a line.
+        k: how many words; each form once, where it is nearest.
+        pretokenized, limit: words stand between spaces; read only so many lines of `text2`.
+        load: keyword arguments of `load_encoder`; a mapped encoder has its own.
+
+    Returns:
+        `word`, `sentence`, `lang`, and by `before` and `after` (if there is an after) the nearest words, nearest first:
+        `word`, `sentence`, `place` of the word in it, and the cosines `before` and `after`.
+
+    Raises:
+        SettingError: the word is not in its sentence, or the encoder has no vector for it; nothing to compare with.
+    """
+    if k < 1:
+        raise SettingError(f"k={k}, expected 1 neighbour or more")
+    if not sentences2 and text2 is None:
+        raise SettingError("no sentence to compare with: give one, or a text")
+    encoders = _encoders(encoder, aligned, dict(load or {}))
+    query = _divided([sentence1], lang1, pretokenized)
+    words = query[0].words
+    place = _place(word1, words)
+    vectors = {name: _unit(each.encode(query).data[place : place + 1])[0] for name, each in encoders.items()}
+    for name, vector in vectors.items():
+        if not vector.any():
+            raise SettingError(f"{encoders[name].name} has no vector for {words[place]!r}")
+    best: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in encoders}
+    for block in chain([_divided(sentences2, lang2, pretokenized)], _text(text2, lang2, pretokenized, limit)):
+        found = {name: each.encode(block) for name, each in encoders.items()}
+        cosines = {name: _unit(found[name].data) @ vectors[name] for name in encoders}
+        known = np.ones(found[BEFORE].n_words, dtype=bool)
+        for embeddings in found.values():
+            if embeddings.covered is not None:
+                known &= embeddings.covered
+        places = [(sentence.words, number) for sentence in block for number in range(len(sentence))]
+        for row in np.flatnonzero(known):
+            words2, number = places[row]
+            told = {name: float(cosines[name][row]) for name in encoders}
+            about = {"word": words2[number], "sentence": words2, "place": number, **told}
+            for name, of in best.items():
+                if about["word"] not in of or of[about["word"]][name] < told[name]:
+                    of[about["word"]] = about
+    nearest = {name: sorted(of.values(), key=lambda about: -about[name])[:k] for name, of in best.items()}
+    return {"word": words[place], "sentence": words, "place": place, "lang": lang1, "lang2": lang2, **nearest}
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """What `neighbours` found, for people."""
+    lines = [f"{found['word']} ({found['lang']}): {_marked(found)}"]
+    both = AFTER in found
+    for name in (BEFORE, AFTER) if both else (BEFORE,):
+        lines += ["", f"nearest in {found['lang2']}{f', {name} alignment' if both else ''}:"]
+        if not found[name]:
+            lines.append("  nothing has a vector")
+        width = max((len(about["word"]) for about in found[name]), default=0)
+        for rank, about in enumerate(found[name], 1):
+            cosines = " → ".join(f"{about[each]:6.3f}" for each in (BEFORE, AFTER) if each in about)
+            lines.append(f"{rank:3}  {about['word']:{width}}  {cosines}  {_marked(about)}")
+    return "\n".join(lines)
+
+
+def _marked(about: Mapping[str, Any]) -> str:
+    """A sentence with its word in brackets; of a long one the part around it."""
+    place, words = about["place"], list(about["sentence"])
+    first, last = max(0, place - 8), place + 9
+    shown = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
+    return " ".join([*(["…"] if first else []), *shown[first:last], *(["…"] if last < len(words) else [])])
+
+
+def _encoders(encoder: str, aligned: str | None, load: dict[str, Any]) -> dict[str, Encoder]:
+    """The encoder before and, if there is one, after alignment."""
+    from calque.encoders import load_encoder
+    from calque.encoders.mapped import MappedEncoder
+    from calque.encoders.static import StaticEncoder
+
+    if aligned is None:
+        found = load_encoder(encoder, **load)
+        if isinstance(found, MappedEncoder):
+            return {BEFORE: found.without_maps(), AFTER: found}
+        if isinstance(found, StaticEncoder) and found.maps:
+            return {BEFORE: found.replace(maps=None), AFTER: found}
+        return {BEFORE: found}
+    after = load_encoder(aligned)
+    if isinstance(after, MappedEncoder):
+        load = {"layer": after.layers[-1], **load}
+    elif load:
+        after = load_encoder(aligned, **load)
+    return {BEFORE: load_encoder(encoder, **load), AFTER: after}
+
+
+def _divided(sentences: Sequence[str], lang: str, pretokenized: bool) -> Sentences:
+    from calque.segment import split_words
+    from calque.text import Sentences
+
+    return Sentences.of([text.split() if pretokenized else split_words(text, lang) for text in sentences], lang)
+
+
+def _text(path: str | None, lang: str, pretokenized: bool, limit: int | None) -> Iterator[Sentences]:
+    from calque.corpora.plain import stream_sentences
+
+    if path is None:
+        return iter(())
+    return stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit, block=2048)
+
+
+def _place(word: str, words: Sequence[str]) -> int:
+    """Where the word stands; if it does not, regardless of case."""
+    for wanted, among in ((word, list(words)), (word.lower(), [each.lower() for each in words])):
+        if wanted in among:
+            return among.index(wanted)
+    raise SettingError(f"{word!r} is not a word of its sentence; these are: {' | '.join(words)}")
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    from calque.algebra.normalize import unit_rows
+
+    return unit_rows(vectors)

@@ -1,0 +1,349 @@
+"""Anchors, maps from dictionaries and from nothing, released maps and neighbours, from the command line."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from calque.anchors import open_anchors, read_avg_embeds
+from calque.cli import main, spread
+from calque.encoders import load_encoder
+from calque.encoders.anchored import compute_anchors
+from calque.encoders.mapped import MappedEncoder
+from calque.encoders.per_language import PerLanguage
+from calque.encoders.static import StaticEncoder
+from calque.maps.released import read_released
+from calque.text import Sentence, Sentences
+
+WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
+TURNS = {"en": str, "de": str.upper, "fr": str.title}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Text in three languages that differ in the case of letters, with numbers in all of them, and dictionaries."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    lines = [[(*WORDS, "1984", "7")[k] for k in rng.integers(0, 12, rng.integers(2, 8))] for _ in range(60)]
+    for lang, turn in TURNS.items():
+        text = "".join(" ".join(map(turn, line)) + "\n" for line in lines)
+        (folder / f"{lang}.txt").write_text(text, encoding="utf-8")
+        (folder / f"en-{lang}.txt").write_text("".join(f"{w}\t{turn(w)}\n" for w in WORDS), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    """Static vectors of 120 words in two languages, of which one is the other turned."""
+    folder = tmp_path_factory.mktemp("vectors")
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((120, 8)) * np.linspace(2, 0.5, 8)
+    turned = x @ np.linalg.qr(rng.standard_normal((8, 8)))[0]
+    for lang, rows in (("en", x), ("de", turned + 0.05 * rng.standard_normal(x.shape))):
+        lines = [f"{lang}{k} {' '.join(map(str, row))}\n" for k, row in enumerate(rows)]
+        (folder / f"{lang}.vec").write_text(f"120 8\n{''.join(lines)}", encoding="utf-8")
+    (folder / "en-de.txt").write_text("".join(f"en{k} de{k}\n" for k in range(40)), encoding="utf-8")
+    return folder
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return end.value.code, captured.out, captured.err
+
+
+def works(capsys, *arguments):
+    """Standard output and standard error of a command that ends well."""
+    code, out, err = run(capsys, *arguments)
+    assert code == 0, err
+    return out, err
+
+
+def fails(capsys, *arguments):
+    """The one line of an error."""
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, ""), err
+    assert "Traceback" not in err
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("calque: error: ")
+    return last
+
+
+def sentences(data, lang):
+    lines = (data / f"{lang}.txt").read_text(encoding="utf-8").splitlines()
+    return Sentences.of([line.split() for line in lines], lang)
+
+
+# -- anchors ---------------------------------------------------------------------------------------------------------
+def test_anchors_of_a_text(capsys, data, tiny_folder, tiny_encoder, tmp_path):
+    job = ("anchors", data / "en.txt", "--lang", "en", "--encoder", tiny_folder, "--layers", "1,-1", "--pretokenized")
+    _, err = works(capsys, *job, "--out", tmp_path, "--at-least", 2, "--most", 8)
+    assert "60 sentences" in err
+    assert "8 anchors in 2 layers" in err
+    found = open_anchors(tmp_path)
+    expected = compute_anchors(tiny_encoder, sentences(data, "en"), (1, -1), at_least=2, most=8)
+    assert list(found) == [1, tiny_encoder.n_layers]
+    for layer, anchors in expected.items():
+        assert found[layer].words == anchors.words
+        np.testing.assert_allclose(found[layer].vectors, anchors.vectors, rtol=1e-6)
+    # the sums are there: other words of the same pass cost no encoding, and published files are the same numbers
+    works(capsys, *job, "--out", tmp_path, "--format", "avg_embeds", "--most", 8)
+    published, norms = read_avg_embeds(tmp_path)
+    np.testing.assert_array_equal(published[1].vectors, found[1].vectors)
+    assert set(norms) == set(found)
+    assert "another pass" in fails(capsys, *job[:-3], "2", "--out", tmp_path)
+    assert "another text" in fails(capsys, job[0], data / "de.txt", *job[2:], "--out", tmp_path)
+
+
+def test_parts_are_joined(capsys, data, tiny_folder, tmp_path, monkeypatch):
+    import calque.runs.anchors as room
+
+    stream = room._stream
+    monkeypatch.setattr(room, "_stream", lambda *arguments: stream(*arguments[:-1], 7))  # blocks of seven sentences
+    job = ("anchors", data / "en.txt", "--lang", "en", "--encoder", tiny_folder, "--pretokenized")
+    works(capsys, *job, "--out", tmp_path / "whole")
+    _, err = works(capsys, *job, "--out", tmp_path / "parts", "--shard", "1/2")
+    assert "calque anchors --merge" in err
+    assert not (tmp_path / "parts" / "anchors.safetensors").exists()
+    works(capsys, *job, "--out", tmp_path / "parts", "--shard", "2/2")
+    sums = sorted((tmp_path / "parts").glob("sums-*"))
+    assert [path.name for path in sums] == ["sums-1-of-2.safetensors", "sums-2-of-2.safetensors"]
+    works(capsys, "anchors", "--merge", *sums, "--out", tmp_path / "merged")
+    whole, merged = (open_anchors(tmp_path / name) for name in ("whole", "merged"))
+    for layer in whole:
+        by_word = dict(zip(merged[layer].words, merged[layer].vectors, strict=True))
+        assert len(by_word) == len(whole[layer])
+        np.testing.assert_allclose(whole[layer].vectors, [by_word[w] for w in whole[layer].words], atol=1e-5)
+    assert "same part of the same text" in fails(capsys, "anchors", "--merge", sums[0], sums[0], "--out", tmp_path)
+    assert "--lang is not for --merge" in fails(capsys, "anchors", "--merge", *sums, "--lang", "en", "--out", tmp_path)
+    # a pass that was stopped is no part yet
+    encode, calls = room._stream, []
+
+    def stop(*arguments):
+        for part in encode(*arguments):
+            calls.append(part)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            yield part
+
+    monkeypatch.setattr(room, "_stream", stop)
+    monkeypatch.setattr("calque.encoders.anchored.time.monotonic", lambda: 1e9 * len(calls))
+    assert run(capsys, *job, "--out", tmp_path / "stopped")[0] == 130
+    stopped = tmp_path / "stopped" / "sums.safetensors"
+    assert "was stopped" in fails(capsys, "anchors", "--merge", stopped, "--out", tmp_path)
+    works(capsys, *job, "--out", tmp_path / "stopped")
+    again = open_anchors(tmp_path / "stopped")
+    for layer in whole:
+        np.testing.assert_array_equal(again[layer].vectors, whole[layer].vectors)
+
+
+def test_senses_and_a_vocabulary(capsys, data, tiny_folder, tmp_path):
+    (tmp_path / "words").write_text("cat\nhouse\n\n", encoding="utf-8")
+    job = ("anchors", data / "en.txt", "--lang", "en", "--encoder", tiny_folder, "--vocabulary", tmp_path / "words")
+    _, err = works(capsys, *job, "--senses", "split", "--samples", 20, "--out", tmp_path / "a")
+    assert "have several senses" in err
+    assert set(open_anchors(tmp_path / "a").popitem()[1].words) == {"cat", "house"}
+    _, err = works(capsys, *job, "--occurrences", 3, "--out", tmp_path / "b")
+    assert "6 occurrences of 2 words" in err
+
+
+# -- maps ------------------------------------------------------------------------------------------------------------
+def agreement(encoder, lang):
+    """Mean cosine of words and their translations."""
+    found = []
+    for word in WORDS:
+        x, y = (encoder.encode([Sentence((f(word),), of)]).data[0] for f, of in ((str, "en"), (TURNS[lang], lang)))
+        found.append(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
+    return np.mean(found)
+
+
+@pytest.mark.parametrize("method", ["rotation", "normalized-rotation", "linear", "rcsls", "whitened"])
+def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_encoder, tmp_path, method):
+    _, err = works(
+        capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
+        "--dictionary", data / "en-de.txt", "--text", data / "en.txt", f"de={data / 'de.txt'}", "--method", method,
+        "--layers", "2,3", "--refine", 1, "--held-out", 0.2,
+    )  # fmt: skip
+    assert "de, layer 3: " in err
+    made = load_encoder(tmp_path / "m")
+    assert isinstance(made, MappedEncoder)
+    assert made.layers == (2, 3)
+    assert agreement(made, "de") > agreement(tiny_encoder, "de") + 0.05
+    record = json.loads((tmp_path / "m" / "calque-run.json").read_text())
+    assert record["settings"]["fits"]["de"]["3"]["seeds"] in (8, 10)
+    assert record["failed"] == []
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "| en-de.txt | en-de | 10 |" in card
+    assert f"aligned by {method} from a dictionary" in card
+
+
+def test_many_languages_together_from_anchors(capsys, data, tiny_folder, tiny_encoder, tmp_path):
+    for lang in TURNS:
+        works(capsys, "anchors", data / f"{lang}.txt", "--lang", lang, "--encoder", tiny_folder, "--layers", 3,
+              "--out", tmp_path / lang, "-q")  # fmt: skip
+    job = ("align", "--encoder", tiny_folder, "--towards", "en", "--dictionary", data / "en-de.txt", data / "en-fr.txt",
+           "--langs", "en", "de", "--langs", "en", "fr", "--layers", 3, "--refine", 0, "--anchors",
+           *(f"{lang}={tmp_path / lang}" for lang in TURNS))  # fmt: skip
+    made = []
+    for more in ((), ("--together",)):
+        works(capsys, *job, *more, "--out", tmp_path / f"m{len(more)}", "-q")
+        made.append(load_encoder(tmp_path / f"m{len(more)}"))
+    for lang in ("de", "fr"):
+        for encoder in made:
+            assert agreement(encoder, lang) > agreement(tiny_encoder, lang) + 0.05
+            w = encoder.maps[lang][3].matrix
+            np.testing.assert_allclose(w @ w.T, np.eye(32), atol=1e-9)
+        assert np.abs(made[0].maps[lang][3].matrix - made[1].maps[lang][3].matrix).max() > 1e-3
+    assert "method rotation" in fails(capsys, *job, "--together", "--method", "linear", "--out", tmp_path / "x")
+    assert "--anchors fr=DIR" in fails(capsys, *job[:-1], "--out", tmp_path / "x")
+    assert "anchors are in 'en', expected 'fr'" in fails(
+        capsys, *job[:-1], f"fr={tmp_path / 'en'}", "--out", tmp_path / "x"
+    )
+
+
+def test_words_written_alike(capsys, data, tiny_folder, tmp_path):
+    code, _, err = run(
+        capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
+        "--dictionary", "identical", "--text", data / "en.txt", data / "de.txt",
+    )  # fmt: skip
+    record = json.loads((tmp_path / "m" / "calque-run.json").read_text())
+    assert record["settings"]["fits"]["de"]["3"]["seeds"] == 2
+    assert code == bool(record["failed"])
+    assert "words written alike" in (tmp_path / "m" / "README.md").read_text()
+
+
+def test_static_vectors_and_no_dictionary(capsys, vectors, tmp_path):
+    both = f"en={vectors / 'en.vec'},de={vectors / 'de.vec'}"
+    job = ("align", "--encoder", both, "--towards", "en", "--langs", "en", "de")
+    works(capsys, *job, "--dictionary", vectors / "en-de.txt", "--out", tmp_path / "d")
+    made = load_encoder(tmp_path / "d")
+    assert isinstance(made, StaticEncoder)
+    assert set(made.maps) == {"de"}
+    x, y = (made.encode(Sentences.of([[f"{lang}{k}"] for k in range(120)], lang)).data for lang in ("en", "de"))
+    assert ((x @ y.T).argmax(axis=1) == np.arange(120)).mean() > 0.9
+    works(capsys, "evaluate", tmp_path / "d", "lexicon", "--test", vectors / "en-de.txt", "--langs", "en", "de")
+    # vectors that have nothing to do with each other: it says so, and everything is written
+    noise = np.random.default_rng(2).standard_normal((120, 8))
+    lines = [f"de{k} {' '.join(map(str, row))}\n" for k, row in enumerate(noise)]
+    (tmp_path / "noise.vec").write_text(f"120 8\n{''.join(lines)}", encoding="utf-8")
+    code, out, err = run(capsys, "align", "--encoder", f"en={vectors / 'en.vec'},de={tmp_path / 'noise.vec'}",
+                         *job[3:], "--unsupervised", "--restarts", 1, "--out", tmp_path / "u", "--quiet")  # fmt: skip
+    assert (code, out) == (1, "")
+    assert "de, layer 0: the map found without a dictionary failed" in err
+    assert "Not to be trusted" in (tmp_path / "u" / "README.md").read_text()
+    assert isinstance(load_encoder(tmp_path / "u"), StaticEncoder)
+
+
+# -- released maps, and an encoder for each language -----------------------------------------------------------------
+def test_released_maps_and_an_encoder_for_each_language(capsys, tiny_folder, tiny_encoder, tmp_path):
+    rng = np.random.default_rng(0)
+    matrices = {}
+    for layer in (1, 3):
+        (tmp_path / str(layer)).mkdir()
+        for lang in ("en", "de"):
+            matrices[lang, layer] = np.eye(32) / 7 if lang == "en" else rng.standard_normal((32, 32))
+            (tmp_path / str(layer) / f"{lang}_best_mapping.pth").write_bytes(pickle.dumps(matrices[lang, layer]))
+    several = f"en={tiny_folder},de={tiny_folder}"
+    works(
+        capsys, "align", "--encoder", several, "--towards", "en", "--layers", "1,3", "--combine", "concat", "--out",
+        tmp_path / "m", "--released", tmp_path / "1", tmp_path / "3",
+    )  # fmt: skip
+    made = load_encoder(tmp_path / "m")
+    assert isinstance(made, MappedEncoder)
+    assert isinstance(made.base, PerLanguage)
+    mixed = [Sentence(("the", "cat"), "en"), Sentence(("THE",), "de"), Sentence((), "en"), Sentence(("water",), "en")]
+    found = made.encode(mixed)
+    for number, sentence in enumerate(mixed):
+        plain = tiny_encoder.encode_layers([sentence], (1, 3))
+        parts = [np.matmul(plain[layer].data, matrices[sentence.lang, layer].transpose()) for layer in (1, 3)]
+        np.testing.assert_allclose(found[number], np.concatenate(parts, axis=1), atol=1e-4)
+    np.testing.assert_array_equal(read_released(tmp_path / "3" / "de_best_mapping.pth").matrix, matrices["de", 3].T)
+    job = ("align", "--towards", "en", "--out", tmp_path / "x", "--encoder")
+    assert "2 folders of maps for 1 layers" in fails(
+        capsys, *job, tiny_folder, "--released", tmp_path / "1", tmp_path / "3", "--layers", 1
+    )
+    assert "no XX_best_mapping.pth" in fails(capsys, *job, tiny_folder, "--released", tmp_path)
+    (tmp_path / "1" / "de_best_mapping.pth").write_bytes(pickle.dumps(np.eye(5)))
+    assert "32 dimensions" in fails(capsys, *job, tiny_folder, "--released", tmp_path / "1", "--layers", 1)
+    with pytest.raises(Exception, match="no encoder for language 'fr'"):
+        load_encoder(several).encode([Sentence(("a",), "fr")])
+    with pytest.raises(Exception, match="must be the same"):
+        PerLanguage({"en": load_encoder(tiny_folder, layer=1), "de": load_encoder(tiny_folder, layer=2)})
+
+
+# -- neighbours ------------------------------------------------------------------------------------------------------
+def test_neighbours_before_and_after(capsys, data, tiny_folder, tiny_encoder, tmp_path):
+    works(
+        capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
+        "--dictionary", data / "en-de.txt", "--text", data / "en.txt", data / "de.txt", "--refine", 0, "-q",
+    )  # fmt: skip
+    job = ("neighbours", "--lang1", "en", "--sentence1", "the cat sees", "--word1", "Cat", "--lang2", "de")
+    out, _ = works(capsys, *job, "--encoder", tmp_path / "m", "--text2", data / "de.txt", "-k", 3, "--json")
+    found = json.loads(out)
+    assert (found["word"], found["place"]) == ("cat", 1)
+    made = load_encoder(tmp_path / "m")
+    for name, encoder in (("before", tiny_encoder), ("after", made)):
+        rows = found[name]
+        assert len({row["word"] for row in rows}) == len(rows) == 3
+        assert [row[name] for row in rows] == sorted((row[name] for row in rows), reverse=True)
+        x = encoder.encode([Sentence(("the", "cat", "sees"), "en")]).data[1]
+        text = sentences(data, "de")
+        y = encoder.encode(text).data
+        cosines = y @ x / np.linalg.norm(y, axis=1) / np.linalg.norm(x)
+        assert rows[0][name] == pytest.approx(cosines.max(), abs=1e-5)
+        flat = [word for sentence in text for word in sentence.words]
+        assert rows[0]["word"] == flat[int(cosines.argmax())]
+    out, _ = works(
+        capsys,
+        *job,
+        "--encoder",
+        tiny_folder,
+        "--aligned",
+        tmp_path / "m",
+        "--sentence2",
+        "A CAT",
+        "--sentence2",
+        "THE",
+    )
+    assert out.splitlines()[0] == "cat (en): the [cat] sees"
+    assert "nearest in de, before alignment:" in out
+    assert "[CAT]" in out
+    assert " → " in out
+    out, _ = works(capsys, *job, "--encoder", tiny_folder, "--sentence2", "A CAT")
+    assert "nearest in de:" in out
+    assert "these are: the | cat | sees" in fails(
+        capsys, *job[:6], "dog", *job[7:], "--encoder", tiny_folder, "--sentence2", "A CAT"
+    )
+    assert "no sentence to compare with" in fails(capsys, *job, "--encoder", tiny_folder)
+
+
+# -- mistakes --------------------------------------------------------------------------------------------------------
+def test_mistakes_are_one_line(capsys, data, tiny_folder, tmp_path):
+    target = ("--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "o")
+    with_dictionary = ("align", *target, "--dictionary", data / "en-de.txt")
+    langs = ("--langs", "en", "de")
+    assert "got nothing" in fails(capsys, "align", *target)
+    assert "got --dictionary and --unsupervised" in fails(capsys, *with_dictionary, *langs, "--unsupervised")
+    assert "--langs is missing" in fails(capsys, *with_dictionary)
+    assert "--langs is missing" in fails(capsys, "align", data / "en-de.txt", *target)
+    assert "--text en=FILE is missing" in fails(capsys, *with_dictionary, *langs)
+    assert "--epochs is for parallel text" in fails(capsys, *with_dictionary, *langs, "--epochs", 2)
+    assert "--refine is for --dictionary" in fails(capsys, "align", data / "en-de.txt", *target, *langs, "--refine", 2)
+    assert "--start is for --unsupervised" in fails(capsys, *with_dictionary, *langs, "--start", "adversarial")
+    assert "expected one of rotation" in fails(capsys, *with_dictionary, *langs, "--method", "contrastive")
+    assert "expected one of none" in fails(
+        capsys, *with_dictionary, *langs, "--normalise", "l2", "--text", data / "en.txt", data / "de.txt"
+    )
+    assert "--towards en" in fails(capsys, *with_dictionary, "--langs", "de", "fr")
+    assert "stands alone" in fails(capsys, *with_dictionary, "identical", *langs)
+    assert "Say it before the name" in fails(capsys, *with_dictionary, *langs, "--text", tmp_path / "t")
+    anchors = ("anchors", data / "en.txt", "--out", tmp_path / "a")
+    assert "--lang is missing" in fails(capsys, *anchors)
+    assert "expected K/N" in fails(capsys, *anchors, "--lang", "en", "--encoder", tiny_folder, "--shard", "3/2")
+    assert "expected one of keep" in fails(capsys, *anchors, "--lang", "en", "--encoder", tiny_folder, "--senses", "x")
+    assert "no word came often enough" in fails(
+        capsys, *anchors, "--lang", "en", "--encoder", tiny_folder, "--at-least", 1000
+    )
+    assert spread(["align", "--text", "a", "b", "--out", "o"]) == ["align", "--text", "a", "--text", "b", "--out", "o"]
