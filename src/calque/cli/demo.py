@@ -24,8 +24,9 @@ def demo(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run the main job on text that comes with calque, by every method, in a few minutes."""
+    """Run the main job on text that comes with calque, by every method, in a few minutes, and write a report."""
     from calque.corpora.sample import LANGUAGES
+    from calque.report import report
     from calque.runs.demo import demo as run
     from calque.runs.demo import table
 
@@ -34,4 +35,6 @@ def demo(
         encoder=encoder, out=out, langs=chosen, seed=seed, overwrite=overwrite, progress=not quiet, say=news(quiet)
     )
     print(table(rows))
-    news(quiet)(f"the aligned encoders and all figures are in {out}")
+    files = [out / "results.jsonl", out / "analyses.jsonl"]
+    written = report(files, out=out / "report.html", title=f"{Path(encoder).name}, aligned with the sample text")
+    news(quiet)(f"the aligned encoders and all figures are in {out}\nreport: {written.path}")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Protocol
 
-Figures = Mapping[str, Any]  # has `metric`, `value`, `low` and `high`, as `Score.to_dict` does; None where undefined
+
+class Figures(Protocol):
+    """Has `metric`, `value`, `low` and `high`, as `Score.to_dict` does; None where undefined."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
 
 _LOWER = ("aer", "perplexity")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from calque.runs.compare import mean
 from calque.runs.texts import Say
 
 if TYPE_CHECKING:
+    from calque.analyses import Finding, View
     from calque.encoders import Encoder
     from calque.pairs import WordPairs
     from calque.tasks import Score
@@ -53,7 +55,8 @@ def demo(
 
     Args:
         encoder: hub name, folder or `mini`.
-        out: folder for the text (`text/XX.tsv`), the aligned encoders, one folder for each method, and `results.jsonl`.
+        out: folder for the text (`text/XX.tsv`), the aligned encoders, one folder for each method, `results.jsonl`,
+            `analyses.jsonl` and `calque-run.json`.
         langs: languages beside English.
         seed: of everything random.
         overwrite: replace what is in `out`.
@@ -70,18 +73,20 @@ def demo(
     unknown = sorted(set(langs) - set(LANGUAGES))
     if unknown or not langs:
         raise SettingError(f"the sample text is in {', '.join(LANGUAGES)}, not in {', '.join(unknown) or 'nothing'}")
-    base = load_encoder(encoder)
+    base, began = load_encoder(encoder), time.perf_counter()
     say(f"linking the words of {len(langs)} languages")
     texts = {lang: _text(lang, seed) for lang in _bar(langs, "link words", progress)}
     _write(folder / "text", texts)
-    rows = [_measured("base", base, texts, None, progress)]
+    asked = {lang: _Asked(text) for lang, text in texts.items()}
+    rows, seconds = [_measured("base", base, asked, None, progress)], {}
     for method in METHODS:
         started = time.perf_counter()
         say(f"{method}: {sum(len(text.train) for text in texts.values()):,} sentence pairs in {len(langs)} languages")
         aligned = _aligned(method, base, list(texts.values()), seed, progress)
         aligned.save(folder / method)
-        rows.append(_measured(method, aligned, texts, folder / method, progress))
-        say(f"{method}: {time.perf_counter() - started:.0f} s")
+        rows.append(_measured(method, aligned, asked, folder / method, progress))
+        seconds[method] = round(time.perf_counter() - started, 1)
+        say(f"{method}: {seconds[method]:.0f} s")
     rows.append({"method": "statistical aligner", "retrieval": {}, "folder": None,
                  "alignment": {lang: text.aligner for lang, text in texts.items()}})  # fmt: skip
     lines = [
@@ -91,7 +96,58 @@ def demo(
         for score in row[kind].values()
     ]
     (folder / "results.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = [finding.to_json() + "\n" for each in asked.values() for finding in each.findings(seed)]
+    (folder / "analyses.jsonl").write_text("".join(lines), encoding="utf-8")
+    chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
+    record = {
+        "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
+        "encoder": base.name, "encoder_fingerprint": base.fingerprint, "towards": "en", "seed": seed,
+        "texts": [{"path": f"text/{lang}.train.tsv", "langs": ["en", lang], "sentence_pairs": len(text.train),
+                   "word_pairs": len(text.train_links)} for lang, text in texts.items()],
+        "methods": {method: _OPTIONS.get(method, {}) for method in METHODS},
+        "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)}, **surroundings(),
+    }  # fmt: skip
+    (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return rows
+
+
+class _Asked:
+    """One language's test text, and what every encoder answered."""
+
+    def __init__(self, text: _Text):
+        from calque.analyses import Questions
+        from calque.tasks import WordRetrieval
+
+        self.gold = text.gold
+        self.questions = Questions(WordRetrieval(text.test, text.test_links, data="sample"))
+        self.views: list[View] = []
+
+    def retrieval(self, name: str, encoder: Encoder) -> Score:
+        """The headline of `WordRetrieval`; the answers are kept."""
+        task, corpus = self.questions.task, self.questions.corpus
+        source, target = encoder.encode(corpus.source), encoder.encode(corpus.target)
+        about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
+        view = self.questions.ask(name, source, target, about)
+        self.views.append(view)
+        answers = (self.questions.pairs, self.questions.unseen, view.answers)
+        return task.evaluate_embeddings(source, target, about=about, asked=answers)[0]
+
+    def findings(self, seed: int) -> Iterator[Finding]:
+        """Analyses that take no time: what `calque analyze` does besides needs tags, layers or more text."""
+        from calque.analyses.examples import examples
+        from calque.analyses.groups import accuracies, by_length, by_rank
+        from calque.analyses.hubness import hubness
+        from calque.analyses.language import language
+        from calque.analyses.points import points
+
+        for analysis, groups in (("rank", by_rank(self.questions)), ("length", by_length(self.questions))):
+            for view in self.views:
+                yield from accuracies(analysis, self.questions, view, groups)
+        for view in self.views:
+            yield from hubness(self.questions, view)
+            yield from language(self.questions, view, seed=seed)
+        yield from examples(self.questions, self.views, forms=2)
+        yield from points(self.questions, self.views, n=80, projection="pca", seed=seed)
 
 
 def _bar(langs: Iterable[str], title: str, progress: bool) -> Iterable[str]:
@@ -129,16 +185,33 @@ def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, progress
     return tuner.tune(base, corpora, links, progress=progress)
 
 
+def surroundings() -> dict[str, Any]:
+    """What else may decide figures and times: versions, threads and the machine."""
+    import platform
+    from importlib.metadata import version
+
+    import torch
+
+    import calque
+
+    names = ("torch", "transformers", "numpy", "numba")
+    return {
+        "calque": calque.__version__,
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
+        "threads": torch.get_num_threads(),
+        "hardware": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
 def _measured(
-    method: str, encoder: Encoder, texts: dict[str, _Text], folder: Path | None, progress: bool
+    method: str, encoder: Encoder, asked: dict[str, _Asked], folder: Path | None, progress: bool
 ) -> dict[str, Any]:
-    from calque.tasks import WordAlignment, WordRetrieval
+    from calque.tasks import WordAlignment
 
     retrieval, alignment = {}, {}
-    for lang in _bar(texts, f"measure {method}", progress):
-        text = texts[lang]
-        retrieval[lang] = WordRetrieval(text.test, text.test_links, data="sample").evaluate(encoder)[0]
-        alignment[lang] = WordAlignment(*text.gold, data="sample").evaluate(encoder)[0]
+    for lang in _bar(asked, f"measure {method}", progress):
+        retrieval[lang] = asked[lang].retrieval(method, encoder)
+        alignment[lang] = WordAlignment(*asked[lang].gold, data="sample").evaluate(encoder)[0]
     return {"method": method, "retrieval": retrieval, "alignment": alignment, "folder": folder}
 
 

@@ -1,0 +1,75 @@
+"""Results as a page that a person reads: reads result files only, never encoders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from calque.errors import SettingError
+
+FORMATS = ("html", "md", "json")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a report left behind: its file, and those of its plots."""
+
+    path: Path
+    plots: tuple[Path, ...]
+
+
+def report(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    out: str | os.PathLike[str],
+    form: str | None = None,
+    title: str | None = None,
+    base: str | None = None,
+    plots: str | os.PathLike[str] | None = None,
+    plot_form: str = "svg",
+) -> Written:
+    """Write a report.
+
+    Args:
+        paths: result files (JSON lines) and folders that hold some.
+        out: the file to write.
+        form: html (one file that needs nothing else), md or json; default: as the name of `out` ends.
+        title: over everything; default: the names of the folders.
+        base: with what everything is compared; default: the method `base`, or the first encoder.
+        plots: folder for each plot as a file of its own.
+        plot_form: svg, or png, which needs resvg-py.
+
+    Raises:
+        InputError: a file cannot be read, or a line is no result.
+        SettingError: a form that is not known, or a base that is not there.
+        MissingExtraError: png, and resvg-py is not installed.
+    """
+    from calque.report.content import compose
+    from calque.report.reading import read_results
+
+    ending = Path(out).suffix.removeprefix(".").lower()
+    form = form or {"htm": "html", "markdown": "md"}.get(ending, ending)
+    if form not in FORMATS:
+        raise SettingError(f"a report is written as {', '.join(FORMATS)}, not as {form or 'a file without an ending'}")
+    results = read_results(paths)
+    if title is None:
+        folders = dict.fromkeys(name.rpartition("/")[0].rpartition("/")[2] for name in results.files)
+        title = ", ".join(name for name in folders if name) or "Results"
+    composed = compose(results, title=title, base=base)
+    if form == "html":
+        from calque.report.page import html as write
+    elif form == "md":
+        from calque.report.markdown import markdown as write
+    else:
+        from calque.report.plain import as_json as write
+    path = Path(out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(write(composed), encoding="utf-8")
+    written: list[Path] = []
+    if plots is not None:
+        from calque.report.plots.files import write_plots
+
+        written = write_plots(composed.plots(), plots, plot_form)
+    return Written(path, tuple(written))

@@ -1,0 +1,83 @@
+"""From what was read to what is said: the report without its form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calque.report import provenance
+from calque.report.analyses import GROUPED, examples, grouped, points, shape
+from calque.report.document import Block, More, Points, Report, Section
+from calque.report.questions import Question, sort_questions
+from calque.report.reading import Results
+from calque.report.subjects import Subjects, find_subjects
+from calque.report.tables import glance, heat_map, question_table
+from calque.report.transfer import transfer
+from calque.report.verdict import metric_name, sentences, summary, task_name
+
+_SHAPE = ("isometry", "hubness", "anisotropy", "language")
+
+
+def compose(results: Results, *, title: str, base: str | None = None) -> Report:
+    """The report of some results.
+
+    Args:
+        results: what was read.
+        title: over everything.
+        base: with what everything is compared, see `find_subjects`.
+    """
+    subjects = find_subjects(results, base)
+    questions, superseded = sort_questions(results.records, subjects)
+    headlines = _headlines(questions)
+    by_analysis = {
+        name: [record for record in results.records if record.analysis == name]
+        for name in dict.fromkeys(record.analysis for record in results.records if record.analysis)
+    }
+    sections = [_task(task, questions, headlines, subjects) for task in dict.fromkeys(q.task for q in questions)]
+    own = [record for name in _SHAPE for record in by_analysis.get(name, ())]
+    sections += [
+        transfer(headlines, by_analysis.get("correlation", []), subjects),
+        points(by_analysis.get("points", []), subjects),
+        examples(by_analysis.get("examples", []), subjects),
+        *(grouped(name, by_analysis[name], subjects) for name in GROUPED if name in by_analysis),
+        shape(own, subjects) if own else None,
+    ]
+    return Report(
+        title,
+        summary(headlines, subjects),
+        glance(headlines, subjects),
+        tuple(section for section in sections if section is not None),
+        provenance.files(results),
+        provenance.facts(results, subjects),
+        provenance.notes(results, superseded),
+        [subject.label for subject in subjects.all],
+    )
+
+
+def _headlines(questions: Sequence[Question]) -> list[Question]:
+    """The first main question of every task: what its scores begin with."""
+    found: dict[str, Question] = {}
+    for question in questions:
+        if question.is_main:
+            found.setdefault(question.task, question)
+    return list(found.values())
+
+
+def _task(task: str, questions: Sequence[Question], headlines: Sequence[Question], subjects: Subjects) -> Section:
+    """What a task's main questions say, their tables, the heat map of the first, and the figures behind."""
+    own = [question for question in questions if question.task == task]
+    main = [question for question in own if question.is_main]
+    blocks: list[Block] = []
+    for number, question in enumerate(main):
+        said = sentences(question, subjects)
+        if said:
+            blocks.append(Points(said, metric_name(question.metric).capitalize() if len(main) > 1 else ""))
+        blocks.append(question_table(question, subjects, f"{task}-{number}"))
+        if question in headlines:
+            heat = heat_map(question, subjects, f"{task}-heat")
+            if heat is not None:
+                blocks.append(heat)
+    rest = [question for question in own if not question.is_main]
+    if rest:
+        tables = tuple(question_table(q, subjects, f"{task}-more-{k}") for k, q in enumerate(rest))
+        blocks.append(More("Figures behind these", tables))
+    return Section(f"task-{task}", task_name(task).capitalize(), (), tuple(blocks))

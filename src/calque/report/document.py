@@ -1,0 +1,224 @@
+"""What a report is made of, whatever it is written as: sections of text, tables, plots and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from calque.report.numbers import Figure, Number
+from calque.report.plots.svg import Drawing
+
+
+@dataclass(frozen=True)
+class Name:
+    """A subject's name in running text."""
+
+    label: str
+    number: int | None = None
+
+
+Text = tuple["str | Number | Figure | Name", ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A field of a table.
+
+    Attributes:
+        figure: what stands in it; None: nothing was measured.
+        best: better than all others of its column.
+        outcome: beside the base: better, worse, unclear, or "" where there is none.
+        text: words instead of a figure.
+        number: a number on its own, such as a difference.
+        marks: outcomes that are drawn as small signs.
+        lang: language of `text`, where it is a user's.
+    """
+
+    figure: Figure | None = None
+    best: bool = False
+    outcome: str = ""
+    text: Text = ()
+    number: Number | None = None
+    marks: tuple[str, ...] = ()
+    lang: str | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """A column's head."""
+
+    label: str
+    detail: str = ""
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table; `key` ties it to marks of a plot."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    series: int | None = None
+    detail: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption; `corner` is the head over the rows' names."""
+
+    id: str
+    caption: str
+    corner: str
+    heads: tuple[Head, ...]
+    lines: tuple[Line, ...]
+    foot: tuple[Line, ...] = ()
+    note: Text = ()
+    sortable: bool = True
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One view of a plot.
+
+    Attributes:
+        choice: what is chosen to see it, such as {"language": "de"}.
+        drawings: side by side.
+        tables: the figures in it.
+        note: what is to be said of this view, such as a correlation.
+    """
+
+    choice: Mapping[str, str]
+    drawings: tuple[Drawing, ...]
+    tables: tuple[Table, ...] = ()
+    note: Text = ()
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot in one or several views, of which a reader chooses.
+
+    Attributes:
+        tables: what all views share.
+        kind: the class of its figure in a page.
+    """
+
+    id: str
+    title: str
+    note: Text
+    panels: tuple[Panel, ...]
+    tables: tuple[Table, ...] = ()
+    kind: str = ""
+
+    @property
+    def choices(self) -> dict[str, list[str]]:
+        """Names of what can be chosen, each with its values, where there are several."""
+        names = dict.fromkeys(name for panel in self.panels for name in panel.choice)
+        found = {name: list(dict.fromkeys(p.choice[name] for p in self.panels if name in p.choice)) for name in names}
+        return {name: values for name, values in found.items() if len(values) > 1}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one encoder found."""
+
+    name: Name
+    word: str
+    sentence: str
+    right: bool
+
+
+@dataclass(frozen=True)
+class Sense:
+    """One occurrence of a form, what it should lead to, and where it led."""
+
+    before: str
+    form: str
+    after: str
+    lang: str
+    expected_word: str
+    expected_sentence: str
+    target: str
+    answers: tuple[Answer, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Occurrences by form."""
+
+    id: str
+    forms: tuple[tuple[str, tuple[Sense, ...]], ...]
+    note: Text = ()
+
+
+@dataclass(frozen=True)
+class Points:
+    """Sentences as a list, perhaps under a heading."""
+
+    items: tuple[Text, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class More:
+    """Blocks that a reader opens."""
+
+    title: str
+    blocks: tuple[Table | Plot, ...]
+
+
+Block = Table | Plot | Examples | Points | More
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report with a heading."""
+
+    id: str
+    title: str
+    intro: Text = ()
+    blocks: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, such as a run's settings; values are text that is not traced to a line."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+    whole: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole.
+
+    Attributes:
+        title: over everything.
+        summary: the verdict, a few sentences.
+        glance: the table under it, where there is something to compare.
+        sections: the body.
+        files: result files: name, lines, SHA-256, date.
+        runs: what is known of how the encoders came about.
+        notes: what was left out and why, and how to read the figures.
+        labels: all subjects in order.
+    """
+
+    title: str
+    summary: tuple[Text, ...]
+    glance: Table | None
+    sections: tuple[Section, ...]
+    files: tuple[tuple[str, int, str, str], ...]
+    runs: tuple[Facts, ...] = ()
+    notes: tuple[str, ...] = ()
+    labels: Sequence[str] = field(default=())
+
+    def plots(self) -> list[Plot]:
+        """All plots, those that are folded too."""
+        found: list[Plot] = []
+        for section in self.sections:
+            for block in section.blocks:
+                blocks = block.blocks if isinstance(block, More) else (block,)
+                found += [each for each in blocks if isinstance(each, Plot)]
+        return found

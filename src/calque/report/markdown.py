@@ -1,0 +1,152 @@
+"""The report as Markdown: the same text and tables; plots as the tables behind them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import calque
+from calque.report.document import Block, Cell, Examples, Facts, Line, More, Name, Plot, Points, Report, Table, Text
+from calque.report.numbers import Figure, Number
+from calque.report.page import tally
+from calque.report.provenance import HOW_TO_READ
+
+_SIGNS = {"better": "▲", "worse": "▼"}
+
+
+def markdown(report: Report) -> str:
+    """The whole report."""
+    parts = [f"# {escape(report.title)}", "## Verdict", _list(report.summary)]
+    if report.glance:
+        parts += _table(report.glance)
+    for section in report.sections:
+        parts.append(f"## {escape(section.title)}")
+        if section.intro:
+            parts.append(_text(section.intro))
+        for block in section.blocks:
+            parts += _block(block)
+    parts += ["## How to read this", "\n".join(f"- {item}" for item in HOW_TO_READ), "## Where it comes from"]
+    parts.append(
+        _rows(
+            ["file", "records", "of", "SHA-256"],
+            [[escape(f), f"{n:,}", d, f"`{sha}`"] for f, n, sha, d in report.files],
+            "lrll",
+        )
+    )
+    for facts in report.runs:
+        parts += _facts(facts)
+    if report.notes:
+        parts.append("\n".join(f"- {escape(note)}" for note in report.notes))
+    parts.append(f"Made by calque {calque.__version__}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown takes as text, on one line."""
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", text)
+
+
+def _text(text: Text) -> str:
+    parts = []
+    for piece in text:
+        if isinstance(piece, Name):
+            parts.append(f"**{escape(piece.label)}**")
+        elif isinstance(piece, Number):
+            parts.append(piece.shown)
+        else:
+            parts.append(str(piece) if isinstance(piece, Figure) else _escape_part(piece))
+    return "".join(parts)
+
+
+def _escape_part(text: str) -> str:
+    """Like `escape`, but spaces at the ends stay."""
+    left = " " if text[:1].isspace() else ""
+    right = " " if text[-1:].isspace() and text.strip() else ""
+    return left + escape(text) + right
+
+
+def _list(items: Sequence[Text]) -> str:
+    return "\n".join(f"- {_text(item)}" for item in items)
+
+
+def _block(block: Block) -> list[str]:
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Points):
+        return [*([f"### {escape(block.title)}"] if block.title else []), _list(block.items)]
+    if isinstance(block, Examples):
+        return _examples(block)
+    if isinstance(block, More):
+        return [f"### {escape(block.title)}", *(part for each in block.blocks for part in _block(each))]
+    return _plot(block)
+
+
+def _plot(plot: Plot) -> list[str]:
+    parts = [f"### {escape(plot.title)}", _text(plot.note)]
+    for panel in plot.panels:
+        for table in panel.tables:
+            parts += _table(table)
+        if panel.note:
+            parts.append(_text(panel.note))
+    for table in plot.tables:
+        parts += _table(table)
+    return parts
+
+
+def _table(table: Table) -> list[str]:
+    heads = [table.corner, *(f"{head.label} ({head.detail})" if head.detail else head.label for head in table.heads)]
+    rows = [_line(line) for line in (*table.lines, *table.foot)]
+    align = "l" + "".join("r" if head.numeric else "l" for head in table.heads)
+    found = [f"**{escape(table.caption)}**", _rows([escape(head) for head in heads], rows, align)]
+    return [*found, _text(table.note)] if table.note else found
+
+
+def _line(line: Line) -> list[str]:
+    label = f"{line.label} ({line.detail})" if line.detail else line.label
+    return [escape(label), *map(_cell, line.cells)]
+
+
+def _cell(cell: Cell) -> str:
+    sign = _SIGNS.get(cell.outcome, "")
+    if cell.figure is not None:
+        if cell.figure.value is None:
+            return "undefined"
+        value = cell.figure.part("value")
+        assert value is not None
+        text = f"**{value.shown}**" if cell.best else value.shown
+        sd = cell.figure.part("sd")
+        text += f" ±{sd.shown}" if sd is not None else ""
+        ends = cell.figure.interval
+        return f"{sign}{text}{f' [{ends[0].shown}, {ends[1].shown}]' if ends else ''}"
+    if cell.number is not None:
+        more = f" ({tally(cell.marks)})" if len(cell.marks) > 1 else ""
+        return f"{sign}{cell.number.shown}{more}"
+    return _text(cell.text) if cell.text else tally(cell.marks)
+
+
+def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
+    rule = ["---:" if each == "r" else "---" for each in align]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heads, rule, *rows))
+
+
+def _examples(examples: Examples) -> list[str]:
+    parts = []
+    for form, senses in examples.forms:
+        parts.append(f"### {escape(form)}")
+        lines = []
+        for sense in senses:
+            lines.append(
+                f"- {_escape_part(sense.before)}**{escape(sense.form)}**{_escape_part(sense.after)} "
+                f"→ **{escape(sense.expected_word)}**: {escape(sense.expected_sentence)}"
+            )
+            for answer in sense.answers:
+                where = "" if answer.right else f": {escape(answer.sentence)}"
+                mark = "✓" if answer.right else "✗"
+                lines.append(f"  - {escape(answer.name.label)} {mark} {escape(answer.word)}{where}")
+        parts.append("\n".join(lines))
+    return [*parts, _text(examples.note)] if examples.note else parts
+
+
+def _facts(facts: Facts) -> list[str]:
+    return [f"### {escape(facts.title)}", "\n".join(f"- {escape(key)}: {escape(value)}" for key, value in facts.rows)]

@@ -1,0 +1,94 @@
+"""Axes and the signs that stand for series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from calque.report.plots import colours
+from calque.report.plots.scale import plain
+from calque.report.plots.svg import Raw, element, group, path, text, width_of
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rectangle inside the axes."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+def value_axis(
+    frame: Frame,
+    scale: Callable[[float], float],
+    ticks: Sequence[float],
+    title: str,
+    show: Callable[[float], str] = plain,
+) -> Raw:
+    """Lines across at each tick, its number at the left, and what is measured at the top: nobody turns the head."""
+    parts: list[str] = []
+    for tick in ticks:
+        y = scale(tick)
+        kind = "axis" if tick == 0 else "grid"
+        parts.append(element("line", x1=frame.left, x2=frame.right, y1=y, y2=y, class_=kind))
+        parts.append(text(frame.left - 8, y + 4, show(tick), class_="tick end"))
+    parts.append(
+        text(frame.left - 8 - max((width_of(show(t)) for t in ticks), default=0), frame.top - 14, title, class_="title")
+    )
+    return group(*parts, class_="axis-y")
+
+
+def base_axis(
+    frame: Frame,
+    scale: Callable[[float], float],
+    ticks: Sequence[float],
+    title: str,
+    show: Callable[[float], str] = plain,
+) -> Raw:
+    """Ticks below, and what they are at the right end below them."""
+    parts: list[str] = [element("line", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom, class_="axis")]
+    for tick in ticks:
+        x = scale(tick)
+        parts.append(element("line", x1=x, x2=x, y1=frame.bottom, y2=frame.bottom + 5, class_="axis"))
+        parts.append(text(x, frame.bottom + 19, show(tick), class_="tick middle"))
+    parts.append(text(frame.right, frame.bottom + 37, title, class_="title end"))
+    return group(*parts, class_="axis-x")
+
+
+def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") -> Raw:
+    """The sign of a series."""
+    name = colours.SHAPES[number % colours.SERIES]
+    if name == "circle":
+        return element("circle", cx=x, cy=y, r=r, class_=class_)
+    if name == "square":
+        return element("rect", x=x - r * 0.9, y=y - r * 0.9, width=r * 1.8, height=r * 1.8, class_=class_)
+    if name in ("plus", "cross"):
+        w, long = r * 0.42, r * 1.15
+        corners = [(-w, -long), (w, -long), (w, -w), (long, -w), (long, w), (w, w), (w, long), (-w, long), (-w, w), (-long, w),
+                   (-long, -w), (-w, -w)]  # fmt: skip
+        turn = 0.0 if name == "plus" else math.pi / 4
+        c, s = math.cos(turn), math.sin(turn)
+        return path([(x + a * c - b * s, y + a * s + b * c) for a, b in corners], closed=True, class_=class_)
+    sides, turn, size = {
+        "triangle": (3, -90, 1.25), "down": (3, 90, 1.25), "diamond": (4, -90, 1.25), "hexagon": (6, 0, 1.1),
+    }[name]  # fmt: skip
+    angles = [math.radians(turn + 360 * k / sides) for k in range(sides)]
+    points = [(x + r * size * math.cos(angle), y + r * size * math.sin(angle)) for angle in angles]
+    return path(points, closed=True, class_=class_)
+
+
+def legend(series: Sequence[tuple[str, int]], left: float, top: float, right: float) -> tuple[Raw, float]:
+    """Signs with their names, in as many rows as it takes; and the place below."""
+    parts, x, y = [], left, top
+    for label, number in series:
+        wide = 30 + width_of(label)
+        if x > left and x + wide > right:
+            x, y = left, y + 20
+        parts.append(
+            group(shape(number, x + 6, y - 4), text(x + 18, y, label, class_="label"), class_=colours.series(number))
+        )
+        x += wide
+    return group(*parts, class_="legend"), y + 20

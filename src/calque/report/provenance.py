@@ -1,0 +1,97 @@
+"""Where the figures come from: files, encoders, runs; and how they are to be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from calque.report.document import Facts
+from calque.report.reading import Record, Results, Run
+from calque.report.subjects import Subjects
+
+HOW_TO_READ = (
+    "A figure stands with its 95% interval, from a bootstrap over sentences or texts. The interval says what other texts of the "
+    "same kind would have given; it does not say what another seed of the training would have.",
+    "± is the standard deviation over training runs with different seeds, where there were several.",
+    "One figure is called better than another only if their intervals do not overlap. That claims less than a test of the "
+    "difference would, and more than one claim in twenty may be wrong where many are made.",
+    "Means over languages take the errors in different languages as independent of each other.",
+)
+# What a run's record may say, and what it is called; in this order.
+_NAMES = {
+    "command": "command", "encoder": "encoder", "encoder_fingerprint": "hash of the encoder", "method": "method",
+    "towards": "towards", "texts": "texts", "words": "word links", "seed": "seed", "updates": "updates",
+    "first_loss": "first loss", "last_loss": "last loss", "seconds": "seconds", "energy": "energy", "energy_kwh": "energy, kWh",
+    "hardware": "machine", "threads": "threads", "versions": "versions", "calque": "calque",
+}  # fmt: skip
+
+
+def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
+    """Name, records, SHA-256 and date of each result file."""
+    return tuple(
+        (name, file.records, file.sha256, datetime.fromtimestamp(file.modified, UTC).strftime("%Y-%m-%d %H:%M UTC"))
+        for name, file in results.files.items()
+    )
+
+
+def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:
+    """Encoders that were measured, then runs."""
+    return (*_measured(results.records, subjects), *(_run(run) for run in results.runs))
+
+
+def notes(results: Results, superseded: int) -> tuple[str, ...]:
+    """What was read and is not on the page."""
+    found = []
+    if results.repeated:
+        found.append(f"{results.repeated:,} lines repeat an earlier line of their file word for word and are left out.")
+    if superseded:
+        found.append(
+            f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
+            "same seed."
+        )
+    if results.passed_over:
+        found.append(f"Files without results were passed over: {', '.join(results.passed_over)}.")
+    if not results.runs:
+        found.append("No calque-run.json lies beside the results: how the encoders were made is not known here.")
+    return tuple(found)
+
+
+def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
+    """Names and hashes of the encoders behind each label, and seeds."""
+    by_label: dict[str, dict[str, None]] = {}
+    seeds: dict[str, None] = {}
+    for record in records:
+        if record.source not in subjects.of:
+            continue
+        settings = record.settings
+        if settings.get("encoder"):
+            said = f"{settings['encoder']} ({settings.get('encoder_fingerprint', 'no hash')})"
+            by_label.setdefault(subjects[record].label, {})[said] = None
+        if isinstance(settings.get("seeds"), list):
+            seeds.update(dict.fromkeys(map(str, settings["seeds"])))
+    rows = [(label, ", ".join(found)) for label, found in by_label.items()]
+    if seeds:
+        rows.append(("seeds of the training", ", ".join(seeds)))
+    bootstrap = sorted({str(r.plain["seed"]) for r in records if r.plain.get("seed") is not None})
+    if bootstrap:
+        rows.append(("seeds of the bootstrap", ", ".join(bootstrap)))
+    return (Facts("Encoders measured", tuple(rows)),) if rows else ()
+
+
+def _run(run: Run) -> Facts:
+    plain = run.plain
+    rows = [(title, _said(plain[name])) for name, title in _NAMES.items() if plain.get(name) not in (None, "", [], {})]
+    return Facts(run.name, tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
+
+
+def _said(value: Any) -> str:
+    """A value of a record on one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_said(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return "; ".join(_said(each) for each in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

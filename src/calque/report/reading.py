@@ -1,0 +1,260 @@
+"""Result files into records, each of which knows its file and line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from calque.errors import InputError
+
+ANALYSES = (
+    "pos", "rank", "subwords", "length", "position", "layers", "data-size", "correlation", "isometry", "hubness",
+    "anisotropy", "language", "examples", "points",
+)  # fmt: skip
+_BESIDE = 3  # folders below a result file's in which runs are looked for
+_NOT_RESULTS = {"training", "steps", "text"}  # what runs keep for themselves
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of a result file.
+
+    Attributes:
+        source: `FILE:LINE`, with FILE as in `Results.files`.
+        plain: the line, an object with what `Score.to_dict` gives and a few keys more.
+    """
+
+    source: str
+    plain: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.plain[name]
+
+    @property
+    def file(self) -> str:
+        return self.source.rpartition(":")[0]
+
+    @property
+    def analysis(self) -> str | None:
+        return self.plain.get("analysis")
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self.plain.get("settings") or {}
+
+    @property
+    def items(self) -> Sequence[Mapping[str, Any]]:
+        return self.plain.get("items") or ()
+
+    @property
+    def pair(self) -> tuple[str, ...]:
+        return tuple(self.plain["languages"])
+
+
+@dataclass(frozen=True)
+class File:
+    """A result file: where it is, how many records it has, and the hash of its content."""
+
+    path: Path
+    records: int
+    sha256: str
+    modified: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A `calque-run.json`, by the short name that the report shows."""
+
+    name: str
+    path: Path
+    plain: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was read.
+
+    Attributes:
+        records: all lines, in the order of the files.
+        files: result files by the short names that sources use.
+        runs: records of runs found beside them.
+        repeated: how many lines are the same, byte for byte, as an earlier line of their file, and were left out.
+        passed_over: JSON lines files of folders that hold no results, such as the losses of a training.
+    """
+
+    records: tuple[Record, ...]
+    files: Mapping[str, File]
+    runs: tuple[Run, ...] = ()
+    repeated: int = 0
+    passed_over: tuple[str, ...] = field(default=())
+
+
+def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
+    """Read result files.
+
+    Args:
+        paths: JSON lines files, or folders, in which and below which all `*.jsonl` are read that hold results.
+
+    Raises:
+        InputError: a path is not there, a folder holds no results, or a line is none; with file and line.
+    """
+    wanted, passed_over = [], []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise InputError("not there", path=path)
+        found = [path] if path.is_file() else _below(path, ".jsonl")
+        own = [each for each in found if each == path or _holds_results(each)]
+        if not own and len(paths) == 1:
+            raise InputError(
+                "holds no results: expected results.jsonl, as `calque demo` and `calque study` write it, or what "
+                "`calque evaluate --out` wrote",
+                path=path,
+            )
+        wanted += own
+        passed_over += [str(each) for each in found if each not in own]
+    unique = list({path.resolve(): path for path in wanted}.values())
+    if not unique:
+        raise InputError(f"no results in {', '.join(map(str, paths))}")
+    names = short_names([path.resolve() for path in unique])
+    records, files, repeated = [], {}, 0
+    for name, path in zip(names, unique, strict=True):
+        own, again = _read(path, name)
+        records += own
+        repeated += again
+        content = path.read_bytes()
+        files[name] = File(path, len(own), hashlib.sha256(content).hexdigest(), path.stat().st_mtime)
+    return Results(tuple(records), files, _runs([path.parent for path in unique]), repeated, tuple(passed_over))
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """The shortest endings of paths, a folder and a name at least, that tell them apart: a report that is sent to somebody
+    need not say where its author keeps things."""
+    for length in range(2, 2 + max(len(path.parts) for path in paths)):
+        names = ["/".join(path.parts[-length:]).lstrip("/") for path in paths]
+        if len(set(names)) == len(paths):
+            return names
+    return [str(path) for path in paths]
+
+
+def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
+    """Files in a folder and below, in order, without hidden folders and those that runs keep for themselves."""
+    found = []
+    for place, folders, names in os.walk(folder):
+        level = len(Path(place).relative_to(folder).parts)
+        hidden = set() if depth is not None else _NOT_RESULTS
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and name not in hidden and level != depth
+        )
+        found += [Path(place, name) for name in sorted(names) if name.endswith(ending)]
+    return found
+
+
+def _holds_results(path: Path) -> bool:
+    """Whether the first line looks like a score."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            first = json.loads(next((line for line in file if line.strip()), "null"))
+    except (ValueError, UnicodeDecodeError):
+        return path.name == "results.jsonl"  # broken, not something else: reading it will say where
+    return isinstance(first, dict) and {"task", "metric", "languages"} <= first.keys()
+
+
+def _read(path: Path, name: str) -> tuple[list[Record], int]:
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8 ({error.reason} at byte {error.start})", path=path) from error
+    records, seen, repeated = [], set(), 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if line in seen:
+            repeated += 1
+            continue
+        seen.add(line)
+        try:
+            plain = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"is not JSON ({error})", path=path, line=number) from error
+        _check(plain, path, number)
+        records.append(Record(f"{name}:{number}", plain))
+    return records, repeated
+
+
+def _check(plain: Any, path: Path, line: int) -> None:
+    """What everything that follows relies on."""
+    if not isinstance(plain, dict):
+        raise InputError("is not an object; expected a score, as Score.to_dict gives it", path=path, line=line)
+    missing = [name for name in ("task", "data", "languages", "metric", "value", "low", "high") if name not in plain]
+    if missing:
+        raise InputError(f"has no {', '.join(missing)}: is it a score?", path=path, line=line)
+    for name in ("task", "data", "metric"):
+        if not isinstance(plain[name], str):
+            raise InputError(f"{name} is {plain[name]!r}, expected text", path=path, line=line)
+    for name in ("encoder", "method", "supervision", "group"):
+        if not isinstance(plain.get(name), str | None):
+            raise InputError(f"{name} is {plain[name]!r}, expected text", path=path, line=line)
+    languages = plain["languages"]
+    if not isinstance(languages, list) or not languages or not all(isinstance(lang, str) for lang in languages):
+        raise InputError(f"languages are {languages!r}, expected a list of names", path=path, line=line)
+    for name in ("value", "low", "high", "x", "n"):
+        number = plain.get(name)
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
+            raise InputError(f"{name} is {number!r}, expected a number or null", path=path, line=line)
+        if isinstance(number, float) and not math.isfinite(number):
+            plain[name] = None  # what JSON has no word for, and Python's writes all the same
+    if not isinstance(plain.get("settings", {}), dict):
+        raise InputError("settings are no object", path=path, line=line)
+    if plain.get("analysis") is not None and plain["analysis"] not in ANALYSES:
+        raise InputError(
+            f"analysis {plain['analysis']!r} is not known, expected {', '.join(ANALYSES)}", path=path, line=line
+        )
+    items = plain.get("items") or []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise InputError("items are no list of objects", path=path, line=line)
+    for item in items:
+        wrong = _wrong(item, plain.get("analysis"))
+        if wrong:
+            raise InputError(f"an item of {plain['analysis']}: {wrong}", path=path, line=line)
+
+
+def _wrong(item: Mapping[str, Any], analysis: str | None) -> str | None:
+    """What an item of examples or points lacks."""
+    needed = {"points": ("x", "y", "word", "pair"), "examples": ("form", "sentence", "expected", "got")}
+    lacking = [name for name in needed.get(analysis or "", ()) if name not in item]
+    if lacking:
+        return f"no {', '.join(lacking)}"
+    if analysis == "points" and not all(_is_finite(item[name]) for name in ("x", "y")):
+        return f"x and y are {item['x']!r} and {item['y']!r}, expected numbers"
+    if analysis == "examples":
+        answers = [item["expected"], *item["got"].values()] if isinstance(item["got"], dict) else [None]
+        if not all(isinstance(answer, dict) for answer in answers):
+            return "expected and got are not objects with word and sentence"
+    return None
+
+
+def _is_finite(number: Any) -> bool:
+    return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+
+
+def _runs(folders: Sequence[Path]) -> tuple[Run, ...]:
+    """Every `calque-run.json` beside the result files or a few folders below."""
+    found = {}
+    for folder in dict.fromkeys(folders):
+        for path in _below(folder, "calque-run.json", depth=_BESIDE):
+            found[path.resolve()] = path
+    runs = []
+    for name, (resolved, path) in zip(short_names(list(found)) if found else [], found.items(), strict=True):
+        try:
+            plain = json.loads(resolved.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"is not JSON ({error})", path=path) from error
+        if isinstance(plain, dict):
+            runs.append(Run(name.rpartition("/")[0], path, plain))
+    return tuple(runs)

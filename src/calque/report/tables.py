@@ -1,0 +1,155 @@
+"""Questions as tables: methods down, test sets across, and the table at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calque.report.document import Cell, Head, Line, Panel, Plot, Table, Text
+from calque.report.numbers import Figure, Number, difference
+from calque.report.plots.heat import heat
+from calque.report.questions import Column, Comparison, Question, compare_all
+from calque.report.subjects import Subject, Subjects
+from calque.report.verdict import metric_name, task_name
+from calque.runs.compare import lower_is_better, stands_out
+
+BEST: Text = (
+    "Bold: better than everything else in its column, by intervals that do not overlap. ▲ and ▼: better and worse than what "
+    "it is compared with, by the same rule.",
+)
+
+
+def question_table(question: Question, subjects: Subjects, name: str) -> Table:
+    """One question. A field's second line is the 95% interval."""
+    outcomes = {c.subject: {**c.outcomes, **c.at_home} for c in compare_all(question, subjects)}
+    averages = {c.subject: c.on_average for c in compare_all(question, subjects) if c.mean is not None}
+    columns = {column: {s: question.cells.get((s, column)) for s in question.subjects} for column in question.columns}
+    means = {subject: question.mean(subject) for subject in question.subjects}
+    heads = [Head(column.label, _detail(column)) for column in question.columns]
+    with_mean = len(question.targets) > 1
+    if with_mean:
+        without = [column.lang for column in question.columns if column not in question.targets]
+        heads.append(Head("mean", f"without {', '.join(dict.fromkeys(without))}" if without else ""))
+    lines = []
+    for subject in question.subjects:
+        cells = [_cell(found, subject, outcomes.get(subject, {}).get(column, "")) for column, found in columns.items()]
+        if with_mean:
+            cells.append(_cell(means, subject, averages.get(subject, "")))
+        detail = "no encoder" if subject.reference else ""
+        lines.append(Line(subject.label, tuple(cells), subject.number, detail))
+    return Table(
+        name, f"{task_name(question.task).capitalize()}: {_said(question)}", "method", tuple(heads), tuple(lines),
+        _asked(question, columns, with_mean), BEST,
+    )  # fmt: skip
+
+
+def _said(question: Question) -> str:
+    way = "lower is better" if lower_is_better(question.metric) else "higher is better"
+    figures = list(question.cells.values())
+    unit = ["per cent"] if figures and all(figure.percent for figure in figures) else []
+    return ", ".join([metric_name(question.metric), *unit, way, *([question.variant] if question.variant else [])])
+
+
+def _detail(column: Column) -> str:
+    return "learnt here" if column.is_source else ""
+
+
+def _cell(found: dict[Subject, Figure | None], subject: Subject, outcome: str) -> Cell:
+    figure = found.get(subject)
+    if figure is None:
+        return Cell()
+    others = [other for each, other in found.items() if each != subject and other is not None]
+    return Cell(figure, stands_out(figure, others), outcome)
+
+
+def _asked(question: Question, columns, with_mean: bool) -> tuple[Line, ...]:
+    """How many questions each column is over, where all methods were asked the same."""
+    cells = []
+    for found in columns.values():
+        known = [figure for figure in found.values() if figure is not None]
+        same = len({figure.n for figure in known}) == 1
+        number = known[0].part("n") if known and same else None
+        cells.append(Cell(number=number))
+    if not any(cell.number for cell in cells):
+        return ()
+    return (Line("n", (*cells, *([Cell(text=("",))] if with_mean else [])), detail="questions or texts"),)
+
+
+def glance(headlines: Sequence[Question], subjects: Subjects) -> Table | None:
+    """The main figure of every task: by how much each method differs from what it is compared with, and in how many
+    languages that may be claimed."""
+    found: dict[Subject, dict[int, Comparison]] = {}
+    for k, question in enumerate(headlines):
+        for comparison in compare_all(question, subjects):
+            found.setdefault(comparison.subject, {})[k] = comparison
+    if not found:
+        return None
+    lines = []
+    for subject in sorted(found, key=lambda s: s.number):
+        cells = []
+        for k in range(len(headlines)):
+            comparison = found[subject].get(k)
+            cells.append(Cell() if comparison is None else _glance(comparison))
+        base = next(iter(found[subject].values())).base
+        lines.append(Line(subject.label, tuple(cells), subject.number, f"against {base.label}"))
+    heads = [Head(task_name(q.task), _way(q)) for q in headlines]
+    note = (
+        "Mean difference in points; then a sign for each language: ▲ clearly better, ▼ clearly worse, · the intervals overlap.",
+    )
+    return Table("glance", "At a glance: difference from the base", "method", tuple(heads), tuple(lines), (), note)
+
+
+def _glance(comparison: Comparison) -> Cell:
+    outcome = comparison.on_average
+    number: Number | None = None
+    if comparison.mean is not None:
+        number = difference(*comparison.mean)
+    elif len(comparison.outcomes) == 1:
+        column, outcome = next(iter(comparison.outcomes.items()))
+        number = difference(*comparison.pair(column))
+    return Cell(number=number, outcome=outcome, marks=tuple(comparison.outcomes.values()))
+
+
+def _way(question: Question) -> str:
+    parts = [metric_name(question.metric), "lower is better" if lower_is_better(question.metric) else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def heat_map(question: Question, subjects: Subjects, name: str) -> Plot | None:
+    """Differences from the base as a heat map, where there are several to look at."""
+    comparisons = compare_all(question, subjects)
+    columns = list(question.columns)
+    if not comparisons or len(columns) * len(comparisons) < 4:
+        return None
+    cells, lines, largest = {}, [], 0.0
+    for r, comparison in enumerate(comparisons):
+        fields = []
+        for c, column in enumerate(columns):
+            outcome = {**comparison.outcomes, **comparison.at_home}.get(column)
+            if outcome is None:
+                fields.append(Cell())
+                continue
+            one, other = comparison.pair(column)
+            number = difference(one, other)
+            largest = max(largest, abs(number.value))
+            tip = f"{comparison.subject.label}, {column.label}: {other} → {one}, {SAID[outcome]}"
+            cells[r, c] = (number, outcome, tip)
+            fields.append(Cell(number=number, outcome=outcome))
+        lines.append(Line(comparison.subject.label, tuple(fields), comparison.subject.number))
+    bases = dict.fromkeys(comparison.base.label for comparison in comparisons)
+    title = f"{task_name(question.task).capitalize()}: difference from {', '.join(bases)}"
+    points = "points of " if all(f.percent for f in question.cells.values()) else ""
+    description = (
+        f"A field for each method and test set, with the difference in {points}{metric_name(question.metric)}. Coloured fields "
+        "are clearly better or worse; hatched ones, whose intervals overlap, are neither. The figures are in the table below."
+    )
+    drawing = heat(
+        [(c.subject.label, c.subject.number) for c in comparisons], [column.label for column in columns], cells,
+        title=title, description=description, most=largest,
+    )  # fmt: skip
+    heads = tuple(Head(column.label, _detail(column)) for column in columns)
+    behind = Table(f"{name}-data", title, "method", heads, tuple(lines))
+    note = (f"In {points}{_way(question)}. Hatched: the intervals overlap, so nothing is claimed.",)
+    return Plot(name, title, note, (Panel({}, (drawing,), (behind,)),), kind="heat")
+
+
+SAID = {"better": "clearly better", "worse": "clearly worse", "unclear": "the intervals overlap"}
