@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tqdm import tqdm
 
 from calque.algebra.normalize import unit_rows
 from calque.anchors import Anchors, AnchorSums
@@ -110,31 +111,30 @@ def sum_anchors(
         about = [numbers, words, most_occurrences, samples, [k, n], seed, first.lang]
         kept = _Partial(partial, encoder, about)
         sums = kept.open() or sums
-    bar = _bar(len(text) if isinstance(text, Sentences) and n == 1 else None, sums.n_sentences, progress)
     saved, done = time.monotonic(), 0
-    for part in islice(chain([first], blocks), k, None, n):
-        if part.lang != sums.lang:
-            raise SettingError(f"anchors are of one language, the text is in {sums.lang!r} and {part.lang!r}")
-        done += len(part)
-        if kept is not None and kept.has(part, done):
-            continue
-        wanted = np.flatnonzero(sums.wanted(part))
-        chosen = part if len(wanted) == len(part) else part.take(wanted)
-        if len(chosen):
-            found = {numbers[0]: encoder.encode(chosen)} if layers is None else inner.encode_layers(chosen, numbers)
-            sums.add(chosen, found)
-        sums.n_sentences = done  # those that were not encoded count too: a stopped pass goes on behind them
-        if kept is not None and time.monotonic() - saved >= save_every:
-            kept.save(sums, finished=False)
-            saved = time.monotonic()
-        if bar is not None:
+    total = len(text) if isinstance(text, Sentences) and n == 1 else None
+    with tqdm(total=total, initial=sums.n_sentences, unit=" sentences", desc="anchors", mininterval=0.5,
+              dynamic_ncols=True, disable=not progress) as bar:  # fmt: skip
+        for part in islice(chain([first], blocks), k, None, n):
+            if part.lang != sums.lang:
+                raise SettingError(f"anchors are of one language, the text is in {sums.lang!r} and {part.lang!r}")
+            done += len(part)
+            if kept is not None and kept.has(part, done):
+                continue
+            wanted = np.flatnonzero(sums.wanted(part))
+            chosen = part if len(wanted) == len(part) else part.take(wanted)
+            if len(chosen):
+                found = {numbers[0]: encoder.encode(chosen)} if layers is None else inner.encode_layers(chosen, numbers)
+                sums.add(chosen, found)
+            sums.n_sentences = done  # those that were not encoded count too: a stopped pass goes on behind them
+            if kept is not None and time.monotonic() - saved >= save_every:
+                kept.save(sums, finished=False)
+                saved = time.monotonic()
             bar.update(len(part))
     if kept is not None:
         if done < sums.n_sentences:
             raise SettingError(f"{partial} has the sums of a longer text: remove it")
         kept.save(sums, finished=True)
-    if bar is not None:
-        bar.close()
     return sums
 
 
@@ -371,11 +371,3 @@ def frequent_words(sentences: Sentences, most: int, also: Iterable[str] = ()) ->
     order = np.argsort(-counted.field("counts").to_numpy(zero_copy_only=False), kind="stable")[:most]
     words = counted.field("values")
     return list(dict.fromkeys((*(words[int(k)].as_py() for k in order), *also)))
-
-
-def _bar(total: int | None, done: int, progress: bool):
-    if not progress:
-        return None
-    from tqdm import tqdm
-
-    return tqdm(total=total, initial=done, unit="sentence", desc="anchors", mininterval=0.5, dynamic_ncols=True)
