@@ -7,9 +7,9 @@ import re
 import shutil
 
 import pytest
-from documents import ROOT, blocks, run_commands, run_python, write_texts
 
 import calque
+from documents import ROOT, blocks, run_commands, run_python, write_texts
 
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if page.name != "results.md")

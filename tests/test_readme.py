@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from documents import ROOT, blocks, run_commands, run_python, write_texts
 
 README = ROOT / "README.md"
