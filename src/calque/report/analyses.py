@@ -59,7 +59,7 @@ GROUPED = {
     ),
     "length": Kind("By length of the word", "characters of the word", "How long the word that asks is."),
     "position": Kind("By place in the sentence", "place in the sentence", "Where the word that asks stands.", True),
-    "layers": Kind("Layer by layer", "layer", "Layer 0 is what goes into the first layer."),
+    "layers": Kind("Layer by layer", "layer", "At the left is what goes into the first layer."),
     "data-size": Kind("How much text", "sentence pairs", "What more parallel text brings.", True),
 }
 SHAPES = {  # what each measure of the space's shape is called, and how to read it
@@ -158,6 +158,7 @@ def _panels(analysis: str, kind: Kind, grid: Grid, choice: Mapping[str, str], me
     views += [(lang, {s: by_lang[lang] for s, by_lang in grid.items() if lang in by_lang}) for lang in langs]
     panels = []
     for number, (lang, figures) in enumerate(views):
+        figures = _aligned(figures)
         drawing = _draw(analysis, kind, figures, metric, lang)
         name = f"{analysis}-{key}-{number}"
         table = _behind(name, f"{kind.title}, {lang}: {metric_name(metric)}", kind.across, figures)
@@ -186,6 +187,24 @@ def _means(grid: Grid, langs: Sequence[str]) -> tuple[dict[Subject, dict[Place, 
             at = sum(xs) / len(xs) if len(xs) == len(places) else None
             found.setdefault(subject, {})[Place(places[0][0].group, at)] = mean
     return found, list(left_out)
+
+
+def _aligned(figures: Mapping[Subject, Mapping[Place, Figure]]) -> dict[Subject, dict[Place, Figure]]:
+    """The same with one place for each bin, the mean of where subjects have it: a bin without an end is where its words
+    are, and these may differ a little."""
+    places: dict[str, list[float]] = {}
+    for own in figures.values():
+        for place in own:
+            if place.group is not None and place.x is not None:
+                places.setdefault(place.group, []).append(place.x)
+    at = {name: sum(xs) / len(xs) for name, xs in places.items()}
+    return {
+        subject: {
+            Place(p.group, at.get(p.group, p.x) if p.group is not None and p.x is not None else p.x): f
+            for p, f in own.items()
+        }
+        for subject, own in figures.items()
+    }
 
 
 def _draw(
@@ -310,7 +329,7 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
     views = []
     for langs, by_subject in found.items():
         first = min(by_subject, key=lambda s: s.number)
-        for subject in sorted(by_subject, key=lambda s: s.number):
+        for subject in sorted(by_subject, key=lambda s: -s.number):  # what came last is what one wants to see first
             base = subjects.base.get(subject, first)
             base = base if base in by_subject else first
             if subject != base:

@@ -31,6 +31,7 @@ def html(report: Report) -> str:
     environment = Environment(
         loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=False
     )
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     environment.globals.update(key=key, inline=_inline, kind_of=lambda block: type(block).__name__, tally=tally)
     return environment.get_template("page.html.j2").render(
         report=report,

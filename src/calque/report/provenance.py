@@ -82,8 +82,23 @@ def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...
 
 def _run(run: Run) -> Facts:
     plain = run.plain
-    rows = [(title, _said(plain[name])) for name, title in _NAMES.items() if plain.get(name) not in (None, "", [], {})]
+    known = [name for name in _NAMES if plain.get(name) not in (None, "", [], {})]
+    rows = [(_NAMES[name], _texts(plain[name]) if name == "texts" else _said(plain[name])) for name in known]
     return Facts(run.name, tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
+
+
+def _texts(texts: Any) -> str:
+    """Training texts with their sizes, as `calque align` records them."""
+    found = []
+    for text in texts if isinstance(texts, list) else [texts]:
+        if not isinstance(text, Mapping):
+            return _said(texts)
+        langs = text.get("langs") or [text.get("lang", "")]
+        sizes = [
+            f"{_said(text[name])} {name.replace('_', ' ')}" for name in text if name not in ("path", "langs", "lang")
+        ]
+        found.append(f"{text.get('path', '')} ({'-'.join(map(str, langs))}){': ' if sizes else ''}{', '.join(sizes)}")
+    return "; ".join(found)
 
 
 def _said(value: Any) -> str:

@@ -78,7 +78,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     of: dict[str, str] = {}
     spoken: dict[str, str] = {}
     with_encoder: set[str] = set()
-    for record in results.records:
+    for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores decide the order
         if record.analysis in _ABOUT_SEVERAL:
             continue
         folder, method = _folder(record), record.plain.get("method")

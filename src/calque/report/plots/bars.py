@@ -54,7 +54,8 @@ def bars(
             if figure.interval:
                 low, high = (y(scaled * end.value) for end in figure.interval)
                 drawn.append(element("line", x1=middle, x2=middle, y1=low, y2=high, class_="whisker"))
-            drawn.append(shape(number, middle, tip, min(4.5, max(2.5, wide / 2.4))))
+            foot = zero - 8 if tip <= zero else zero + 8
+            drawn.append(shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6))))  # shapes tell bars apart, too
             said = mark(*drawn, tip=f"{label}, {name}: {figure}", source=figure.traced)
             parts.append(group(said, class_=colours.series(number)))
         room = outer.step - 6

@@ -1,0 +1,163 @@
+"""Made-up results, as `calque study`, `calque demo` and `calque analyze` write them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+LANGS = ("de", "es", "fr", "zh", "bg", "tr", "ru", "it")
+METHODS = ("base", "rotation", "normalized-rotation", "finetune", "contrastive")
+TASKS = ("retrieval", "ner", "pos", "nli", "word-alignment")
+GAIN = dict(zip(METHODS, (0.0, 0.04, 0.045, 0.12, 0.3), strict=True))
+METRIC = {"ner": "f1", "pos": "accuracy", "nli": "accuracy"}
+EFFECT = {"retrieval": 1, "ner": 0.25, "pos": 0.2, "nli": 0.02, "word-alignment": -1}
+WORDS = (("house", "Haus"), ("river", "Fluss"), ("dog", "Hund"), ("green", "grün"), ("light", "Licht"))
+
+
+def line(
+    task: str, langs: Sequence[str], metric: str, value: float | None, half: float | None, *, n: int = 1000,
+    data: str = "", settings: dict[str, Any] | None = None, percent: bool = True, **more: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """One line; without `half` it has no interval."""
+    ends = (None, None) if value is None or half is None else (value - half, value + half)
+    return {
+        **more, "task": task, "data": data or f"{task}.{langs[-1]}.tsv", "languages": list(langs), "metric": metric,
+        "value": value, "low": ends[0], "high": ends[1], "n": n, "seed": 0, "settings": settings or {}, "percent": percent,
+        "queries": n,
+    }  # fmt: skip
+
+
+def study(
+    langs: Sequence[str] = LANGS, methods: Sequence[str] = METHODS, tasks: Sequence[str] = TASKS, seed: int = 0
+) -> list[dict[str, Any]]:
+    """What a study leaves: three training seeds for each score of a zero-shot task."""
+    rng, found = random.Random(seed), []
+    for method in methods:
+        name = "mini" if method == "base" else f"mini+{method}"
+        about = {"encoder": name, "encoder_fingerprint": f"{METHODS.index(method):032x}"}
+        head = {"encoder": "mini", "method": method, "supervision": "" if method == "base" else "parallel"}
+        for task in tasks:
+            for lang in [*([] if task in ("retrieval", "word-alignment") else ["en"]), *langs]:
+                value = 0.6 if task == "word-alignment" else rng.uniform(0.1, 0.3) + 0.2 * (task != "retrieval")
+                value += EFFECT[task] * GAIN[method] * rng.uniform(0.6, 1.4) * (lang != "en")
+                if task == "retrieval":
+                    for part, share in (("unseen", 0.6), ("all", 1)):
+                        for metric in (f"accuracy.{part}", f"accuracy.{part}.en-{lang}"):
+                            found.append(
+                                line(task, ("en", lang), metric, share * value, 0.015, settings=about, n=1310, **head)
+                            )
+                elif task == "word-alignment":
+                    for metric in ("aer", "precision"):
+                        found.append(line(task, ("en", lang), metric, value, 0.02, settings=about, n=759, **head))
+                else:
+                    own = {"features": "frozen", "seeds": [0, 1, 2], "values": [value] * 3, "sd": 0.01234}
+                    found.append(
+                        line(task, ("en", lang), METRIC[task], value, 0.015, settings={**about, **own}, **head)
+                    )
+    return found
+
+
+def analyses(
+    langs: Sequence[str] = LANGS, encoders: Sequence[str] = ("base", "rotation", "contrastive"), pairs: int = 60
+) -> list[dict[str, Any]]:
+    """What `calque analyze` finds, everything but correlations."""
+    rng, found = random.Random(1), []
+    for encoder in encoders:
+        gain, about = GAIN[encoder], {"encoder": encoder, "encoder_fingerprint": f"{METHODS.index(encoder):032x}"}
+        for lang in langs:
+            pair, base = ("en", lang), rng.uniform(0.1, 0.2)
+
+            def add(
+                analysis,
+                metric,
+                value,
+                half=0.02,
+                group=None,
+                x=None,
+                *,
+                task="retrieval",
+                percent=True,
+                items=None,
+                **more,
+            ):
+                own = {"analysis": analysis, "encoder": encoder, "group": group, "x": x}
+                if items is not None:
+                    own["items"] = items
+                settings = {**about, **more}
+                found.append(line(task, pair, metric, value, half, settings=settings, percent=percent, n=300, **own))
+
+            for tag in ("NUM", "PROPN", "DET", "NOUN", "VERB", *(["AUX"] if lang != "zh" else [])):
+                add("pos", "accuracy.all", base + gain * rng.uniform(0.5, 1.5), 0.04, tag)
+            add("pos", "accuracy.all", base + gain, 0.02, "open-class", mean_of=["NOUN", "VERB"])
+            for k, (start, end) in enumerate([(0, 1), (1, 3), (3, 10), (10, 30), (30, 100)]):
+                x = (start * end) ** 0.5 if start else end / 2
+                add("rank", "accuracy.all", base + gain - 0.02 * k, 0.03, f"{start}–{end}", x)
+            for layer in range(4):
+                for part in ("all", "unseen"):
+                    add("layers", f"accuracy.{part}", base + gain * layer / 3, 0.015, None, float(layer))
+            if encoder == "base":
+                for size in (0, 100, 1000, 10000):
+                    add("data-size", "accuracy.all", base + 0.02 * len(str(size)), 0.02, "rotation", float(size))
+            add("isometry", "eigenvalue-similarity", 3.1 - gain, None, task="isometry", percent=False)
+            for direction in (f"en-{lang}", f"{lang}-en"):
+                add("hubness", "skewness.csls", 2.3 - gain, 0.2, direction, task="hubness", percent=False)
+            for group in ("en", f"en-{lang}", f"en-{lang} linked"):
+                add("anisotropy", "mean-cosine", 0.3 + gain / 2, 0.01, group, task="anisotropy", percent=False)
+            add("anisotropy", "explained-variance", 0.3, None, "en", 3.0, task="anisotropy")
+            add("language", "probe-accuracy", 0.98 - gain / 4, 0.01, task="language")
+            add("points", "pca", None, items=_points(lang, gain, pairs))
+    return [*found, _examples(list(encoders), langs[0])]
+
+
+def _points(lang: str, gain: float, pairs: int) -> list[dict[str, Any]]:
+    rng, items = random.Random(2), []
+    for pair in range(pairs):
+        x, y, apart = rng.gauss(0, 10), rng.gauss(0, 10), 20 * (1 - 3 * gain)
+        source, target = WORDS[pair % len(WORDS)]
+        for word, own, shift in ((source, "en", 0.0), (target, lang, apart)):
+            items.append(
+                {"x": round(x + shift, 4), "y": round(y, 4), "word": word, "sentence": f"… {word} no. {pair} .",
+                 "lang": own, "pair": pair, "upos": None}
+            )  # fmt: skip
+    return items
+
+
+def _examples(encoders: list[str], lang: str) -> dict[str, Any]:
+    items = []
+    senses = (("They sat on the bank of the river .", 4, "Ufer"), ("The bank raised its rates .", 1, "Bank"))
+    for sentence, position, word in senses:
+        translation = f"… {word} …"
+        got = {
+            encoder: {
+                "word": word if encoder != "base" else "Bank",
+                "sentence": translation,
+                "right": encoder != "base",
+            }
+            for encoder in encoders
+        }
+        items.append(
+            {"form": "bank", "lang": "en", "sentence": sentence, "position": position, "translation": translation,
+             "expected": {"word": word, "sentence": translation}, "got": got}
+        )  # fmt: skip
+    about = {"analysis": "examples", "encoder": None, "group": None, "x": None, "items": items}
+    return line("retrieval", ("en", lang), "examples", None, None, n=len(items), **about)
+
+
+def write(path: Path, lines: Sequence[dict[str, Any]]) -> Path:
+    """As JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def run_record() -> dict[str, Any]:
+    """A `calque-run.json`."""
+    return {
+        "calque": "0.1.0", "command": "calque align train.tsv --langs en de", "method": "contrastive", "towards": "en",
+        "encoder": "mini", "encoder_fingerprint": "0" * 32, "seconds": {"words": 3.2, "method": 120.5},
+        "texts": [{"path": "train.tsv", "langs": ["en", "de"], "sentence_pairs": 10000, "word_pairs": 81234}],
+    }  # fmt: skip

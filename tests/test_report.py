@@ -1,0 +1,719 @@
+"""The report: what it reads, what it claims, and that each of its numbers stands in a line of the results."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import time
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from calque.cli import main
+from calque.errors import InputError, MissingExtraError, SettingError
+from calque.report import report
+from calque.report.content import compose
+from calque.report.plots import colours
+from calque.report.plots.scale import Linear, Logarithmic, apart, around
+from calque.report.reading import read_results, short_names
+from calque.runs.compare import compare, mean, stands_out
+from report_results import LANGS, METHODS, analyses, line, run_record, study, write
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """A page as a list of (path of open elements, text), and all elements with their attributes.
+
+    Every element is (tag, attributes, its text, its ancestors).
+    """
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[dict] = []
+        self.open: list[dict] = []
+        self.texts: list[tuple[list[dict], str]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {[each['tag'] for each in self.open]}"
+
+    def handle_starttag(self, tag, attrs):
+        element = {"tag": tag, "attrs": dict(attrs), "text": "", "above": list(self.open)}
+        self.elements.append(element)
+        if tag not in VOID:
+            self.open.append(element)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append({"tag": tag, "attrs": dict(attrs), "text": "", "above": list(self.open)})
+
+    def handle_endtag(self, tag):
+        assert self.open[-1]["tag"] == tag, f"</{tag}> closes <{self.open[-1]['tag']}>"
+        self.open.pop()
+
+    def handle_data(self, data):
+        for element in self.open:
+            element["text"] += data
+        self.texts.append((list(self.open), data))
+
+    def find(self, tag: str) -> list[dict]:
+        return [element for element in self.elements if element["tag"] == tag]
+
+
+# -- what a number should be, slowly and literally -------------------------------------------------------------------------
+class Lines:
+    """Lines of result files by `FILE:LINE`."""
+
+    def __init__(self, *paths: Path):
+        self.found = {}
+        for path in paths:
+            for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+                if text:
+                    place = f"{path.parent.name}/{path.name}:{number}".replace(" ", "%20")
+                    self.found[place] = json.loads(text)
+
+    def part(self, token: str, name: str):
+        """A part of a line, or its mean over lines joined by +."""
+        values = []
+        for place in token.split("+"):
+            plain = self.found[place]
+            values.append(plain["settings"]["sd"] if name == "sd" else plain[name])
+        return sum(values) / len(values)
+
+    def number(self, kind: str, source: str) -> float:
+        kind, _, name = kind.partition(".")
+        groups = [group.split() for group in source.split(" | ")]
+        first = groups[0]
+        if kind == "line":
+            assert len(first) == 1
+            assert "+" not in first[0]
+            return self.part(first[0], name)
+        if kind == "place":
+            return self.part(first[0], "x")
+        if kind == "average":
+            if name != "sd":
+                return self.part(first[0], name)
+            values = [self.part(place, "value") for place in first[0].split("+")]
+            middle = sum(values) / len(values)
+            return math.sqrt(sum((value - middle) ** 2 for value in values) / (len(values) - 1))
+        if kind == "mean":
+            values = [self.part(token, "value") for token in first]
+            middle = sum(values) / len(values)
+            if name == "value":
+                return middle
+            halves = [self.part(token, name) - value for token, value in zip(first, values, strict=True)]
+            half = math.sqrt(sum(half**2 for half in halves)) / len(halves)
+            return middle + half if name == "high" else middle - half
+        if kind == "difference":
+            one, other = (sum(self.part(token, "value") for token in group) / len(group) for group in groups)
+            return one - other
+        if kind in ("better", "worse", "unclear", "compared"):
+            pairs = list(zip(*groups, strict=True))
+            return len(pairs) if kind == "compared" else sum(self.outcome(*pair) == kind for pair in pairs)
+        assert kind == "pearson", kind
+        x, y = ([self.part(token, "value") for token in group] for group in groups)
+        mx, my = sum(x) / len(x), sum(y) / len(y)
+        r = sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / math.sqrt(
+            sum((a - mx) ** 2 for a in x) * sum((b - my) ** 2 for b in y)
+        )
+        step = {"value": 0, "low": -1.959963985, "high": 1.959963985}[name] / math.sqrt(len(x) - 3)
+        return math.tanh(math.atanh(r) + step)
+
+    def outcome(self, one: str, other: str) -> str:
+        lower = self.found[one.split("+")[0]]["metric"] in ("aer",)
+        above = self.part(one, "low") > self.part(other, "high")
+        below = self.part(one, "high") < self.part(other, "low")
+        if lower:
+            above, below = below, above
+        return "better" if above else "worse" if below else "unclear"
+
+    def percent(self, source: str) -> bool:
+        return self.found[re.split(r"[ +|]", source)[0]].get("percent", True)
+
+
+def read_number(shown: str) -> tuple[float, int]:
+    """A number as a person reads it, and its digits behind the point."""
+    text = shown.replace("−", "-").replace(",", "").replace("±", "").replace("+", "")
+    return float(text), len(text.partition(".")[2])
+
+
+def check_number(lines: Lines, shown: str, kind: str, source: str) -> None:
+    expected = lines.number(kind, source)
+    whole = kind.endswith(".n") or kind in ("better", "worse", "unclear", "compared")
+    scale = 100 if lines.percent(source) and not whole and not kind.startswith("pearson") else 1
+    value, digits = read_number(shown)
+    assert abs(value - scale * expected) <= 0.5001 * 10**-digits, (shown, expected, kind, source)
+
+
+def source_of(element: dict) -> str:
+    return next(
+        e["attrs"]["data-source"] for e in [element, *reversed(element["above"])] if "data-source" in e["attrs"]
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("results") / "my study"
+    write(folder / "results.jsonl", study())
+    write(folder / "analyses.jsonl", analyses())
+    (folder / "contrastive").mkdir()
+    (folder / "contrastive" / "calque-run.json").write_text(json.dumps(run_record()))
+    (folder / "training").mkdir()
+    (folder / "training" / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    (folder / "losses.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(folder) -> tuple[str, float]:
+    began = time.process_time()
+    report([folder], out=folder / "out" / "report.html")
+    return (folder / "out" / "report.html").read_text(encoding="utf-8"), time.process_time() - began
+
+
+@pytest.fixture(scope="module")
+def page(built) -> Page:
+    return Page(built[0])
+
+
+# -- the page ------------------------------------------------------------------------------------------------------------
+def test_each_number_stands_in_its_line(page, folder):
+    lines = Lines(folder / "results.jsonl", folder / "analyses.jsonl")
+    kinds: dict[str, int] = {}
+    for element in page.find("data"):
+        kind = element["attrs"]["data-kind"]
+        check_number(lines, element["text"], kind, source_of(element))
+        assert math.isclose(float(element["attrs"]["value"]), lines.number(kind, source_of(element)), abs_tol=1e-6)
+        kinds[kind] = kinds.get(kind, 0) + 1
+    assert kinds["line.value"] > 1000
+    for kind in ("line.low", "line.n", "line.sd", "mean.high", "difference.value", "better", "compared", "pearson.low"):
+        assert kinds[kind] > 0, kind
+
+
+def test_the_check_sees_a_wrong_number(folder):
+    lines = Lines(folder / "results.jsonl")
+    (source,) = [key for key, plain in lines.found.items() if plain["method"] == "base"][:1]
+    value = 100 * lines.found[source]["value"]
+    check_number(lines, f"{value:.1f}", "line.value", source)
+    with pytest.raises(AssertionError):
+        check_number(lines, f"{value + 0.1:.1f}", "line.value", source)
+
+
+def test_every_mark_of_a_plot_says_its_figure(page, folder):
+    lines = Lines(folder / "results.jsonl", folder / "analyses.jsonl")
+    marks = [element for element in page.find("g") if element["attrs"].get("class") == "mark"]
+    assert len(marks) > 500
+    seen = set()
+    for mark in marks:
+        source = mark["attrs"]["data-source"]
+        tip = mark["text"]
+        if "▲" in tip or "▼" in tip or "→" in tip:  # a heat map: the difference stands in the field
+            shown = re.search(r"[+−±][\d,.]+$", tip)
+            assert shown is not None
+            check_number(lines, shown[0], "difference.value", source)
+            seen.add("heat")
+        elif " | " in source:  # a scatter: the points' own figures
+            found = re.findall(r"(−?[\d.,]+) \((−?[\d.,]+) to (−?[\d.,]+)\)", tip)
+            assert len(found) == 2
+            for shown, part in zip(found, source.split(" | "), strict=True):
+                for number, name in zip(shown, ("value", "low", "high"), strict=True):
+                    check_number(lines, number, f"line.{name}", part)
+            seen.add("scatter")
+        else:
+            kind = "mean" if len(source.split()) > 1 else "line"
+            found = re.search(r": (−?[\d.,]+)(?: \((−?[\d.,]+) to (−?[\d.,]+)\))?$", tip)
+            assert found is not None, tip
+            for number, name in zip(found.groups(), ("value", "low", "high"), strict=True):
+                if number is not None:
+                    check_number(lines, number, f"{kind}.{name}", source)
+            seen.add(kind)
+    assert seen == {"heat", "scatter", "mean", "line"}
+
+
+def test_no_number_stands_without_its_line(page):
+    """Digits outside of traced numbers are names, ticks, headings, users' words or provenance."""
+    free = set(["script", "style", "title", "desc", "th", "caption", "h1", "h3", "h4", "summary", "dt", "dd", "q", "pre", "nav", "header"])
+    loose = []
+    for above, text in page.texts:
+        if not re.search(r"\d", re.sub(r"\bF1\b", "", text)):
+            continue
+        if any("data-source" in e["attrs"] or e["tag"] in free for e in above):
+            continue
+        classes = {name for e in above for name in (e["attrs"].get("class") or "").split()}
+        ids = {e["attrs"].get("id") for e in above}
+        if classes & {"tick", "title", "name", "label", "sr", "occurrence"} or ids & {"reading", "provenance"}:
+            continue
+        if above[-1]["tag"] == "td" and "lang" in above[-1]["attrs"]:
+            continue
+        loose.append(" ".join(text.split()))
+    assert loose == []
+
+
+def test_one_file_that_needs_nothing_else(built, page):
+    text, _ = built
+    assert len(text.encode()) < 5_000_000
+    for element in page.elements:
+        for name in ("src", "href", "data-src", "srcset", "action", "xlink:href"):
+            target = element["attrs"].get(name)
+            assert target is None or target.startswith(("#", "data:")), element
+        assert not [name for name in element["attrs"] if name.startswith("on") or name == "style"]
+    (policy,) = [e["attrs"]["content"] for e in page.find("meta") if "http-equiv" in e["attrs"]]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"@import|url\(", text.partition("<body>")[0])
+
+
+def test_it_is_fast(built):
+    """Eight languages × five methods × five tasks × three seeds, and analyses: ten seconds are allowed."""
+    assert built[1] < 10
+
+
+def test_structure_for_those_who_do_not_see(page):
+    assert [e["tag"] for e in page.elements if e["tag"] in ("main", "nav", "header")] == ["header", "nav", "main"]
+    ids = [e["attrs"]["id"] for e in page.elements if "id" in e["attrs"]]
+    assert len(ids) == len(set(ids))
+    for table in page.find("table"):
+        inside = [e for e in page.elements if table in e["above"]]
+        assert sum(e["tag"] == "caption" for e in inside) == 1
+        assert all(e["attrs"].get("scope") in ("col", "row") for e in inside if e["tag"] == "th")
+    drawings = [e for e in page.find("svg") if e["attrs"].get("role") == "img"]
+    assert len(drawings) > 30
+    for svg in drawings:
+        named = svg["attrs"]["aria-labelledby"].split()
+        assert all(name in ids for name in named)
+    for figure in page.find("figure"):
+        assert any(e["tag"] == "details" and figure in e["above"] for e in page.elements), figure["attrs"]["id"]
+    rest = [e for e in page.find("svg") if e["attrs"].get("role") != "img"]
+    assert all(e["attrs"].get("aria-hidden") == "true" for e in rest)
+
+
+def test_contents(page):
+    heads = [e["text"] for e in page.find("h2")]
+    for wanted in (
+        "Verdict", "Word retrieval", "Named entities", "Retrieval and transfer", "Word pairs before and after",
+        "One form, several senses", "By part of speech", "Layer by layer", "Shape of the space", "Where it comes from",
+    ):  # fmt: skip
+        assert wanted in heads
+    text = page.find("main")[0]["text"]
+    assert "calque align train.tsv --langs en de" in text  # the command
+    assert "train.tsv (en-de): 10,000 sentence pairs, 81,234 word pairs" in text
+    assert "method 120.5" in text
+    assert "losses.jsonl" in text  # passed over, and told
+    assert "metrics.jsonl" not in text
+
+
+def test_the_same_results_give_the_same_page(folder, built, tmp_path):
+    report([folder], out=tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == built[0]
+
+
+# -- the verdict -----------------------------------------------------------------------------------------------------------
+def said(lines, tmp_path, **options) -> tuple[list[str], dict[str, list[str]]]:
+    """The verdict, and the sentences of each section."""
+    path = write(tmp_path / "study" / "results.jsonl", lines)
+    composed = compose(read_results([path]), title="x", **options)
+
+    def words(text) -> str:
+        return "".join(
+            piece if isinstance(piece, str) else getattr(piece, "label", None) or _shown(piece) for piece in text
+        )
+
+    def _shown(piece) -> str:
+        return piece.shown if hasattr(piece, "shown") else str(piece)
+
+    sections = {
+        section.id: [words(item) for block in section.blocks for item in getattr(block, "items", ())]
+        for section in composed.sections
+    }
+    return [words(item) for item in composed.summary], sections
+
+
+def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: float = 0.02) -> list[dict]:
+    """Values of base and `new` by language."""
+    return [
+        line(task, ("en", lang), metric, pair[k], half, settings={"encoder": method}, method=method)
+        for lang, pair in values.items()
+        for k, method in enumerate(("base", "new"))
+    ]
+
+
+def test_better_worse_and_neither(tmp_path):
+    values = {"de": (0.2, 0.5), "fr": (0.2, 0.23), "tr": (0.3, 0.1), "zh": (0.1, 0.3)}
+    summary, sections = said(two("ner", "f1", values), tmp_path)
+    assert summary[0] == "The method is compared with base at named entities, 4 languages."
+    assert summary[1].startswith("new is clearly better in 2 of 4, clearly worse in 1; in 1 the intervals overlap")
+    (sentence,) = sections["task-ner"]
+    assert sentence == (
+        "new: better in de and zh (most in de: 20.0 (18.0 to 22.0) → 50.0 (48.0 to 52.0)); worse in tr (30.0 (28.0 to 32.0) → "
+        "10.0 (8.0 to 12.0)); no clear difference in fr. On average 20.0 (19.0 to 21.0) → 28.2 (27.2 to 29.2), +8.2."
+    )
+
+
+def test_nothing_is_claimed_where_intervals_overlap(tmp_path):
+    values = {"de": (0.2, 0.23), "fr": (0.2, 0.21)}
+    summary, sections = said(two("ner", "f1", values), tmp_path)
+    assert summary[0] == "Nothing that was tried is clearly better than what it is compared with, in any language."
+    assert summary[2].startswith("new cannot be told from base in any of 2.")
+    assert "no clear difference at named entities" in summary[2]
+    assert "no clear difference to base in any language" in sections["task-ner"][0]
+    assert "The averages overlap" in sections["task-ner"][0]
+
+
+def test_an_error_rate_is_better_when_it_falls(tmp_path):
+    values = {"de": (0.6, 0.2), "fr": (0.6, 0.9)}
+    summary, sections = said(two("word-alignment", "aer", values), tmp_path)
+    assert "clearly better in 1 of 2, clearly worse in 1" in summary[1]
+    assert "better in de" in sections["task-word-alignment"][0]
+    assert "worse in fr" in sections["task-word-alignment"][0]
+
+
+def test_harm_is_said_as_plainly(tmp_path):
+    summary, _ = said(two("ner", "f1", {"de": (0.6, 0.2), "fr": (0.6, 0.3)}), tmp_path)
+    assert summary[2].startswith("new helps nowhere: it is clearly worse in 2 of 2. On average worse at named entities")
+
+
+def test_the_language_of_the_task_stands_apart(tmp_path):
+    values = {"en": (0.8, 0.6), "de": (0.2, 0.5), "fr": (0.2, 0.5)}
+    summary, sections = said(two("ner", "f1", values), tmp_path)
+    assert "clearly better in all 2." in summary[1]
+    assert "Worse in en, where the task was learnt." in sections["task-ner"][0]
+    assert "On average 20.0" in sections["task-ner"][0]  # without en
+
+
+def test_encoders_without_methods_and_a_chosen_base(tmp_path):
+    lines = [
+        line(
+            "retrieval",
+            ("en", "de"),
+            "accuracy.all",
+            value,
+            0.02,
+            settings={"encoder": name, "encoder_fingerprint": name},
+        )
+        for name, value in (("a", 0.2), ("b", 0.5), ("b+rotation", 0.8))
+    ]
+    summary, _ = said(lines, tmp_path)
+    assert any(text.startswith("b+rotation") and "than b at" in text for text in summary)
+    assert any(text.startswith("b is") and "than a at" in text for text in summary)
+    summary, _ = said(lines, tmp_path, base="b")
+    assert any(text.startswith("a helps nowhere") for text in summary)
+    with pytest.raises(SettingError, match="nothing is called 'c' here, only a, b"):
+        said(lines, tmp_path, base="c")
+
+
+def test_a_reference_is_no_method(tmp_path):
+    lines = two("word-alignment", "aer", {"de": (0.6, 0.4), "fr": (0.6, 0.4)})
+    lines += [
+        line("word-alignment", ("en", lang), "aer", 0.1, 0.01, method="statistical aligner") for lang in ("de", "fr")
+    ]
+    summary, sections = said(lines, tmp_path)
+    assert not any("statistical" in text for text in summary)
+    assert sections["task-word-alignment"][-1].startswith("statistical aligner uses no encoder")
+
+
+def test_the_rule_of_tables_is_the_rule_of_sentences():
+    def figure(value, low, high, metric="f1"):
+        return {"metric": metric, "value": value, "low": low, "high": high}
+
+    low, high = figure(0.2, 0.1, 0.3), figure(0.5, 0.4, 0.6)
+    assert (compare(high, low), compare(low, high), compare(low, low)) == ("better", "worse", "unclear")
+    assert compare(figure(0.2, 0.1, 0.4), high) == "unclear"  # they touch
+    assert compare(figure(None, None, None), high) == "unclear"
+    assert compare(figure(0.2, 0.1, 0.3, "aer"), figure(0.5, 0.4, 0.6, "aer")) == "better"
+    assert stands_out(high, [low])
+    assert not stands_out(high, [low, figure(0.35, 0.3, 0.45)])
+    assert not stands_out(high, [])
+    assert mean([(0.2, 0.1, 0.3), (0.4, 0.3, 0.5)]) == pytest.approx(
+        (0.3, 0.3 - math.sqrt(0.02) / 2, 0.3 + math.sqrt(0.02) / 2)
+    )
+
+
+# -- several lines for one question ------------------------------------------------------------------------------------------
+def test_models_of_several_seeds_are_averaged(tmp_path):
+    lines = [
+        line(
+            "ner",
+            ("en", "de"),
+            "f1",
+            value,
+            0.02,
+            settings={"encoder": "m", "encoder_fingerprint": str(k)},
+            method=method,
+        )
+        for method, values in (("base", (0.2,)), ("new", (0.4, 0.5, 0.6)))
+        for k, value in enumerate(values)
+    ]
+    path = write(tmp_path / "study" / "results.jsonl", lines)
+    report([path], out=tmp_path / "r.html")
+    page = Page((tmp_path / "r.html").read_text())
+    found = Lines(path)
+    for element in page.find("data"):
+        if element["attrs"]["data-kind"] != "average.sd":
+            check_number(found, element["text"], element["attrs"]["data-kind"], source_of(element))
+    shown = {element["attrs"]["data-kind"]: element["text"] for element in page.find("data")}
+    assert shown["average.value"] == "50.0"
+    assert shown["average.sd"] == "10.0"
+
+
+def test_repeated_and_superseded_lines_are_counted(tmp_path):
+    first = line("ner", ("en", "de"), "f1", 0.2, 0.02, settings={"encoder": "m"}, method="base")
+    again = {**first, "value": 0.3, "low": 0.28, "high": 0.32}
+    path = write(tmp_path / "study" / "results.jsonl", [first, first, again])
+    composed = compose(read_results([path]), title="x")
+    assert any("1 lines repeat an earlier line" in note for note in composed.notes)
+    assert any("1 lines were superseded" in note for note in composed.notes)
+    cell = composed.sections[0].blocks[0].lines[0].cells[0].figure
+    assert (cell.value, cell.sources) == (0.3, ("study/results.jsonl:3",))
+
+
+def test_two_studies_are_not_mixed(tmp_path):
+    for name in ("one", "two"):
+        write(tmp_path / name / "results.jsonl", two("ner", "f1", {"de": (0.2, 0.5)}))
+    composed = compose(read_results([tmp_path]), title="x")
+    assert list(composed.labels) == ["one · base", "one · new", "two · base", "two · new"]
+    assert len(composed.summary) == 2 or "one · new" in str(composed.summary)
+
+
+def test_settings_that_make_another_question(tmp_path):
+    lines = [
+        line(
+            "retrieval", ("en", "de"), "accuracy.all", value, 0.02, settings={"encoder": "m", "contextual": contextual}
+        )
+        for value, contextual in ((0.2, True), (0.4, False))
+    ]
+    composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
+    captions = [block.caption for block in composed.sections[0].blocks]
+    assert [caption.rpartition(", ")[2] for caption in captions] == ["contextual", "non-contextual"]
+
+
+# -- other forms -------------------------------------------------------------------------------------------------------------
+def test_markdown_and_json_have_the_same_figures(folder, page, tmp_path):
+    report([folder], out=tmp_path / "r.md")
+    text = (tmp_path / "r.md").read_text(encoding="utf-8")
+    shown = [
+        e["text"] for e in page.find("data") if e["attrs"]["data-kind"] in ("mean.value", "difference.value", "better")
+    ]
+    assert shown
+    assert all(number in text for number in shown)
+    assert "**contrastive**" in text
+    widths = [row.count(" | ") for row in text.splitlines() if row.startswith("| method")]
+    assert len(widths) > 5
+    report([folder], out=tmp_path / "r.json")
+    plain = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    values = []
+
+    def walk(node):
+        if isinstance(node, dict):
+            values.extend(
+                [node["shown"]] if node.get("shown") and node["kind"] not in ("pearson.low", "pearson.high") else []
+            )
+            node = list(node.values())
+        if isinstance(node, list):
+            for each in node:
+                walk(each)
+
+    walk(plain)
+    html = [
+        e["text"] for e in page.find("data") if e["attrs"]["data-kind"].rpartition(".")[2] not in ("low", "high", "sd")
+    ]
+    assert sorted(values) == sorted(html)
+
+
+def test_plots_as_files(folder, tmp_path):
+    written = report([folder], out=tmp_path / "r.html", plots=tmp_path / "plots").plots
+    names = [path.name for path in written]
+    assert "retrieval-heat.svg" in names
+    assert "points-de-contrastive.svg" in names
+    assert len(names) == len(set(map(str.lower, names))) > 40
+    for path in written[:40]:
+        text = path.read_text(encoding="utf-8")
+        Page(text)
+        assert "var(" not in text  # a file has no page's variables
+        assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+
+
+def test_a_plot_as_points(tmp_path):
+    pytest.importorskip("resvg_py")
+    path = write(tmp_path / "study" / "results.jsonl", study(("de", "es", "fr"), ("base", "finetune"), ("ner",)))
+    (png,) = report([path], out=tmp_path / "r.html", plots=tmp_path / "p", plot_form="png").plots
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_without_the_package_for_points(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    path = write(tmp_path / "study" / "results.jsonl", study(("de", "es", "fr"), ("base", "finetune"), ("ner",)))
+    with pytest.raises(MissingExtraError, match=r"calque\[plots\]"):
+        report([path], out=tmp_path / "r.html", plots=tmp_path / "p", plot_form="png")
+
+
+# -- what users' files may hold -------------------------------------------------------------------------------------------------
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "\"><img src=x onerror='alert(1)'>",
+    "{{ 7*7 }}",
+    "&amp; <b>|*_`",
+    "\u05e9\u05dc\u05d5\u05dd \u202e \u0639\u0631\u0628\u064a",  # right to left, and an override
+    "🙂👩\u200d👩\u200d👧",
+    "a\u2028b\tc",
+    "' --x",
+)
+
+
+def hostile_lines() -> list[dict]:
+    lines = []
+    for k, text in enumerate(HOSTILE):
+        for method in ("base", text):
+            settings = {"encoder": text, "encoder_fingerprint": text}
+            lines.append(
+                line("ner", ("en", f"x{k}{text}"), "f1", 0.2, 0.02, data=text, settings=settings, method=method)
+            )
+        points = [
+            {"x": side, "y": k, "word": text, "sentence": text, "lang": lang, "pair": pair, "upos": text}
+            for pair in range(3)
+            for side, lang in enumerate(("en", "de"))
+        ]
+        for encoder in ("base", text):
+            about = {"analysis": "points", "encoder": encoder, "group": None, "x": None, "items": points}
+            lines.append(line("retrieval", ("en", "de"), "pca", None, None, **about))
+            about = {"analysis": "pos", "encoder": encoder, "group": text, "x": None}
+            lines.append(line("retrieval", ("en", "de"), "accuracy.all", 0.3, 0.1, **about))
+        answer = {"word": text, "sentence": text, "right": False}
+        item = {"form": text, "lang": text, "sentence": text, "position": 0, "expected": answer, "got": {text: answer}}
+        lines.append(
+            line("retrieval", ("en", "de"), "examples", None, None, analysis="examples", items=[item], encoder=None)
+        )
+    lines.append(line("task" + HOSTILE[0], ("en", "de"), "m" + HOSTILE[1], 0.2, 0.1, settings={"encoder": "e"}))
+    return lines
+
+
+def test_hostile_text_stays_text(tmp_path):
+    folder = tmp_path / "a b|c+d%20'<x>"
+    path = write(folder / "results.jsonl", hostile_lines())
+    (folder / "calque-run.json").write_text(json.dumps(dict.fromkeys(("command", "encoder", "texts"), HOSTILE[0])))
+    report([path], out=tmp_path / "r.html", title=HOSTILE[0], plots=tmp_path / "plots")
+    page = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert len(page.find("script")) == 1
+    assert not page.find("img")
+    assert not page.find("b") or all("onerror" not in e["attrs"] for e in page.elements)
+    text = " ".join(page.find("main")[0]["text"].split())
+    for wanted in HOSTILE:
+        assert " ".join(wanted.split()) in text
+    for form in ("md", "json"):
+        report([path], out=tmp_path / f"r.{form}", title=HOSTILE[0])
+    assert "<script" not in (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert "<img" not in (tmp_path / "r.md").read_text(encoding="utf-8")
+    json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    for plot in (tmp_path / "plots").iterdir():
+        assert not Page(plot.read_text(encoding="utf-8")).find("script")
+
+
+def plain(**changed) -> str:
+    return json.dumps(
+        {"task": "t", "data": "", "languages": ["a"], "metric": "m", "value": 1, "low": 1, "high": 1, **changed}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("{", "line 2: is not JSON"),
+        ("[1]", "line 2: is not an object"),
+        ('{"task": "ner"}', "line 2: has no data, languages, metric"),
+        (plain(languages=[]), "line 2: languages are []"),
+        (plain(value="1"), "value is '1', expected a number"),
+        (plain(method=3), "method is 3, expected text"),
+        (plain(analysis="x"), "analysis 'x' is not known"),
+        (plain(analysis="points", items=[{"x": 1}]), "no y, word, pair"),
+        (plain(analysis="points", items=[{"x": "1", "y": 1, "word": "a", "pair": 1}]), "expected numbers"),
+    ],
+)
+def test_a_wrong_line_is_told_with_its_place(tmp_path, text, wrong):
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps(line("ner", ("en", "de"), "f1", 0.2, 0.1)) + "\n" + text + "\n")
+    with pytest.raises(InputError, match=re.escape(wrong)) as error:
+        read_results([path])
+    assert str(path) in str(error.value)
+
+
+def test_what_is_not_there_or_holds_nothing(tmp_path):
+    with pytest.raises(InputError, match="not there"):
+        read_results([tmp_path / "nothing"])
+    with pytest.raises(InputError, match="holds no results"):
+        read_results([tmp_path])
+    (tmp_path / "results.jsonl").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="is not UTF-8"):
+        read_results([tmp_path])
+
+
+def test_undefined_figures_have_no_number(tmp_path):
+    lines = two("ner", "f1", {"de": (0.2, 0.5), "fr": (0.2, 0.5)})
+    lines[0] |= {"value": None, "low": None, "high": None}
+    path = write(tmp_path / "study" / "results.jsonl", lines)
+    text = path.read_text().replace("null", "NaN", 1)
+    path.write_text(text)
+    report([path], out=tmp_path / "r.html")
+    page = Page((tmp_path / "r.html").read_text())
+    assert "undefined" in page.find("main")[0]["text"]
+    assert "nan" not in page.find("main")[0]["text"].lower().split()
+
+
+def test_short_names_tell_files_apart():
+    paths = [Path("/home/me/runs/a/results.jsonl"), Path("/home/me/runs/b/results.jsonl")]
+    assert short_names(paths) == ["a/results.jsonl", "b/results.jsonl"]
+    assert short_names([Path("/x/a/r.jsonl"), Path("/y/a/r.jsonl")]) == ["x/a/r.jsonl", "y/a/r.jsonl"]
+
+
+# -- drawing -------------------------------------------------------------------------------------------------------------------
+def test_colours_have_contrast():
+    for palette in (colours.LIGHT, colours.DARK):
+        for number in range(colours.SERIES):
+            assert colours.contrast(palette[f"s{number}"], palette["paper"]) >= 4.5
+        assert colours.contrast(palette["soft"], palette["faint"]) >= 4.5
+        for kind in ("good", "bad"):
+            assert all(colours.contrast(palette[f"{kind}{k}"], palette["ink"]) >= 4.5 for k in (1, 2))
+            assert colours.contrast(palette[f"{kind}3"], palette["on3"]) >= 4.5
+    assert colours.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert len(set(colours.SHAPES)) == colours.SERIES
+
+
+def test_scales_and_labels():
+    assert around([0.12, 0.47]) == pytest.approx((0.1, 0.5))
+    assert around([3, 3])[0] < 3 < around([3, 3])[1]
+    scale = Linear(0, 50, 100, 0)
+    assert (scale(0), scale(50), scale.ticks()) == (100, 0, [0, 10, 20, 30, 40, 50])
+    log = Logarithmic(1, 1000, 0, 3)
+    assert log(10) == pytest.approx(1)
+    assert log.ticks() == [1, 10, 100, 1000]
+    moved = apart([10, 11, 12, 50], 16, 0, 100)
+    ordered = sorted(moved)
+    assert moved == ordered
+    assert all(b - a >= 15.9 for a, b in pairwise(ordered))
+
+
+# -- the command -----------------------------------------------------------------------------------------------------------------
+def test_the_command(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(
+            ["report", str(folder), "--out", str(tmp_path / "r.md"), "--plots", str(tmp_path / "p"), "--title", "Mine"]
+        )
+    captured = capsys.readouterr()
+    assert end.value.code == 0, captured.err
+    assert captured.out.strip() == str(tmp_path / "r.md")
+    assert "plots are in" in captured.err
+    assert (tmp_path / "r.md").read_text(encoding="utf-8").startswith("# Mine\n")
+    with pytest.raises(SystemExit) as end:
+        main(["report", str(folder), "--out", str(tmp_path / "r.doc")])
+    assert end.value.code == 2
+    assert "written as html, md, json, not as doc" in capsys.readouterr().err
+
+
+def test_all_methods_and_languages_are_there(page):
+    (table,) = [e for e in page.find("table") if e["attrs"].get("id") == "retrieval-0"]
+    inside = [e for e in page.elements if table in e["above"]]
+    rows = [e["text"].strip() for e in inside if e["tag"] == "th" and e["attrs"]["scope"] == "row"]
+    columns = [e["text"].strip() for e in inside if e["tag"] == "th" and e["attrs"]["scope"] == "col"]
+    assert rows[:-1] == list(METHODS)
+    assert columns == ["method", *LANGS, "mean"]

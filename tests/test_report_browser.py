@@ -1,0 +1,191 @@
+"""The report in a browser: what a person can do with it, and that nothing goes wrong or out."""
+
+# ruff: noqa: F811 (fixtures are imported by the names that tests ask for)
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401 (fixtures)
+from calque.report import report
+from report_results import analyses, run_record, study, write
+from test_report import HOSTILE, hostile_lines
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory) -> str:
+    """A report of a small study with everything in it."""
+    folder = tmp_path_factory.mktemp("report") / "study"
+    write(
+        folder / "results.jsonl",
+        study(("de", "fr", "zh", "tr"), ("base", "rotation", "contrastive"), ("retrieval", "ner")),
+    )
+    write(folder / "analyses.jsonl", analyses(("de", "zh"), pairs=20))
+    (folder / "calque-run.json").write_text(json.dumps(run_record()))
+    return report([folder], out=folder / "report.html", title="A study").path.as_uri()
+
+
+def test_it_renders_and_asks_for_nothing(page, seen, url):
+    page.goto(url)
+    assert page.title() == "A study"
+    assert page.locator("main > section:visible").count() > 10
+    for name in ("#retrieval-0", "#retrieval-heat svg", "#pos-plot svg >> nth=0", "#points-plot svg >> nth=0"):
+        box = page.locator(name).bounding_box()
+        assert box["width"] > 200, name
+        assert box["height"] > 100, name
+    assert seen.requests == [url]
+    assert seen.errors == []
+
+
+def column(page, table: str, number: int) -> list[str]:
+    return page.locator(f"#{table} tbody tr > :nth-child({number}) .v data").all_inner_texts()
+
+
+def test_sorting(page, seen, url):
+    page.goto(url)
+    before = column(page, "retrieval-0", 2)
+    head = page.locator("#retrieval-0 thead th:nth-child(2)")
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert column(page, "retrieval-0", 2) == sorted(before, key=float, reverse=True)
+    head.get_by_role("button").press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert column(page, "retrieval-0", 2) == sorted(before, key=float)
+    other = page.locator("#retrieval-0 thead th:nth-child(1)")
+    other.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") is None
+    names = page.locator("#retrieval-0 tbody th").all_inner_texts()
+    assert names == sorted(names)
+    other.get_by_role("button").click()
+    other.get_by_role("button").click()  # a third time: as it was
+    assert column(page, "retrieval-0", 2) == before
+    assert seen.errors == []
+
+
+def test_pointing_at_a_figure_and_a_mark(page, seen, url):
+    page.goto(url)
+    tip = page.locator("#tip")
+    figure = page.locator("#retrieval-0 tbody .fig").first
+    figure.hover()
+    assert re.fullmatch(r"study/results\.jsonl:\d+", tip.inner_text())
+    mark = page.locator("#pos-plot .panel:visible .mark").nth(3)
+    mark.scroll_into_view_if_needed()
+    mark.hover()
+    assert re.search(r"^(base|rotation|contrastive), \w+: \d", tip.inner_text())
+    assert "analyses.jsonl" in tip.inner_text()
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+    assert seen.errors == []
+
+
+def test_a_word_shows_its_sentence_and_its_translation(page, seen, url):
+    page.goto(url)
+    panel = page.locator("#points-plot .panel:visible")
+    dot = panel.locator("circle[data-pair='3']").first
+    dot.scroll_into_view_if_needed()
+    dot.dispatch_event("pointerover", {"bubbles": True})
+    text = page.locator("#tip").inner_text()
+    assert "green – grün" in text
+    assert "… green no. 3 ." in text
+    assert panel.locator(".on").count() == 6  # two words and a line, before and after
+    assert seen.errors == []
+
+
+def test_arrow_keys_go_through_a_plot(page, url):
+    page.goto(url)
+    drawing = page.locator("#layers-plot .panel:visible .drawing")
+    drawing.focus()
+    page.keyboard.press("ArrowRight")
+    first = page.locator("#tip").inner_text()
+    page.keyboard.press("ArrowRight")
+    second = page.locator("#tip").inner_text()
+    assert first != second
+    assert "layer 1" in second
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#tip").inner_text() == first
+
+
+def test_choosing_a_language_and_an_encoder(page, seen, url):
+    page.goto(url)
+    plot = page.locator("#points-plot")
+    assert plot.locator(".panel:visible").count() == 1
+    plot.get_by_label("language").select_option("zh")
+    plot.get_by_label("after").select_option("rotation")
+    chosen = json.loads(plot.locator(".panel:visible").get_attribute("data-choice"))
+    assert chosen == {"language": "zh", "after": "rotation"}
+    plot.locator("> details summary").click()
+    assert plot.locator("> details table:visible caption").all_inner_texts() == [
+        "Word pairs of en and zh in their sentences"
+    ]
+    layers = page.locator("#layers-plot")
+    layers.get_by_label("figure").select_option("accuracy, pairs unseen in training")
+    shown = layers.locator(".panel:visible")
+    assert "unseen" in shown.locator("svg title").first.text_content()
+    assert seen.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessible(page, url, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.goto(url)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert violations(page) == []
+
+
+def test_light_and_dark_by_hand(page, seen, url):
+    page.goto(url)
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.get_by_role("button", name="Dark colours").click()
+    assert page.evaluate(colour) != light
+    page.get_by_role("button", name="Light colours").click()
+    assert page.evaluate(colour) == light
+    assert seen.errors == []
+
+
+def test_on_a_phone(page, url):
+    page.set_viewport_size({"width": 375, "height": 812})
+    page.goto(url)
+    assert not scrolls_sideways(page)
+    assert page.locator("h1").bounding_box()["width"] <= 375
+
+
+def test_without_scripts_everything_can_be_read(browser, url):
+    context = browser.new_context(java_script_enabled=False)
+    opened = context.new_page()
+    opened.goto(url)
+    panels = opened.locator(".panel")
+    assert opened.locator(".panel:visible").count() == panels.count() > 10
+    opened.locator("#pos-plot .panel details summary").first.click()
+    assert opened.locator("#pos-plot .panel table").first.is_visible()
+    context.close()
+
+
+def test_the_policy_lets_the_page_work(browser, url):
+    """The other tests run without the page's content security policy; here it holds."""
+    context = browser.new_context()
+    opened, wrong = context.new_page(), []
+    opened.on("console", lambda message: wrong.append(message.text))
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.goto(url)
+    assert opened.locator("#theme").is_visible()
+    assert opened.locator("#points-plot .panel:visible").count() == 1
+    assert wrong == []
+    context.close()
+
+
+def test_hostile_text_does_nothing(page, seen, tmp_path):
+    path = write(tmp_path / "r.jsonl", hostile_lines())
+    written = report([path], out=tmp_path / "r.html", title=HOSTILE[0])
+    dialogs = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.goto(written.path.as_uri())
+    assert page.title() == HOSTILE[0]
+    for mark in page.locator(".mark:visible, circle[data-pair]:visible").all()[:8]:
+        mark.dispatch_event("pointerover", {"bubbles": True})
+    assert dialogs == []
+    assert seen.errors == []
+    assert seen.foreign == []
+    assert not scrolls_sideways(page)
