@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calque.corpora import SkippedWarning, read_treebank
+from calque.corpora import SkippedWarning, read_tagged, read_treebank
 from calque.errors import InputError, SettingError
 
 
@@ -59,10 +59,10 @@ def test_heads_stay_right_beside_ranges_and_empty_nodes(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "line", "reason", "fact"),
     [
-        (tree(2, 3, 0) + tree(0, 3, 2), 5, "not a tree", "the heads from word 2 ('w2') go round in a circle"),
-        (tree(0) + tree(0, 2), 3, "not a tree", "the heads from word 2 ('w2') go round in a circle"),
-        (tree(0) + tree(2, 3, 1), 3, "not one root", "no words with the head 0, expected one root"),
-        (tree(0) + tree(0, 0), 3, "not one root", "2 words with the head 0, expected one root"),
+        (tree(2, 3, 0) + tree(0, 3, 2), 6, "not a tree", "the heads from word 2 ('w2') go round in a circle"),
+        (tree(0) + tree(0, 2), 4, "not a tree", "the heads from word 2 ('w2') go round in a circle"),
+        (tree(0) + tree(2, 3, 1), 3, "not one root", "no word with the head 0, expected one root"),
+        (tree(0) + tree(0, 0), 4, "not one root", "2 words with the head 0 ('w1', 'w2'), expected one root"),
         (tree(0, 3), 2, "head not in the sentence", "the head '3' of 'w2', expected 0 or one of the words 1 to 2"),
         (tree(0, "_"), 2, "head not in the sentence", "the head '_' of 'w2'"),
         (tree(0, "-1"), 2, "head not in the sentence", "the head '-1' of 'w2'"),
@@ -104,7 +104,7 @@ def test_trees_are_told_from_others_as_by_walking(tmp_path, heads):
     if heads.count(0) == 1 and not circles(heads):
         assert read(tmp_path, tree(*heads)).heads.tolist() == heads
     else:
-        with pytest.raises(InputError, match="line 1: .*expected (a tree|one root)"):
+        with pytest.raises(InputError, match=r"line \d+: .*expected (a tree|one root)"):
             read(tmp_path, tree(*heads))
 
 
@@ -123,3 +123,38 @@ def test_any_bytes_give_a_treebank_or_a_clear_error(tmp_path, raw):
 def test_nothing_to_read(tmp_path):
     with pytest.raises(InputError, match=r"f\.conllu: no sentences could be read: the file is empty"):
         read(tmp_path, "# text = x\n\n")
+
+
+def test_trees_of_a_data_set(tmp_path):
+    """As of universal_dependencies: what is written as one word stands before its parts, without a head."""
+    datasets = pytest.importorskip("datasets")
+    rows = {
+        "tokens": [["du", "de", "le", "ciel"], ["oui"]], "upos": [["_", "ADP", "DET", "NOUN"], ["INTJ"]],
+        "head": [["None", "3", "3", "0"], ["0"]], "deprel": [["_", "case", "det", "root:x"], ["root"]],
+    }  # fmt: skip
+    names = ["NOUN", "ADP", "_", "DET", "INTJ"]
+    kinds = {name: datasets.Sequence(datasets.Value("string")) for name in rows}
+    kinds["upos"] = datasets.Sequence(datasets.ClassLabel(names=names))
+    coded = {**rows, "upos": [[names.index(tag) for tag in tags] for tags in rows["upos"]]}
+    data = datasets.Dataset.from_dict(coded, features=datasets.Features(kinds))
+    data.save_to_disk(tmp_path / "saved")
+    data.to_parquet(tmp_path / "f.parquet")
+    (tmp_path / "f.jsonl").write_text(
+        '{"words": ["a", "b"], "upos": ["X", "Y"], "head": [2, 0], "deprel": ["det", "root"]}\n'
+        '{"words": ["a"], "upos": ["X", "Y"], "head": [0], "deprel": ["root"]}\n'
+        '{"words": ["a", "b"], "upos": ["X", "Y"], "head": [2, 1], "deprel": ["det", "root"]}\n'
+    )
+    for path in (tmp_path / "saved", tmp_path / "f.parquet", f"hub:{tmp_path / 'saved'}"):
+        bank = read_treebank(path, lang="fr")
+        assert [sentence.words for sentence in bank.sentences] == [("de", "le", "ciel"), ("oui",)]
+        assert (bank.heads.tolist(), bank.upos.to_list()) == ([3, 3, 0, 0], ["ADP", "DET", "NOUN", "INTJ"])
+        assert bank.relations.to_list() == ["case", "det", "root", "root"]
+        tagged = read_tagged(path, lang="fr")
+        assert (tagged.tags.to_list(), len(tagged)) == (bank.upos.to_list(), 2)
+    with pytest.warns(SkippedWarning, match=r"1 × lists that differ \(first: .* line 2\), 1 × not one root"):
+        assert read_treebank(tmp_path / "f.jsonl", lang="en", on_error="skip").heads.tolist() == [2, 0]
+    with pytest.raises(InputError, match=r"f.jsonl line 2: lists of 1, 2, 1, 1 values in words, upos, head, deprel"):
+        read_treebank(tmp_path / "f.jsonl", lang="en")
+    (tmp_path / "g.jsonl").write_text('{"words": ["a"], "tags": ["X"]}\n')
+    with pytest.raises(InputError, match="has the columns words, tags; expected tokens or words, upos"):
+        read_treebank(tmp_path / "g.jsonl", lang="en")

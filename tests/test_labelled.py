@@ -110,7 +110,7 @@ def test_every_flaw_is_placed_and_counted(tmp_path, content, line, reason, fact)
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_labelled(path, lang="en")
     assert str(caught.value).startswith(f"{path} line {line}: ")
-    assert str(caught.value).endswith('or read with on_error="skip"')
+    assert str(caught.value).endswith('or leave it out (on_error="skip", --on-error skip)')
     with pytest.warns(SkippedWarning, match=rf"left out: 1 × {reason} \(first: .*f\.tsv line {line}\)"):
         assert len(read_labelled(path, lang="en", on_error="skip")) in (1, 3)
 

@@ -120,7 +120,7 @@ def test_every_flaw_is_placed_and_counted(tmp_path, bad, good, line, reason, fac
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_tagged(path, lang="en", format=format)
     assert str(caught.value).startswith(f"{path} line {line}: ")
-    assert str(caught.value).endswith('or read with on_error="skip"')
+    assert str(caught.value).endswith('or leave it out (on_error="skip", --on-error skip)')
     message = rf"1 of \d sentences left out: 1 × {reason} \(first: .*f line {line}\)"
     with pytest.warns(SkippedWarning, match=message) as found:
         text = read_tagged(path, lang="en", format=format, on_error="skip")

@@ -1,48 +1,24 @@
-"""Zero-shot tasks from files on the command line, and studies whose every step is done once."""
+"""Zero-shot tasks from files on the command line."""
 
 import json
 
-import numpy as np
 import pytest
 
 from calque.cli import main, spread
 from calque.corpora.languages import language_of
-from calque.errors import InputError, SettingError
-from calque.runs.steps import Step, Steps, digest
-from calque.runs.study import Study, study, tables
-from planted import labelled, tagged, trees
-
-
-def columns(named, path):
-    """Tagged text as a file."""
-    data, position, lines = named.data, 0, []
-    for sentence in data.sentences:
-        for word in sentence.words:
-            lines.append(f"{word}\t{data.tags[position]}")
-            position += 1
-        lines.append("")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(path)
+from planted import labelled, tagged, trees, write_tags, write_trees
 
 
 @pytest.fixture
 def files(tmp_path):
-    columns(tagged(40, "en"), tmp_path / "ner.train.en.tsv")
+    write_tags(tagged(40, "en"), tmp_path / "ner.train.en.tsv")
     for lang in ("de", "es"):
-        columns(tagged(12, lang, 1), tmp_path / f"ner.test.{lang}.tsv")
+        write_tags(tagged(12, lang, 1), tmp_path / f"ner.test.{lang}.tsv")
     for lang, n in (("en", 40), ("de", 12)):
         data = labelled(n, lang).data
         rows = [f"{data.labels[k]}\t{' '.join(text.words)}\n" for k, text in enumerate(data.texts[0])]
         (tmp_path / f"mood.{lang}.tsv").write_text("".join(rows))
-    bank = trees(12, "en").data
-    position, lines = 0, []
-    for sentence in bank.sentences:
-        for k, word in enumerate(sentence.words, 1):
-            head, relation = int(bank.heads[position]), bank.relations[position]
-            lines.append(f"{k}\t{word}\t_\t{bank.upos[position]}\t_\t_\t{head}\t{relation}\t_\t_")
-            position += 1
-        lines.append("")
-    (tmp_path / "en_tree.conllu").write_text("\n".join(lines) + "\n")
+    write_trees(trees(12, "en"), tmp_path / "en_tree.conllu")
     (tmp_path / "dict.tsv").write_text("the\tder\na\teine\nin\tin\n")
     return tmp_path
 
@@ -70,10 +46,69 @@ def test_ner_from_files_to_scores(files, tiny_folder, capsys):
     assert "40 texts in en" in news
 
 
+def test_a_ceiling_and_what_must_be_known_to_read_the_table(files, tiny_folder, capsys, monkeypatch):
+    """Text in the target language beside zero-shot transfer; a choice by target text is named; files are cut."""
+    monkeypatch.chdir(files)
+    arguments = ("evaluate", tiny_folder, "ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "ner.test.es.tsv",
+                 "--ceiling", "ner.test.de.tsv", "--dev", "ner.test.es.tsv", "--select", "target", "--seeds", 1, "--epochs", 1,
+                 "--hidden", 8, "--limit", 20, "--test-limit", 10, "--dropout", 0, "--per-epoch", 64)  # fmt: skip
+    code, said, news = run(capsys, *arguments, "--per-type", "--out", "scores.jsonl")
+    assert code == 0, news
+    assert "ner.train.en.tsv: 40 texts in en, of which the first 20 are used" in news
+    rows = [line.split() for line in said.splitlines()]
+    assert [row[-1] for row in rows if row[:3] == ["ner.test.de.tsv", "de", "f1"]] == ["en", "(ceiling)"]
+    assert any(row[2] == "f1.PER" for row in rows if len(row) > 2)
+    assert said.splitlines()[-1] == (
+        "frozen features, head bilstm-crf, mean of 1 run; epoch chosen by ner.test.es.tsv (TARGET text: the figures know the "
+        "languages they are tested in)"
+    )
+    scores = [json.loads(line) for line in (files / "scores.jsonl").read_text().splitlines()]
+    found = {(s["languages"][-1], s["settings"]["protocol"]): s for s in scores if s["metric"] == "f1"}
+    assert set(found) == {("de", "zero-shot"), ("es", "zero-shot"), ("de", "ceiling")}
+    transferred, top = found["de", "zero-shot"], found["de", "ceiling"]
+    assert transferred["settings"]["below_ceiling"] == pytest.approx(top["value"] - transferred["value"], abs=1e-4)
+    assert (top["languages"], top["n"], top["settings"]["train"]) == (["de", "de"], 10, ["ner.test.de.tsv"])
+    assert (transferred["settings"]["per_epoch"], transferred["settings"]["dropout"]) == (64, 0)
+
+
+def test_senses_from_files_to_scores(files, tiny_folder, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+
+    def write(name, instances):
+        rows = "".join(f'<sentence><instance id="i{k}" lemma="{lemma}" pos="NOUN">{word}</instance></sentence>'
+                       for k, (word, lemma, _) in enumerate(instances))  # fmt: skip
+        (files / f"{name}.data.xml").write_text(f"<corpus>{rows}</corpus>")
+        (files / f"{name}.gold.key.txt").write_text("".join(f"i{k} {key}\n" for k, (*_, key) in enumerate(instances)))
+
+    write("train", [("the", "x", "x%1"), ("a", "x", "x%2"), ("a", "x", "x%2")])
+    write("test", [("the", "x", "x%1"), ("a", "x", "x%2"), ("in", "y", "y%1")])
+    (files / "index.sense").write_text("y%1:00:00:: 1 1 1\ny%1 2 1 1\n")
+    arguments = ("evaluate", tiny_folder, "wsd", "--train", "train.data.xml", "--test", "test.data.xml")
+    code, said, news = run(capsys, *arguments, "--json")
+    assert code == 0, news
+    assert (
+        "test.data.xml: 2 of 3 words answered, 1 with a lemma that train.data.xml has not; most frequent sense" in news
+    )
+    assert json.loads(said.splitlines()[-1])["value"] == pytest.approx(2 * 2 / (2 + 3))
+    (files / "index.sense").write_text("y%1 1 1 1\n")
+    found = {}
+    for name, more in {"first": ("--first-senses", "index.sense"), "none": ("--restrict", "none"), "cut": ("--test-limit", 2),
+                       "short": ("--limit", 1)}.items():  # fmt: skip
+        code, said, news = run(capsys, *arguments, *more, "--json", "-q")
+        found[name] = json.loads(said.splitlines()[-1])
+    assert found["first"]["value"] == 1
+    assert found["none"]["value"] == pytest.approx(2 / 3)
+    assert (found["cut"]["n"], found["cut"]["value"]) == (2, 1)
+    assert (found["short"]["n"], found["short"]["settings"]["senses"]) == (3, 1)
+
+
 @pytest.mark.parametrize("arguments", [
     ("sentiment", "--train", "mood.en.tsv", "--test", "mood.de.tsv", "--tune"),
     ("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--hidden", "8"),
     ("pos", "--train", "en_tree.conllu", "--test", "de=en_tree.conllu", "--head", "linear"),
+    ("pos", "--train", "en_tree.conllu", "--test", "de=en_tree.conllu", "--head", "linear-crf", "--tune"),
+    ("sentiment", "--train", "mood.en.tsv", "--test", "mood.de.tsv", "--format", "label-text", "--rename", "bad=good"),
+    ("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--upos", "0", "--hidden", "8"),
 ])  # fmt: skip
 def test_other_tasks_print_a_table(arguments, files, tiny_folder, capsys, monkeypatch):
     monkeypatch.chdir(files)
@@ -93,6 +128,11 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
     assert code == 0, news
     found = json.loads(said.splitlines()[-1])
     assert (found["metric"], found["n"], found["settings"]["anchors"]) == ("p@1", 3, True)
+    (files / "text.en.txt").write_text("The A\nin the\n")
+    for more, n in ((("--lower",), 3), ((), 2), (("--lower", "--entries", "0-2"), 2), (("--entries", "2-"), 1)):
+        code, said, news = run(capsys, "evaluate", tiny_folder, "lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--text",
+                               "text.en.txt", "text.de.txt", "--json", "-q", *more)  # fmt: skip
+        assert (code, json.loads(said.splitlines()[-1])["n"]) == (0, n), news
 
 
 @pytest.mark.parametrize(("arguments", "fact"), [
@@ -106,6 +146,17 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
     (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--langs", "en", "de"), "--langs is not for ner"),
     (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--head", "linear"), "parsing has one head"),
     (("wsd", "--test", "x.xml"), "wsd learns its senses from text"),
+    (("wsd", "--train", "x.xml", "y.xml", "--test", "x.xml"), "--train takes one file here, got 2"),
+    (("ner", "--train", "en_tree.conllu", "--test", "ner.test.de.tsv"), "has the tags NOUN, VERB; expected spans"),
+    (("ner", "--train", "ner.train.en.tsv", "--test", "de=en_tree.conllu"), "en_tree.conllu line 1: label 'VERB' is not in the"),
+    (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--dev", "ner.test.es.tsv"), "text in es only"),
+    (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--ceiling", "ner.test.es.tsv"), "in es, but the tests"),
+    (("parsing", "--train", "ner.train.en.tsv", "--test", "en_tree.conllu"), "words with tags alone are for the task pos"),
+    (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--rename", "a=b"), "--rename is not for parsing"),
+    (("sentiment", "--train", "mood.en.tsv", "--test", "mood.de.tsv", "--rename", "bad="), "label 'bad' is not in the training"),
+    (("nli", "--train", "ner.train.en.tsv", "--test", "mood.de.tsv", "--column", "2"), "--column is for ner, slots and pos"),
+    (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--entries", "9-3"), "--entries 9-3: expected FROM-TO"),
+    (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--entries", "9-"), "dict.tsv: 3 source words, none from 9"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(arguments, fact, files, tiny_folder, capsys, monkeypatch):
     monkeypatch.chdir(files)
@@ -130,150 +181,3 @@ def test_options_with_any_number_of_values():
 ])  # fmt: skip
 def test_the_language_that_a_name_says(name, lang):
     assert language_of(name) == lang
-
-
-# -- studies ---------------------------------------------------------------------------------------------------------
-PLAN = """
-seeds = 1
-{more}
-[encoders]
-tiny = "{encoder}"
-
-[methods.base]
-[methods.rotation]
-[methods.quick]
-method = "contrastive"
-epochs = 1
-batch = 4
-
-[supervision.parallel]
-de = "train.tsv"
-
-[tasks.ner]
-train = ["ner.train.en.tsv"]
-test = ["de=ner.test.de.tsv", "ner.test.es.tsv"]
-epochs = 1
-hidden = 8
-
-[tasks.retrieval]
-test = {{ de = "train.tsv" }}
-train = {{ de = "train.tsv" }}
-"""
-
-
-@pytest.fixture
-def plan(files, tiny_folder):
-    rng = np.random.default_rng(0)
-    words = {"the": "der", "a": "ein", "in": "in", "e": "und", "1": "1"}
-    rows = []
-    for _ in range(40):
-        chosen = [list(words)[k] for k in rng.integers(0, 5, rng.integers(2, 6))]
-        rows.append(f"{' '.join(chosen)}\t{' '.join(words[word] for word in chosen)}\n")
-    (files / "train.tsv").write_text("".join(rows))
-    path = files / "study.toml"
-    path.write_text(PLAN.format(encoder=tiny_folder, more=""))
-    return path
-
-
-def test_a_study_does_every_step_once(plan, capsys):
-    said = []
-    records = study(plan, say=said.append)
-    assert "linking words: 1 of 1 steps to do" in said
-    assert "aligning: 2 of 2 steps to do" in said
-    assert "evaluating: 6 of 6 steps to do" in said
-    assert {(r["method"], r["task"]) for r in records} == {
-        (method, task) for method in ("base", "rotation", "quick") for task in ("ner", "retrieval")
-    }
-    first = (plan.parent / "study" / "results.jsonl").read_text()
-    said.clear()
-    assert study(plan, say=said.append) == records
-    assert said == [
-        "linking words: 0 of 1 steps to do",
-        "aligning: 0 of 2 steps to do",
-        "evaluating: 0 of 6 steps to do",
-    ]
-    assert (plan.parent / "study" / "results.jsonl").read_text() == first
-    table = (plan.parent / "study" / "results.md").read_text()
-    assert "## ner, f1" in table
-    assert "| tiny | quick |" in table
-    # A setting of one method changes its steps and no others.
-    plan.write_text(plan.read_text().replace("batch = 4", "batch = 8"))
-    said.clear()
-    study(plan, say=said.append)
-    assert said[0].startswith("linking words: 0") and "aligning: 1 of 2 steps to do" in said  # noqa: PT018
-    assert "evaluating: 2 of 6 steps to do" in said
-
-
-def test_the_command_and_two_workers(plan, capsys):
-    code, said, news = run(capsys, "study", plan, "--workers", 2)
-    assert code == 0, news
-    assert said.startswith("## ner, f1")
-    one = study(plan, data=plan.parent, out=plan.parent / "again")
-    two = [json.loads(line) for line in (plan.parent / "study" / "results.jsonl").read_text().splitlines()]
-
-    def strip(records):
-        return [(r["method"], r["data"].rpartition("/")[2], r["metric"], round(r["value"] or 0, 6)) for r in records]
-
-    assert strip(one) == strip(two)
-
-
-def test_one_model_for_each_language(plan):
-    text = plan.read_text().replace("seeds = 1", 'seeds = 1\ntogether = false\ntowards = "target"')
-    plan.write_text(text)
-    records = study(plan)
-    rotated = [r for r in records if r["method"] == "rotation" and r["task"] == "ner"]
-    assert {r["languages"][-1] for r in rotated} == {"de"}  # its text is in German only
-
-
-@pytest.mark.parametrize(("old", "new", "fact"), [
-    ("seeds = 1", "sedes = 1", "'sedes' is not a part of a study, expected data, encoders"),
-    ("[methods.rotation]", '[methods.rotation]\nmethod = "turn"', "method 'turn' is not known"),
-    ("seeds = 1", 'seeds = 1\ntowards = "target"', "together = false"),
-    ("[encoders]\n", "[encoders\n", "cannot be read as a study"),
-])  # fmt: skip
-def test_a_study_that_cannot_be(old, new, fact, plan):
-    plan.write_text(plan.read_text().replace(old, new))
-    with pytest.raises(InputError, match=fact):
-        Study.read(plan)
-
-
-def test_a_stopped_step_begins_again(tmp_path):
-    tries = []
-
-    def work(step, folder):
-        tries.append(folder.name)
-        (folder / f"part{len(tries)}").write_text("x")
-        if len(tries) == 1:
-            raise SettingError("stopped")
-
-    steps = Steps(tmp_path / "steps", {"work": work})
-    step = Step("work", {"a": 1})
-    with pytest.raises(SettingError):
-        steps.do(step)
-    assert not steps.is_done(step)
-    place = steps.do(step)
-    assert sorted(file.name for file in place.iterdir()) == ["done.json", "part1", "part2"]
-    assert steps.do(step) == place
-    assert len(tries) == 2
-
-
-def test_what_a_step_reads_is_part_of_its_name(tmp_path):
-    (tmp_path / "a").write_text("1")
-    (tmp_path / "b").write_text("2")
-    keys = {Step("work", settings, files).key for settings, files in (
-        ({}, ()), ({"x": 1}, ()), ({}, (str(tmp_path / "a"),)), ({}, (str(tmp_path / "b"),)),
-    )}  # fmt: skip
-    assert len(keys) == 4
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "x").write_text("1")
-    assert digest(str(tmp_path / "folder")) != digest(str(tmp_path / "a"))
-
-
-def test_only_a_clear_best_is_marked():
-    def record(method, value, low, high):
-        return {"task": "ner", "metric": "f1", "encoder": "e", "method": method, "supervision": "", "languages": ["en", "de"],
-                "data": "t", "value": value, "low": low, "high": high, "settings": {"sd": 0.01}}  # fmt: skip
-
-    clear = tables([record("a", 0.5, 0.45, 0.55), record("b", 0.7, 0.6, 0.8)])
-    assert "**70.0 ± 1.0**" in clear
-    assert "**" not in tables([record("a", 0.65, 0.55, 0.75), record("b", 0.7, 0.6, 0.8)])

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from calque.annotated import Labels, TaggedText
+from calque.annotated import Labels, TaggedText, Treebank
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
+from calque.tasks.bootstrap import interval, intervals
 from calque.tasks.classification import Classification, with_first
-from calque.tasks.parsing import Parsing, _is_punctuation
+from calque.tasks.parsing import Parsing, ParsingHead, _is_punctuation
 from calque.tasks.tagging import Tagging, renamed
 from calque.tasks.zeroshot import Answers, Named
 from calque.text import Sentences
-from calque.training.supervised import FrozenVectors, Supervised
+from calque.training.supervised import FrozenVectors, Supervised, Vectors
 from calque.vectors import Embeddings
 from planted import Planted, labelled, tagged, trees
 
@@ -303,3 +304,84 @@ def test_punctuation_is_not_counted_in_parsing():
     bank = trees(1, "en").data
     job = Parsing([trees(20, "en")], [trees(5, "de")], seeds=(0,))
     assert job.answers(type(job.tests[0])("x", "en", bank)).words["counted"].all()
+
+
+def test_attachment_scores_are_those_of_the_script_of_conll():
+    """eval.pl of CoNLL-X, word by word: punctuation is left out, a label counts only where the head is right."""
+    rng = np.random.default_rng(0)
+    text = [["Ann", ",", "Bob", "ran", "..."], ["—", "go"], ["so", "!", "$"]]
+    n = sum(map(len, text))
+
+    def tree(length):  # each word hangs on one before it in a random order
+        order, heads = rng.permutation(length), np.zeros(length, dtype=np.int64)
+        for k in range(1, length):
+            heads[order[k]] = order[rng.integers(k)] + 1
+        return heads
+
+    gold, found = (np.concatenate([tree(len(words)) for words in text]) for _ in range(2))
+    names = ("a", "b", "c")
+    right, said = rng.integers(3, size=n), rng.integers(3, size=n)
+    bank = Treebank(
+        Sentences.of(text, "en"), Labels.of(["X"] * n), gold.astype(np.int32), Labels(right.astype(np.int32), names)
+    )
+    job = Parsing(
+        [Named("t", "en", bank)], [Named("t", "en", bank)], hidden=4, layers=1, arc=4, label=4, upos=2, seeds=(0,)
+    )
+
+    class Fixed(ParsingHead):
+        def arcs(self, states, lengths):
+            table = torch.full((len(lengths), int(lengths.max()), int(lengths.max()) + 1), -1.0)
+            place = 0
+            for s, length in enumerate(lengths.tolist()):
+                table[s, torch.arange(length), torch.from_numpy(found[place : place + length])] = 5.0
+                place += length
+            return table
+
+        def labels(self, states, heads, lengths):
+            return torch.eye(3)[said]
+
+    head = Fixed(2, 3, 1, hidden=4, layers=1, arc=4, label=4, upos=2, dropout=0.0)
+    lengths = torch.tensor([len(words) for words in text])
+    sums = job.judge(head, Vectors(torch.zeros(n, 2), lengths, np.arange(3)), job.answers(job.train[0]))
+    counted = attached = labelled_too = 0
+    for k, word in enumerate(word for words in text for word in words):
+        if word in (",", "...", "—", "!"):
+            continue
+        counted += 1
+        attached += found[k] == gold[k]
+        labelled_too += found[k] == gold[k] and said[k] == right[k]
+    total = sums["las"].sum(axis=0)
+    assert total.tolist() == [attached, labelled_too, counted]
+    assert job.statistics["uas"](total) == attached / counted
+    assert job.statistics["las"](total) == labelled_too / counted
+
+
+def test_labels_are_looked_at_before_anything_is_computed():
+    strange = tagged(5, "de", 1, tag=lambda k: "B-MISC")
+    encoder = Planted()
+    with pytest.raises(InputError, match="label 'B-MISC' is not in the training text"):
+        Tagging("ner", [tagged(30, "en")], [strange], seeds=(0,)).evaluate(encoder)
+    assert encoder.passes == 0
+    with pytest.raises(InputError, match="has no tag but O; expected spans to learn from"):
+        Tagging("ner", [tagged(30, "en", tag=lambda k: "O")], [tagged(5, "de")], seeds=(0,))
+
+
+def test_text_that_chooses_and_is_tested_is_encoded_once():
+    encoder, dev = Planted(), tagged(10, "en", 2)
+    Tagging(
+        "ner", [tagged(30, "en")], [dev, tagged(5, "de")], dev=[dev], seeds=(0, 1), options={"epochs": 1}, hidden=8
+    ).evaluate(encoder)
+    assert encoder.passes == 3
+    with pytest.raises(SettingError, match="development text in de only, and the epoch is chosen in en"):
+        Tagging("ner", [tagged(30, "en")], [dev], dev=[tagged(5, "de")])
+
+
+def test_several_figures_are_drawn_as_one_alone():
+    rng = np.random.default_rng(0)
+    right = rng.random((50, 2))
+    figures = [(right, lambda s: s[..., 0]), (right[:, 1:], lambda s: s[..., 0] ** 2)]
+    assert intervals(figures, samples=30, seed=3) == [interval(*each, samples=30, seed=3) for each in figures]
+    assert intervals([], samples=30) == []
+    assert intervals([(right, lambda s: s[..., 0] * np.nan)], samples=5)[0][1:] == pytest.approx(
+        (np.nan, np.nan), nan_ok=True
+    )

@@ -104,7 +104,9 @@ def evaluate(
     ] = None,
     rename: Annotated[
         list[str] | None,
-        typer.Option(metavar="OLD=NEW...", help="ner, slots, pos: other names for labels; OLD= drops one."),
+        typer.Option(
+            metavar="OLD=NEW...", help="Zero-shot tasks, not parsing: other names for labels; OLD= drops one."
+        ),
     ] = None,
     project: Annotated[
         list[str] | None,
@@ -119,6 +121,16 @@ def evaluate(
         typer.Option(help="ner, slots, pos: test labels that the training text has not: raise, miss, drop or skip."),
     ] = "raise",
     on_error: Annotated[str, typer.Option(help="Zero-shot tasks: raise, or skip what cannot be read.")] = "raise",
+    format: Annotated[
+        str,
+        typer.Option(
+            help="Zero-shot tasks: of all files, where they do not show it. Tags: columns, numbered, conllu, facebook, snips, "
+            "hub; labels: header, pairs, label-text, text-label, jsonl, hub."
+        ),
+    ] = "auto",
+    column: Annotated[
+        str | None, typer.Option(help="ner, slots, pos: number or name of the tags' column; default: the last.")
+    ] = None,
     per_type: Annotated[
         bool,
         typer.Option("--per-type", help="ner, slots: show the F1 of each kind of span, too; --json always has it."),
@@ -180,7 +192,7 @@ def evaluate(
             rename=_renaming(rename or []), project=project or [], project_links=[links] if links and project else [],
             project_langs=pairs_of(langs or [], len(project)) if project else [],
             words=Words(model, symmetrize, False, seed), pretokenized=bool(pretokenized), limit=limit,
-            on_error=on_error, load=load,
+            on_error=on_error, format=format, column=column, load=load,
             options={"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience,
                      "per_epoch": per_epoch},
             head={"head": head, "hidden": hidden, "dropout": dropout, **({"unknown": unknown} if task in TAGGING else {}),

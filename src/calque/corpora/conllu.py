@@ -101,7 +101,9 @@ def _read_words(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
             continue
         rows = [row.split("\t") for row in stanza.rows]
         if (wrong := next((k for k, row in enumerate(rows) if len(row) != WIDTH), None)) is not None:
-            fact = f"{len(rows[wrong])} columns, expected the {WIDTH} of CoNLL-U, separated by tabs; is the line whole?"
+            fact = f"{len(rows[wrong])} columns, expected the {WIDTH} of CoNLL-U, separated by tabs"
+            few = "words with tags alone are for the task pos" if len(rows[wrong]) < 4 else "is the line whole?"
+            fact = f"{fact}; {few}"
             yield Flaw(stanza.line + wrong, "not ten columns", fact, path)
             continue
         counted = counted_rows(rows, stanza.line, path)
@@ -165,11 +167,13 @@ def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:
             return Flaw(line, "head not in the sentence", f"{fact}; is a row missing?", path)
         heads.append(int(head))
     if heads.count(0) != 1:
-        fact = f"{heads.count(0) or 'no'} words with the head 0, expected one root; is it one sentence?"
-        return Flaw(sentence.line, "not one root", fact, path)
+        roots = [k for k, head in enumerate(heads) if head == 0]
+        several = f"{len(roots)} words with the head 0 ({', '.join(repr(words[k]) for k in roots[:2])})"
+        fact = f"{several if roots else 'no word with the head 0'}, expected one root; is it one sentence?"
+        return Flaw(lines[roots[1]] if roots else sentence.line, "not one root", fact, path)
     if (word := _in_circle(heads)) is not None:
         fact = f"the heads from word {word} ({words[word - 1]!r:.40}) go round in a circle, expected a tree"
-        return Flaw(sentence.line, "not a tree", f"{fact}; correct them", path)
+        return Flaw(lines[word - 1], "not a tree", f"{fact}; correct them", path)
     return heads
 
 

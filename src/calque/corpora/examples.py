@@ -156,7 +156,7 @@ def _two_columns(items: list[Example | Flaw], format: Format, path: str | PathLi
         most = min(_MOST_LABELS, len(rows) / 2)
         if min(different) > most or different[0] == different[1]:
             fact = f"two columns with {different[0]} and {different[1]} different values in {len(rows)} rows"
-            remedy = 'say which holds the labels: format="label-text" or "text-label"'
+            remedy = 'say which holds the labels: format="label-text" or "text-label" (--format)'
             raise InputError(f"{fact}, expected one of few labels; {remedy}", path=path)
         format = "label-text" if different[0] < different[1] else "text-label"
     if format == "text-label":

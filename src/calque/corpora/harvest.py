@@ -103,7 +103,8 @@ class Losses:
         """Count it; what its format itself calls unusable (an `Omission`) is never an error."""
         if isinstance(item, Flaw) and self._on_error == "raise":
             link = " or" if item.fact.endswith("?") else "; or"
-            raise InputError(f'{item.fact}{link} read with on_error="skip"', path=item.path, line=item.line)
+            remedy = 'leave it out (on_error="skip", --on-error skip)'
+            raise InputError(f"{item.fact}{link} {remedy}", path=item.path, line=item.line)
         path = item.path if isinstance(item, Flaw) else self._path
         self.skipped[item.reason] = self.skipped.get(item.reason, 0) + 1
         self.first_skipped.setdefault(item.reason, f"{fspath(path)} line {item.line}")
@@ -116,7 +117,7 @@ class Losses:
         """
         parts = [f"{count:,} × {why} (first: {self.first_skipped[why]})" for why, count in self.skipped.items()]
         if not kept:
-            self._nothing(", ".join(parts) or "the file is empty")
+            self._nothing(", ".join(parts) or "the file is empty or blank")
         if parts:
             lost = sum(self.skipped.values())
             message = f"{fspath(self._path)}: {lost:,} of {lost + kept:,} {self._what} left out: {', '.join(parts)}"

@@ -41,6 +41,8 @@ def transfer(
     limit: int | None = None,
     test_limit: int | None = None,
     on_error: str = "raise",
+    format: str = "auto",
+    column: str | None = None,
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     head: Mapping[str, Any] | None = None,
@@ -68,6 +70,8 @@ def transfer(
         limit: use only the first so many texts of each training file.
         test_limit: the same of each test and development file.
         on_error: "raise", or "skip" to leave out what cannot be read.
+        format: of all files, where what they hold does not show it; see `read_tagged` and `read_labelled`.
+        column: where tags stand: number of the column, upos or xpos, or the name of a data set's column (ner, slots, pos).
         load: keyword arguments of `load_encoder`.
         options: settings of the training (epochs, batch, learning_rate, patience, per_epoch).
         head: keyword arguments of the task (head, hidden, layers, dropout; unknown; upos).
@@ -77,7 +81,7 @@ def transfer(
 
     if task not in TASKS:
         raise SettingError(f"task {task!r} is not known, expected one of {', '.join(TASKS)}")
-    read = _reader(task, dict(rename or {}), pretokenized, on_error)
+    read = _reader(task, dict(rename or {}), pretokenized, on_error, format, column)
     known: dict[tuple[str, str, int | None], Any] = {}
 
     def named(files: Sequence[str], most: int | None) -> list[Named[Any]]:
@@ -150,26 +154,39 @@ def _about(score: Score, more: Mapping[str, Any]) -> Score:
     return replace(score, settings={**score.settings, **more})
 
 
-def _reader(task: str, rename: dict[str, str], pretokenized: bool, on_error: str) -> Callable[[str, str], Any]:
+def _reader(
+    task: str, rename: dict[str, str], pretokenized: bool, on_error: str, format: Any, column: str | None
+) -> Callable[[str, str], Any]:
     skip: Any = on_error
     if task in TAGGING:
         from calque.corpora import read_tagged
         from calque.tasks.tagging import renamed
 
         def tagged(path: str, lang: str):
-            text = read_tagged(path, lang=lang, on_error=skip)
+            where = int(column) if column is not None and column.isdecimal() else column
+            text = read_tagged(path, lang=lang, format=format, column=where, on_error=skip)
             return renamed(text, rename) if rename else text
 
         return tagged
-    if rename:
-        raise SettingError("--rename is for ner, slots and pos")
+    if column is not None:
+        raise SettingError("--column is for ner, slots and pos")
     if task == "parsing":
         from calque.corpora import read_treebank
 
+        if rename:
+            raise SettingError("--rename is not for parsing: relations that the training text has not count as wrong")
+        if format != "auto":
+            raise SettingError("--format is for tags and labels: trees are read from CoNLL-U or from data sets")
+
         return lambda path, lang: read_treebank(path, lang=lang, on_error=skip)
     from calque.corpora import read_labelled
+    from calque.tasks.classification import relabelled
 
-    return lambda path, lang: read_labelled(path, lang=lang, pretokenized=pretokenized, on_error=skip)
+    def labelled(path: str, lang: str):
+        text = read_labelled(path, lang=lang, format=format, pretokenized=pretokenized, on_error=skip)
+        return relabelled(text, rename) if rename else text
+
+    return labelled
 
 
 def _task(task: str, *data: Any, **settings: Any) -> ZeroShot[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from calque.annotated import LabelledText
+from calque.annotated import LabelledText, Labels
 from calque.encoders.batches import ranges
 from calque.encoders.subwords import SplitSentences
 from calque.errors import InputError, SettingError
@@ -32,7 +33,8 @@ HEADS = ("mean", "bilstm", "cls")
 
 
 class Classification(ZeroShot[LabelledText]):
-    """Labels texts, or pairs of them, and is judged by accuracy.
+    """Labels texts, or pairs of them, and is judged by accuracy; sentiment also by the mean of the labels' F1 (`macro-f1`),
+    the figure of the tweets' own benchmark (Barbieri et al. 2022).
 
     Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §5.2); "bilstm" puts them on the
     maxima over the states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). Of a pair with
@@ -77,6 +79,8 @@ class Classification(ZeroShot[LabelledText]):
         self.hidden, self.dropout = hidden, dropout
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
         self.statistics = {"accuracy": lambda counts: ratio(counts[..., 0], counts[..., 1])}
+        if kind == "sentiment":
+            self.statistics["macro-f1"] = macro_f1
         super().__init__(train, tests, tune=tune, **protocol)
 
     def defaults(self) -> dict[str, Any]:
@@ -102,8 +106,10 @@ class Classification(ZeroShot[LabelledText]):
         wrong = np.flatnonzero(codes < 0)
         if len(wrong):
             line = None if each.data.lines is None else int(each.data.lines[wrong[0]])
+            label = each.data.labels[int(wrong[0])]
             raise InputError(
-                f"label {each.data.labels[int(wrong[0])]!r} is not in the training text, which has {', '.join(self.labels)}",
+                f"label {label!r} is not in the training text, which has {', '.join(self.labels)}; rename it (--rename "
+                f"{label}=…), or leave its texts out (--rename {label}=)",
                 path=each.data.path or each.name,
                 line=line,
             )
@@ -122,8 +128,38 @@ class Classification(ZeroShot[LabelledText]):
         return functional.cross_entropy(head(given.rows, given.lengths), right, reduction="none")
 
     def judge(self, head: nn.Module, given: Vectors, answers: Answers) -> dict[str, np.ndarray]:
-        right = head(given.rows, given.lengths).argmax(1).cpu() == answers.of_texts("labels", given.numbers)
-        return {"accuracy": np.stack([right.numpy(), np.ones(len(right))], axis=1)}
+        found = head(given.rows, given.lengths).argmax(1).cpu().numpy()
+        gold, n = answers.of_texts("labels", given.numbers).numpy(), len(self.labels)
+        counts = {"accuracy": np.stack([found == gold, np.ones(len(gold))], axis=1)}
+        if "macro-f1" in self.statistics:
+            said, true = found[:, None] == np.arange(n), gold[:, None] == np.arange(n)
+            counts["macro-f1"] = np.stack([said & true, said, true], axis=2).reshape(len(gold), 3 * n)
+        return counts
+
+
+def macro_f1(counts: np.ndarray) -> np.ndarray:
+    """Mean of the labels' F1, 0 for a label that is neither said nor right.
+
+    Args:
+        counts: `[…, 3 * n_labels]`: right, said and true of each label.
+    """
+    right, said, true = np.moveaxis(counts.reshape(*counts.shape[:-1], -1, 3), -1, 0)
+    return np.nan_to_num(ratio(2.0 * right, said + true)).mean(-1)
+
+
+def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
+    """The same texts with other names for some labels; texts whose label has an empty new name are left out.
+
+    Raises:
+        InputError: nothing is left.
+    """
+    found = [names.get(name, name) for name in text.labels.names]
+    kept = np.flatnonzero(np.array([name != "" for name in found], dtype=bool)[text.labels.codes])
+    if not len(kept):
+        raise InputError("every label is dropped by --rename", path=text.path)
+    labels = Labels.of([name for name in found if name])
+    codes = np.array([labels.names.index(name) if name else -1 for name in found], dtype=np.int32)
+    return replace(text, labels=Labels(codes[text.labels.codes], labels.names)).take(kept)
 
 
 class TextHead(nn.Module):
@@ -208,7 +244,8 @@ class Frame(NamedTuple):
 
 
 def frame_of(tokenizer: Any, columns: int) -> Frame:
-    """What the tokenizer itself puts around texts, read off one example.
+    """What the tokenizer itself puts around texts, read off one example. Where it has something for one text and nothing
+    for two, the second one gets the end of the first once more.
 
     Raises:
         SettingError: nothing stands before the first text that could stand for the whole.
@@ -223,6 +260,9 @@ def frame_of(tokenizer: Any, columns: int) -> Frame:
             break
     else:
         raise SettingError(f"{type(tokenizer).__name__} maps every probe word to nothing")
+    if not places[0][0] and columns == 2:
+        begin, end = frame_of(tokenizer, 1).special
+        return Frame([begin, end, end], [np.zeros_like(part) for part in (begin, end, end)], [0, 0])
     if not places[0][0]:
         raise SettingError(
             f"head cls reads the special subword before a text, and {type(tokenizer).__name__} puts none there: take head "

@@ -48,7 +48,10 @@ class Disambiguation(Task):
             raise SettingError(f"restrict is lemma or none, got {restrict!r}")
         for name, text in {"train": train, **tests}.items():
             if len(text) and not text.keys:
-                raise SettingError(f"{text.path or name}: no key file beside it, so the right senses are not known")
+                raise SettingError(
+                    f"{text.path or name}: no key file beside it, so the right senses are not known: "
+                    "expected X.gold.key.txt beside X.data.xml"
+                )
         self.train, self.tests, self.restrict = train, dict(tests), restrict
         self.first = dict(first_sense or {})
         self.bootstrap, self.seed = bootstrap, seed

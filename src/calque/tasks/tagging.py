@@ -77,6 +77,9 @@ class Tagging(ZeroShot[TaggedText]):
         if self.kind_of_head not in HEADS:
             raise SettingError(f"head {head!r} is not known, expected one of {', '.join(HEADS)}")
         self.hidden, self.layers, self.dropout = hidden, layers, dropout
+        if kind != "pos":
+            for each in train:
+                _need_spans(each)
         self.tags = _names(train, lambda data: data.tags)
         with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
         self.intents = _names(train, lambda data: data.intents) if with_intents else ()
@@ -246,6 +249,18 @@ class TaggingHead(nn.Module):
     def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
         """The tags that are thought right, int64 `[W]`."""
         return scores.argmax(1) if self.crf is None else self.crf.decode(scores, lengths)
+
+
+def _need_spans(each: Named[TaggedText]) -> None:
+    """
+    Raises:
+        InputError: no tag of the text is one of a span.
+    """
+    names = [name for name in each.data.tags.names if name != "O"]
+    if not any(name.startswith("B-") for name in names):
+        has = f"has the tags {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else "has no tag but O"
+        fact = f"{has}; expected spans to learn from, as B-PER, I-PER and O (single tags are for the task pos)"
+        raise InputError(fact, path=each.data.path or each.name)
 
 
 def _names(train: Sequence[Named[TaggedText]], of: Any) -> tuple[str, ...]:

@@ -98,7 +98,9 @@ class ZeroShot(Task, Generic[D]):
     """Trains a head with several seeds on text in the source languages and tests it on each test set.
 
     With frozen features the words are encoded once and every seed learns from the same vectors. With `tune` the encoder
-    learns too, a fresh copy for each seed. The state that is tested is the one after the epoch with the best score on
+    learns too, a fresh copy for each seed. Which side an alignment moves is the encoder's matter: one that is mapped
+    towards the target's language moves the text that is learnt from (Kulshreshtha et al. 2020), one that is mapped towards
+    the source's language moves what is tested. The state that is tested is the one after the epoch with the best score on
     development text (`select`):
 
     - "source": the mean over the development texts in the source languages, or over one in ten texts of each training
@@ -148,6 +150,11 @@ class ZeroShot(Task, Generic[D]):
         self.sources = list(dict.fromkeys(each.lang for each in train))
         wanted = {"source": True, "target": False}.get(select)
         self.dev = [] if wanted is None else [each for each in dev if (each.lang in self.sources) == wanted]
+        if select == "source" and dev and not self.dev:
+            raise SettingError(
+                f"development text in {', '.join(dict.fromkeys(each.lang for each in dev))} only, and the epoch is chosen in "
+                f"{', '.join(self.sources)}: give text in it, or say select=target"
+            )
         if select == "target" and not self.dev:
             raise SettingError("select=target needs development text in a language that is not trained on")
 
@@ -257,6 +264,8 @@ class Run(Generic[D]):
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         own = [task.answers(each) for each in task.train]
         self.answers = Answers.joined(own)
+        # Before anything is computed: a label that nobody has learnt should be told now, not after the training.
+        self._gold = [task.answers(each) for each in task.tests]
         sizes = [len(answers.lengths) for answers in own]
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
         self.held_out = []
@@ -272,7 +281,7 @@ class Run(Generic[D]):
         if not task.tune:  # the same tensors for every seed
             self.text = task.frozen(self.text, self.processes.device)
             self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
-        self._tests: list[tuple[Any, Answers]] | None = None
+        self._tests: list[Any] | None = None
 
     def _data(self, each: Named[D]) -> Any:
         """Vectors, or subwords where they are to be computed anew."""
@@ -330,8 +339,9 @@ class Run(Generic[D]):
     def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
         """Sums of every test set, by figure."""
         if self._tests is None:
-            self._tests = [(self._data(each), self.task.answers(each)) for each in self.task.tests]
-        return [self._judged(learnt.head, self._source(d, learnt.encoder), a) for d, a in self._tests]
+            self._tests = [self._data(each) for each in self.task.tests]
+        tests = zip(self._tests, self._gold, strict=True)
+        return [self._judged(learnt.head, self._source(data, learnt.encoder), answers) for data, answers in tests]
 
     def batches(self, learnt: Learnt, each: Named[D]) -> Iterator[Vectors]:
         """The texts of a data set in batches, to be read by what was learnt."""

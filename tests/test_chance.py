@@ -1,0 +1,178 @@
+"""An encoder whose vectors say nothing scores chance in every task, in the language it learns from and in others.
+
+Chance is what an answer gets that has not seen the text: the most frequent label, or a guess among the candidates. Each
+test asks the same of vectors that do say something, so that it is known to be able to fail.
+"""
+
+import numpy as np
+import pytest
+
+from calque.annotated import Dictionary, LabelledText, Labels, SenseText, TaggedText, Treebank
+from calque.tasks.classification import Classification
+from calque.tasks.disambiguation import Disambiguation
+from calque.tasks.lexicon import Lexicon
+from calque.tasks.parsing import Parsing
+from calque.tasks.tagging import Tagging
+from calque.tasks.zeroshot import Named
+from calque.text import Sentences
+from calque.vectors import Embeddings
+from planted import Planted, tagged
+
+SMALL = {"seeds": (0,), "bootstrap": 0, "options": {"epochs": 10, "patience": 3, "learning_rate": 1e-2, "batch": 16}}
+
+
+class Noise(Planted):
+    """A new random vector for every word of every text, whatever the word."""
+
+    def encode(self, sentences, *, progress=False, out=None):
+        self.passes += 1
+        offsets = np.cumsum([0, *map(len, sentences)])
+        data = np.random.default_rng(self.passes).standard_normal((offsets[-1], self.dim))
+        return Embeddings(data.astype(np.float32), offsets)
+
+
+def drawn(n, lang, seed, length=3, vocabulary=12):
+    """Numbers of words, the same many in each text, and the texts: what is asked must not show in the length."""
+    numbers = np.random.default_rng([seed, ord(lang[0])]).integers(vocabulary, size=(n, length))
+    return numbers, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in numbers], lang)
+
+
+def rare(n, lang, seed):
+    """Few people and places among many other words; and an intent that some words tell."""
+    numbers, text = drawn(n, lang, seed)
+    tags = Labels.of(["B-PER" if k == 0 else "B-LOC" if k == 1 else "O" for k in numbers.flat])
+    intents = Labels.of(["much" if row.max() > 8 else "little" for row in numbers])
+    return Named(f"{lang}.tsv", lang, TaggedText(text, tags, intents))
+
+
+def parts_of_speech(n, lang, seed):
+    return tagged(n, lang, seed, tag=lambda k: "NOUN" if k % 2 else "VERB")
+
+
+def moods(n, lang, seed):
+    numbers, text = drawn(n, lang, seed)
+    labels = Labels.of(["good" if few else "bad" for few in (numbers < 6).sum(1) > 1])
+    return Named(f"{lang}.tsv", lang, LabelledText((text,), labels))
+
+
+def inferences(n, lang, seed):
+    """Whether one text of a word follows from another. Not whether they are equal: that shows in any vectors."""
+    numbers, first = drawn(n, lang, seed, length=1, vocabulary=5)
+    follows = np.random.default_rng(seed).integers(2, size=n)
+    second = np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5
+    texts = (first, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in second], lang))
+    return Named(f"{lang}.tsv", lang, LabelledText(texts, Labels.of(["yes" if each else "no" for each in follows])))
+
+
+def trees(n, lang, seed):
+    """The word with the largest number is the root, and all others hang on it."""
+    numbers, text = drawn(n, lang, seed, length=4)
+    roots = numbers.argmax(1)
+    heads = np.array([0 if k == root else root + 1 for root in roots for k in range(4)], dtype=np.int32)
+    relations = Labels.of(
+        ["root" if head == 0 else "low" if k < 6 else "high" for head, k in zip(heads, numbers.flat, strict=True)]
+    )
+    return Named(f"{lang}.conllu", lang, Treebank(text, Labels.of(["X"] * len(heads)), heads, relations))
+
+
+def both(make, n=160):
+    """Something to learn from, and two languages to be tested in."""
+    return [make(n, "en", 0)], [make(100, "de", 1), make(100, "en", 1)]
+
+
+def most(job, name):
+    """The share of the most frequent answer in the first test text, and a margin of three standard deviations."""
+    gold = job.answers(job.tests[0])
+    codes = {**gold.words, **gold.texts}[name]
+    share = np.bincount(codes).max() / len(codes)
+    return share + 3 * np.sqrt(share * (1 - share) / len(codes))
+
+
+def everything_is(kind, job):
+    """F1 of taking every word for one of a kind."""
+    tags = [job.gold_tags[code] for code in job.answers(job.tests[0]).words["tags"]]
+    right = sum(tag == f"B-{kind}" for tag in tags)
+    return 2 * right / (len(tags) + sum(tag != "O" for tag in tags))
+
+
+def ner():
+    job = Tagging("ner", *both(rare), hidden=12, **SMALL)
+    return job, {"f1": everything_is("PER", job) + 0.05}
+
+
+def slots():
+    job = Tagging("slots", *both(rare), hidden=12, select="last", **SMALL)
+    return job, {"f1": everything_is("PER", job) + 0.05, "intent": most(job, "intents")}
+
+
+def pos():
+    job = Tagging("pos", *both(parts_of_speech), hidden=12, **SMALL)
+    return job, {"accuracy": most(job, "tags")}
+
+
+def sentiment():
+    job = Classification("sentiment", *both(moods), hidden=24, **SMALL)
+    return job, {"accuracy": most(job, "labels")}
+
+
+def nli():
+    job = Classification("nli", *both(inferences, 240), head="mean", hidden=24, **SMALL)
+    return job, {"accuracy": most(job, "labels")}
+
+
+def parsing():
+    job = Parsing(*both(trees), hidden=16, layers=1, arc=24, label=12, upos=2, **SMALL)
+    # The tree is known but for its root, one of four words: right in all of its words or in none. Labels are two.
+    margin = 3 * np.sqrt(0.25 * 0.75 / 100)
+    return job, {"uas": 0.25 + margin, "las": 0.25 * 0.625 + margin}
+
+
+def lexicon():
+    words = [tuple(f"{letter}{k}" for k in range(60)) for letter in "ed"]
+    return Lexicon(Dictionary(*words, ("en", "de")), bootstrap=0), {
+        "p@1": 4 / 60,
+        "p@10": 10 / 60 + 0.15,
+        "mrr": 0.08 + 0.08,
+    }
+
+
+def wsd():
+    def text(n, seed):
+        sense = np.random.default_rng(seed).integers(2, size=n)
+        return SenseText(
+            Sentences.of([[f"e{k}"] for k in sense], "en"), np.arange(n), np.zeros(n, dtype=np.int64), ("bank",) * n,
+            ("NOUN",) * n, tuple(map(str, range(n))), tuple((f"bank%{k}",) for k in sense),
+        )  # fmt: skip
+
+    return Disambiguation(text(60, 0), {"t": text(200, 1)}, bootstrap=0), {"f1": 0.5 + 3 * np.sqrt(0.25 / 200)}
+
+
+TASKS = {make.__name__: make for make in (ner, slots, pos, sentiment, nli, parsing, lexicon, wsd)}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_random_encoder_scores_chance(name):
+    job, chance = TASKS[name]()
+    blind, seeing = (job.evaluate(encoder) for encoder in (Noise(), Planted()))
+    for metric, most in chance.items():
+        assert max(score.value for score in blind if score.metric == metric) <= most
+        assert min(score.value for score in seeing if score.metric == metric) > most
+
+
+@pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing"])
+def test_words_of_a_language_that_nobody_learnt_score_chance(name):
+    """Random vectors of word types, as of a model whose weights are random: the source is learnt, nothing is transferred."""
+    job, chance = TASKS[name]()
+    scores = job.evaluate(Planted(apart=True))
+    for metric, most in chance.items():
+        target, source = (score.value for score in scores if score.metric == metric)
+        assert target <= most + 0.1 < source + 0.1
+
+
+def test_the_senses_of_a_lemma_that_is_guessed_blindly():
+    job, _ = wsd()
+    about = job.evaluate(Planted())[0].settings
+    assert about["chance"] == pytest.approx(0.5)
+    gold = [key for keys in job.tests["t"].keys for key in keys]
+    learnt = [key for keys in job.train.keys for key in keys]
+    assert about["frequent"] == pytest.approx(gold.count(max(set(learnt), key=learnt.count)) / len(gold), abs=1e-5)

@@ -1,0 +1,177 @@
+"""Labels of texts and of pairs: what the encoder sees of a pair, and which texts belong together."""
+
+import numpy as np
+import pytest
+import torch
+
+from calque.annotated import LabelledText, Labels
+from calque.encoders import load_encoder
+from calque.encoders.batches import collate
+from calque.errors import InputError, SettingError
+from calque.tasks.classification import (
+    Classification,
+    TextHead,
+    frame_of,
+    has_segments,
+    macro_f1,
+    relabelled,
+    side_by_side,
+    with_first,
+)
+from calque.tasks.zeroshot import Answers, Named, Run
+from calque.text import Sentences
+from calque.training.supervised import LanguagePlan, Vectors, joined, part_of, vectors_of
+from planted import Planted, labelled
+
+PAIRS = [(["the", "in"], ["e"]), (["a"], ["in", "the", "a", "de"]), (["de", "e", "1"], ["1"])]
+
+
+def columns(pairs=PAIRS):
+    return [Sentences.of([pair[k] for pair in pairs], "en") for k in range(2)]
+
+
+@pytest.mark.parametrize("family", ["bert", "electra", "distilbert", "roberta", "xlm-roberta", "deberta-v2"])
+def test_a_pair_is_seen_as_transformers_shows_it(family, family_folders):
+    """Special subwords around and between, and segments where the model has them: the vector at the first subword is that
+    of the model's own forward pass over what the tokenizer makes of the pair."""
+    encoder = load_encoder(family_folders(family), precision="highest")
+    split = with_first(encoder.subwords, columns(), segments=has_segments(encoder.model))
+    assert has_segments(encoder.model) == (family in ("bert", "electra"))
+    found = vectors_of(encoder, split).data
+    space = " " if encoder.subwords.needs_space else ""
+    for k, pair in enumerate(PAIRS):
+        inputs = encoder.tokenizer(*(space + " ".join(words) for words in pair), return_tensors="pt")
+        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == inputs["input_ids"][0].tolist()
+        with torch.no_grad():
+            expected = encoder.model(**inputs).last_hidden_state[0, 0]
+        np.testing.assert_allclose(found[k], expected.numpy(), atol=1e-5)
+
+
+def test_segments_matter_and_stay_with_their_texts(tiny_encoder):
+    split = with_first(tiny_encoder.subwords, columns(), segments=True)
+    plain = with_first(tiny_encoder.subwords, columns())
+    assert plain.segments is None
+    assert not np.allclose(vectors_of(tiny_encoder, split).data, vectors_of(tiny_encoder, plain).data, atol=1e-3)
+    both = joined([part_of(split, np.array([1])), part_of(split, np.array([2, 0])), plain])
+    whole, again = vectors_of(tiny_encoder, both).data, vectors_of(tiny_encoder, split).data
+    np.testing.assert_allclose(whole[:3], again[[1, 2, 0]], atol=1e-6)
+    np.testing.assert_allclose(whole[3:], vectors_of(tiny_encoder, plain).data, atol=1e-6)
+    # The quick way through a BERT and the one that any model goes.
+    batch = collate(split, np.array([1, 0]))
+    states = tiny_encoder.hidden_states(batch, [-1])[-1]
+    np.testing.assert_allclose(tiny_encoder.pool(states, batch).detach(), again[[1, 0]], atol=1e-5)
+
+
+def test_a_tokenizer_that_knows_single_texts_only(family_folders):
+    subwords = load_encoder(family_folders("modernbert")).subwords
+    split, single = with_first(subwords, columns()), [subwords.split(column) for column in columns()]
+    assert split.segments is None
+    for k in range(len(PAIRS)):
+        first, second = (part.ids[part.offsets[k] : part.offsets[k + 1]].tolist() for part in single)
+        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == first + second[len(subwords.prefix) :]
+
+
+def test_an_encoder_without_a_subword_for_the_whole(family_folders):
+    encoder = load_encoder(family_folders("gpt2"))
+    with pytest.raises(SettingError, match="puts none there: take head mean or bilstm"):
+        frame_of(encoder.tokenizer, 2)
+
+
+def test_pairs_of_several_training_texts_stay_together():
+    """The k-th label belongs to the k-th pair, in whichever file it is."""
+    parts = [labelled(7, "en", seed, pairs=True) for seed in (0, 1)] + [labelled(4, "fr", 2, pairs=True)]
+    job = Classification("nli", parts, [labelled(3, "de", pairs=True)], seeds=(0,))
+    encoder = Planted()
+    run = Run(job, encoder)
+    pairs = [
+        (a.words, b.words, each.data.labels[k])
+        for each in parts for k, (a, b) in enumerate(zip(*each.data.texts, strict=True))
+    ]  # fmt: skip
+    numbers = np.array([16, 3, 8, 0])
+    given = run.text.take(numbers)
+    right = run.answers.of_texts("labels", given.numbers)
+    rows, place = given.rows.numpy(), 0
+    for column in range(2):
+        for k in numbers:
+            for word in pairs[k][column]:
+                np.testing.assert_allclose(rows[place], encoder.vector(word), atol=1e-6)
+                place += 1
+    assert [job.labels[code] for code in right] == [pairs[k][2] for k in numbers]
+    assert place == len(rows)
+    texts = parts[0].data.texts
+    assert [s.words for s in side_by_side(texts)] == [s.words for pair in zip(*texts, strict=True) for s in pair]
+
+
+def test_pairs_are_compared_in_both_ways():
+    """[u; v; |u − v|; u·v] of the two means."""
+    head = TextHead(2, 3, columns=2, lstm=False, hidden=4, dropout=0.0)
+    rows, seen = torch.randn(5, 2), []
+    head.dense.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    head(rows, torch.tensor([1, 2, 1, 1]))  # two first texts, then two second ones
+    u, v = torch.stack([rows[0], rows[1:3].mean(0)]), rows[3:]
+    torch.testing.assert_close(seen[0], torch.cat([u, v, (u - v).abs(), u * v], dim=1))
+
+
+@pytest.mark.parametrize("tune", [False, True])
+def test_learning_from_two_texts_of_pairs(tune, tiny_encoder):
+    """The second text says the label. Were the pairs of one file taken for those of another, it could not be learnt."""
+    rng = np.random.default_rng(0)
+
+    def text(n):
+        first, second = ([[["the", "in", "a", "e"][k]] for k in rng.integers(4, size=n)] for _ in range(2))
+        labels = Labels.of(["yes" if words[0] in ("the", "in") else "no" for words in second], ("no", "yes"))
+        return Named("en.tsv", "en", LabelledText((Sentences.of(first, "en"), Sentences.of(second, "en")), labels))
+
+    options = (
+        {"epochs": 6, "learning_rate": 3e-3, "batch": 16}
+        if tune
+        else {"epochs": 12, "learning_rate": 1e-2, "batch": 16}
+    )
+    job = Classification("nli", [text(70), text(50)], [text(40)], tune=tune, seeds=(0,), options=options, bootstrap=0,
+                         hidden=24, head=None if tune else "mean")  # fmt: skip
+    score = job.evaluate(tiny_encoder)[0]
+    assert score.settings["head"] == ("cls" if tune else "mean")
+    assert score.value > 0.75
+
+
+def test_other_names_for_labels():
+    data = labelled(20, "en").data
+    found = relabelled(data, {"good": "gut", "bad": ""})
+    assert found.labels.to_list() == ["gut"] * data.labels.to_list().count("good")
+    kept = [s.words for s, label in zip(data.texts[0], data.labels.to_list(), strict=True) if label == "good"]
+    assert [s.words for s in found.texts[0]] == kept
+    assert relabelled(data, {"good": "bad"}).labels.names == ("bad",)
+    with pytest.raises(InputError, match="every label is dropped"):
+        relabelled(data, {"good": "", "bad": ""})
+
+
+def test_batches_of_one_language_each():
+    groups = np.array([0] * 50 + [1] * 5)
+    plan = LanguagePlan(groups, batch=4, per_epoch=400, seed=0)
+    epoch = plan.epoch(0)
+    assert len(epoch) == plan.steps_per_epoch == 100
+    langs = [set(groups[batch].tolist()) for (batch,) in epoch]
+    assert all(len(lang) == 1 for lang in langs)
+    assert all(len(batch) == 4 for (batch,) in epoch)
+    assert 30 < sum(lang == {1} for lang in langs) < 70  # as often as the language with ten times the text
+    small = np.concatenate([batch for (batch,) in epoch if groups[batch[0]] == 1])
+    assert sorted(small[:5].tolist()) == [50, 51, 52, 53, 54]  # all of it before any comes again
+    assert [b.tolist() for (b,) in plan.epoch(3)] == [b.tolist() for (b,) in plan.epoch(3)]
+    assert [b.tolist() for (b,) in plan.epoch(3)] != [b.tolist() for (b,) in plan.epoch(4)]
+
+
+def test_macro_f1_is_that_of_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    job = Classification("sentiment", [labelled(20, "en")], [labelled(5, "de")], seeds=(0,))
+    rng = np.random.default_rng(0)
+    for n, labels in ((40, 3), (3, 4)):  # of the latter some occur nowhere
+        job.labels = tuple("abcd"[:labels])
+        gold, found = rng.integers(labels, size=n), rng.integers(labels, size=n)
+        head = torch.nn.Module()
+        head.forward = lambda rows, lengths, found=found: torch.eye(4)[found]
+        given = Vectors(torch.zeros(n, 2), torch.ones(n, dtype=torch.int64), np.arange(n))
+        sums = job.judge(head, given, Answers(np.ones(n, dtype=np.int64), texts={"labels": gold}))
+        expected = metrics.f1_score(gold, found, labels=range(labels), average="macro", zero_division=0)
+        assert macro_f1(sums["macro-f1"].sum(axis=0).astype(float)) == pytest.approx(expected)
+        assert sums["accuracy"].sum(axis=0).tolist() == [metrics.accuracy_score(gold, found, normalize=False), n]
+    assert set(job.statistics) == {"accuracy", "macro-f1"}
