@@ -42,8 +42,8 @@ def make_anchors(
 ) -> dict[int, Anchors]:
     """Sum the vectors of each word type over a text that streams through, and take their means.
 
-    The sums stay in the folder: a stopped call goes on where it was, a finished one with more text behind the old goes
-    on there, and `merge_anchors` joins them with others.
+    The sums stay in the folder: a stopped call goes on where it was, a finished one with further texts goes on with
+    those, and `merge_anchors` joins them with others.
 
     Args:
         texts: one sentence a line, all of one language.

@@ -167,7 +167,7 @@ def _options(
     if options.pop("whitened", False):
         options["whitened"] = Whitened()
     options["refinement"] = Refinement(rounds=refine, held_out=held_out, seed=seed)
-    return options if start is None else options | {"start": start, "restarts": restarts, "seed": seed}
+    return options if start is None else options | {"restarts": restarts, "seed": seed}
 
 
 def _anchors(
@@ -181,9 +181,7 @@ def _anchors(
 
     if isinstance(base, StaticEncoder):
         if texts or folders:
-            raise SettingError(
-                "static vectors have one vector for each word already: neither texts nor anchors are needed"
-            )
+            say("static vectors have one vector for each word already: the texts are not read")
         return {lang: table_anchors(base, lang, most=most, also=words) for lang, words in wanted.items()}, []
     found: dict[str, dict[int, Anchors]] = {}
     sources = []
