@@ -99,12 +99,12 @@ def test_what_is_empty_or_repeated_is_counted():
 
 
 def test_search_wants_every_word_and_prefers_whole_ones(library):
-    assert library.search("bank") == (3, [3, 9, 2])
+    assert library.search("bank") == (3, [3, 2, 9])
     assert library.search("BANK", "en") == (2, [3, 2])
     assert library.search("ban the", "en") == (2, [3, 2])
     assert library.search("bank river") == (1, [2])
     assert library.search("Fähre", "en") == (0, [])
-    assert library.search("the", limit=1)[0] == 5
+    assert library.search("the", limit=1)[0] == 6
     assert library.search("  ") == (0, [])
 
 
@@ -300,7 +300,9 @@ def test_a_typed_sentence_has_the_vectors_of_the_same_sentence_of_the_text(explo
     typed = explorer.typed(ENGLISH[2], "en")
     stored = explorer.neighbours("tiny", "3", 2, 4, n=5)
     live = explorer.neighbours("tiny", "3", typed, 4, n=5)
-    assert live["languages"][1]["words"][0]["csls"] == pytest.approx(stored["languages"][1]["words"][0]["csls"], abs=2e-3)
+    assert live["languages"][1]["words"][0]["csls"] == pytest.approx(
+        stored["languages"][1]["words"][0]["csls"], abs=2e-3
+    )
     first = live["languages"][0]["words"][0]
     assert (first["id"], first["word"]) == (2, 4)  # it finds itself
     assert first["cosine"] == pytest.approx(1, abs=1e-3)
@@ -336,12 +338,12 @@ def test_links_are_those_of_the_aligner(explorer):
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
-def call(app, path: str, host: str = "127.0.0.1:8000", method: str = "GET", headers=(), **query):
+def call(app, path: str, host: str = "127.0.0.1:8000", verb: str = "GET", headers=(), **query):
     """One request to the application, in this process: status, headers, body."""
     sent: list[dict] = []
     given = [(b"host", host.encode())] if host else []
     scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": verb, "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": urlencode(query).encode(), "root_path": "",
         "headers": [*given, *headers], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000),
     }  # fmt: skip
@@ -429,15 +431,19 @@ def test_the_page_and_what_it_may_load(app):
         status, headers, body = call(app, wrong)
         assert status == 404
         assert json.loads(body) == {"error": "there is no such page here"}
-    assert call(app, "/api/about", method="POST")[0] == 405
+    assert call(app, "/api/about", verb="POST")[0] == 405
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "LOCALHOST", "localhost.", "[::1]:8000"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "LOCALHOST", "localhost.", "[::1]:8000"]
+)
 def test_its_own_names_are_answered(app, host):
     assert call(app, "/", host=host)[0] == 200
 
 
-@pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example:8000", "10.0.0.1", "localhost:1@evil", "[::2]"])
+@pytest.mark.parametrize(
+    "host", ["", "evil.example", "127.0.0.1.evil.example:8000", "10.0.0.1", "localhost:1@evil", "[::2]"]
+)
 def test_another_name_is_refused(app, host):
     for path in ("/", "/api/about", "/static/app.js"):
         status, _, body = call(app, path, host=host)
@@ -574,10 +580,19 @@ def test_text_by_language_parallel_or_the_sample(tmp_path):
 
 
 def test_the_command_line(demo_folder, tmp_path, capsys, monkeypatch):
-    assert spread(["explore", "--text", "en=a", "de=b", "DIR"]) == ["explore", "--text", "en=a", "--text", "de=b", "DIR"]
+    assert spread(["explore", "--text", "en=a", "de=b", "DIR"]) == [
+        "explore",
+        "--text",
+        "en=a",
+        "--text",
+        "de=b",
+        "DIR",
+    ]
     assert spread(["explore", "DIR", "--test", "a.tsv", "b.tsv"])[2:] == ["--test", "a.tsv", "--test", "b.tsv"]
     served = []
-    monkeypatch.setattr("calque.explore.server.serve", lambda explorer, listening, **given: served.append((explorer, given)))
+    monkeypatch.setattr(
+        "calque.explore.server.serve", lambda explorer, listening, **given: served.append((explorer, given))
+    )
     with pytest.raises(SystemExit) as end:
         main(["explore", str(demo_folder), "--cache", str(tmp_path), "--layers", "1,-1", "--no-browser", "--port", "0"])
     captured = capsys.readouterr()

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from importlib.resources import files
@@ -43,6 +44,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import Explorer, Typed
 
+_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::\d{1,5})?", re.ASCII)
 LOCAL = ("127.0.0.1", "localhost", "::1")
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS = {
@@ -192,8 +194,10 @@ class _OwnNameOnly:
         await self.app(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:
-        name = host[1 : host.find("]")] if host.startswith("[") else host.rsplit(":", 1)[0]
-        name = name.lower().rstrip(".")
+        parts = _HOST.fullmatch(host)
+        if parts is None:
+            return False
+        name = (parts["six"] or parts["name"]).lower().rstrip(".")
         if name in self.hosts:
             return True
         if not self.any_address:

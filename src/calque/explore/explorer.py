@@ -84,6 +84,7 @@ class Explorer:
         for name in dict.fromkeys((self.before, self.after)):
             self.views[name].layers.get(self.views[name].own)
         self._sums.progress = False
+        library.index()
 
     def _shown_first(self) -> tuple[str, str]:
         befores = [name for name, view in self.views.items() if view.source.before]
@@ -230,7 +231,8 @@ class Explorer:
     def _same(self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None) -> dict[str, Any]:
         """Where else the form stands, the nearest in meaning first and the farthest last."""
         rows = np.array([r for r in self.library.forms.get((lang, form.casefold()), []) if r != row], dtype=np.int64)
-        rows = rows[[store.is_covered(int(r)) for r in rows]] if len(rows) else rows
+        if store.embeddings.covered is not None:
+            rows = rows[np.asarray(store.embeddings.covered)[rows]]
         cosines = np.asarray(store.embeddings.data[rows]) @ vector
         order = np.lexsort((rows, -cosines))
         hits = [

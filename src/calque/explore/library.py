@@ -106,15 +106,19 @@ class Library:
         Returns:
             how many there are, and the numbers of the first `limit`.
         """
-        terms = query.casefold().split()
+        terms, searched = query.casefold().split(), self._searched
         first, last = (0, len(self)) if lang is None else self.ranges[lang]
-        hits = [k for k in range(first, last) if all(term in self._searched[k] for term in terms)] if terms else []
+        hits = [k for k in range(first, last) if all(term in searched[k] for term in terms)] if terms else []
 
         def rank(k: int) -> tuple[int, int, int]:
-            whole = sum(f" {term} " in self._searched[k] for term in terms)
+            whole = sum(f" {term} " in searched[k] for term in terms)
             return -whole, len(self.sentences[k]), k
 
         return len(hits), sorted(hits, key=rank)[:limit]
+
+    def index(self) -> None:
+        """Make now what finding needs, not at the first question."""
+        self.guess_language(" ".join(self._searched[:1]))
 
     @cached_property
     def forms(self) -> dict[tuple[str, str], list[int]]:

@@ -102,9 +102,6 @@ class WordVectors:
     def vector(self, row: int) -> np.ndarray:
         return self.embeddings.data[row]
 
-    def is_covered(self, row: int) -> bool:
-        return self.embeddings.covered is None or bool(self.embeddings.covered[row])
-
     def neighbours(self, vector: np.ndarray, lang: str, n: int, *, but: int | None = None) -> dict[str, Found]:
         """The words nearest to a vector by CSLS, in every language: 2·cos(x, y) − r(x) − r(y).
 

@@ -88,6 +88,9 @@ async function show() {
   turn += 1;
   const mine = turn;
   panels.forEach((panel) => panel.querySelector(".body").setAttribute("aria-busy", "true"));
+  setTimeout(() => {
+    if (mine === turn && panels.some((panel) => panel.querySelector('.body[aria-busy="true"]'))) at("waiting").hidden = false;
+  }, 2000);
   try {
     const sentence = await sentenceOf(state);
     if (mine !== turn) return;
@@ -102,11 +105,12 @@ async function show() {
     panels.forEach(showChoice);
     document.title = `${sentence.words[state.word] ?? "calque"} · calque explore`;
     await showAnswers(sentence, beside, mine);
-    if (mine === turn) at("trouble").hidden = true;
+    if (mine === turn) at("trouble").hidden = at("waiting").hidden = true;
   } catch (error) {
     if (mine !== turn) return;
     at("trouble").textContent = error.message;
     at("trouble").hidden = false;
+    at("waiting").hidden = true;
     panels.forEach((panel) => panel.querySelector(".body").setAttribute("aria-busy", "false"));
   }
 }
@@ -251,7 +255,7 @@ function rows(words, key, beside) {
       context(hit),
     );
     if (hit.translation) button.append(make("span", { class: "hidden" }, "stands in a translation of this sentence,"));
-    button.append(value(hit.csls, hit.csls === undefined ? "" : "CSLS", "first"), value(hit.cosine, "cosine", ""));
+    button.append(value(hit.csls, hit.csls === undefined ? "" : "CSLS", "first"), value(hit.cosine, "cosine", hit.csls === undefined ? "" : "cosine"));
     button.title = "Draw links to this sentence";
     button.addEventListener("click", () => go({ beside: hit.id }, { replace: true }));
     const changed = { id: hit.id, text: null, lang: null, word: hit.word, beside: null };

@@ -6,6 +6,8 @@ const FRENCH = /^[;:!?»]+$/u;
 const LATIN = /^[\p{Script=Latin}\p{Nd}]/u;
 const displayed = new Intl.DisplayNames(["en"], { type: "language" });
 
+const narrow = matchMedia("(max-width: 36rem)");
+
 let languages = new Map();
 
 export function know(list) {
@@ -55,7 +57,7 @@ export function context(sentence) {
   const dense = !(languages.get(sentence.lang)?.spaced ?? true);
   let start = 0;
   const before = sentence.words.slice(0, sentence.word);
-  let room = dense ? 10 : 26; // letters: the word itself must be seen on a phone
+  let room = (dense ? 10 : 26) / (narrow.matches ? 2.5 : 1); // letters: the word itself must be seen on a phone
   for (let k = before.length - 1; k >= 0; k -= 1) {
     room -= before[k].length + 1;
     if (room < 0) {

@@ -1,0 +1,244 @@
+"""The explorer's page in a browser: what a person sees, clicks and types."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra explore is not installed")
+
+import uvicorn
+
+from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401
+from calque.explore.app import make_app
+from calque.explore.server import listen, url_of
+from test_explore import explorer, library, sources  # noqa: F401
+
+RIVER = "?id=2&word=4&with=de"  # she sat on the [bank] of the river .
+
+
+@pytest.fixture(scope="module")
+def url(explorer):  # noqa: F811
+    listening = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", lifespan="off", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield url_of(listening)
+    server.should_exit = True
+    thread.join()
+
+
+def opened(page, url: str, view: str = RIVER):  # noqa: F811
+    page.set_default_timeout(60_000)  # however busy the machine is
+    page.goto(url + view)
+    settled(page)
+    return page
+
+
+def settled(page) -> None:  # noqa: F811
+    """Wait for both encoders' answers."""
+    page.wait_for_function("document.querySelectorAll('.body[aria-busy=false] .near').length === 2")
+
+
+def chosen(page) -> str:  # noqa: F811
+    return page.locator("#words button[aria-pressed=true]").inner_text()
+
+
+def nearest(page, side: int) -> list[str]:  # noqa: F811
+    return page.locator(".panel").nth(side).locator(".near mark").all_inner_texts()
+
+
+def test_a_view_is_shown_without_errors_and_for_everybody(page, seen, url):  # noqa: F811
+    opened(page, url)
+    assert page.title() == "bank · calque explore"
+    assert page.locator("#words button").all_inner_texts() == [
+        "she",
+        "sat",
+        "on",
+        "the",
+        "bank",
+        "of",
+        "the",
+        "river",
+        ".",
+    ]
+    assert chosen(page) == "bank"
+    assert page.locator("#words").get_attribute("lang") == "en"
+    assert [each.inner_text() for each in page.locator("h2").all()] == ["Before alignment", "After alignment"]
+    assert page.locator(".panel").first.locator("h3").all_inner_texts()[:2] == ["German\nCSLS\ncosine", "Hebrew"]
+    assert "nearest to bank: German" in page.locator("#status").inner_text()
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page) == []
+    assert seen.errors == []
+    assert seen.foreign == []
+
+
+def test_what_it_shows_is_what_the_server_answers(page, url, explorer):  # noqa: F811
+    opened(page, url)
+    for side, encoder in enumerate(("tiny", "turned")):
+        answer = explorer.neighbours(encoder, "3", 2, 4, n=3)
+        languages = sorted(answer["languages"], key=lambda each: each["own"])
+        hits = [hit for each in languages for hit in each["words"]] + answer["same"]["nearest"]
+        assert nearest(page, side) == [hit["words"][hit["word"]] for hit in hits]
+        links = explorer.links(encoder, "3", 2, 8)["links"]
+        panel = page.locator(".panel").nth(side)
+        drawn = panel.locator("path")
+        assert drawn.count() == len(links)
+        assert all(re.match(r"M[\d.]+ [\d.]+C", path.get_attribute("d")) for path in drawn.all())
+        assert panel.locator("figcaption .hidden").text_content() == ", ".join(
+            f"{explorer.library.sentences[2].words[i]} – {explorer.library.sentences[8].words[j]}" for i, j, _ in links
+        )
+
+
+def test_a_word_is_clicked_and_the_way_back_leads_back(page, seen, url):  # noqa: F811
+    opened(page, url)
+    before = nearest(page, 0)
+    page.get_by_role("button", name="river", exact=True).click()
+    page.wait_for_function("document.title.startsWith('river')")
+    settled(page)
+    assert chosen(page) == "river"
+    assert "word=7" in page.url
+    assert nearest(page, 0) != before
+    assert page.evaluate("document.activeElement.textContent") == "river"
+    page.go_back()
+    page.wait_for_function("document.title.startsWith('bank')")
+    settled(page)
+    assert nearest(page, 0) == before
+    assert seen.errors == []
+
+
+def test_encoder_and_layer_are_chosen_and_kept_in_the_address(page, seen, url):  # noqa: F811
+    opened(page, url)
+    after, first = nearest(page, 1), page.locator(".panel").first
+    first.locator(".encoder").select_option("turned")
+    page.wait_for_function("new URLSearchParams(location.search).get('before') === 'turned:3'")
+    settled(page)
+    assert nearest(page, 0) == after
+    assert first.locator("h2").inner_text() == "After alignment"
+    assert page.locator("path.alone").count() == 0  # the same on both sides: no link stands out
+    first.locator(".encoder").select_option("tiny")
+    page.wait_for_function("new URLSearchParams(location.search).get('before') === 'tiny:3'")
+    first.locator(".layer").select_option("0")
+    page.wait_for_function("new URLSearchParams(location.search).get('before') === 'tiny:0'")
+    settled(page)
+    page.locator("#n").select_option("5")
+    page.wait_for_function("new URLSearchParams(location.search).get('n') === '5'")
+    settled(page)
+    here, shown = page.url, nearest(page, 0)
+    page.goto("about:blank")
+    opened(page, here, "")
+    assert nearest(page, 0) == shown
+    assert first.locator(".layer").input_value() == "0"
+    assert seen.errors == []
+
+
+def test_a_neighbour_is_set_beside_the_sentence_or_looked_at(page, seen, url):  # noqa: F811
+    opened(page, url)
+    row = page.locator(".panel").first.locator(".near li").nth(1)
+    words = re.sub(r"\W", "", row.locator(".context").get_attribute("title"))
+    row.locator("button").click()
+    page.wait_for_function("new URLSearchParams(location.search).has('beside')")
+    settled(page)
+    assert re.sub(r"\W", "", page.locator(".line.target").first.inner_text()) == words
+    assert page.locator("#with button[aria-pressed=true]").count() == 0 or words.startswith("siesaß")
+    assert page.evaluate("document.activeElement.dataset.row") == "de-1"
+    row.locator("a").click()
+    page.wait_for_function("!new URLSearchParams(location.search).has('beside')")
+    settled(page)
+    assert re.sub(r"\W", "", page.locator("#words").inner_text()) == words
+    assert seen.errors == []
+
+
+def test_sentences_are_found_by_keyboard(page, seen, url):  # noqa: F811
+    opened(page, url)
+    box = page.get_by_role("combobox", name="Find a sentence")
+    box.focus()
+    box.type("birds house")
+    page.wait_for_selector("#found li")
+    assert box.get_attribute("aria-expanded") == "true"
+    assert violations(page) == []
+    assert page.locator("#found li").count() == 2  # the sentence, and the words as a sentence of one's own
+    box.press("Escape")
+    assert page.locator("#found").is_hidden()
+    box.press("Enter")
+    page.wait_for_function("document.title.startsWith('birds')")
+    assert "id=5" in page.url
+    page.locator("#words button").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.title.startsWith('sing')")
+    settled(page)
+    assert seen.errors == []
+
+
+def test_a_sentence_of_ones_own_and_a_sense(page, seen, url):  # noqa: F811
+    opened(page, url)
+    box = page.locator("#find")
+    box.fill("das Haus am Ufer")
+    page.wait_for_selector("#found .own")
+    box.press("Enter")
+    page.wait_for_function("new URLSearchParams(location.search).get('text') === 'das Haus am Ufer'")
+    settled(page)
+    assert page.locator("#words button").all_inner_texts() == ["das", "Haus", "am", "Ufer"]
+    assert "lang=de" in page.url  # guessed
+    assert "German" in page.locator("#about").inner_text()
+    box.fill("bank near river")
+    page.wait_for_selector("#found li:has-text('The sense of')")
+    box.press("Enter")
+    page.wait_for_function("new URLSearchParams(location.search).get('text') === 'river bank'")
+    settled(page)
+    assert chosen(page) == "bank"
+    assert page.locator("path").count() == 0
+    page.locator(".near li button").first.click()
+    page.wait_for_selector("path", state="attached")
+    assert seen.errors == []
+
+
+def test_right_to_left_text_runs_right_to_left(page, seen, url):  # noqa: F811
+    opened(page, url, "?id=12&word=1")
+    line = page.locator("#words")
+    assert (line.get_attribute("lang"), line.get_attribute("dir")) == ("he", "rtl")
+    places = [button.bounding_box()["x"] for button in line.locator("button").all()]
+    assert places[0] > places[1]
+    line.locator("button").nth(1).focus()
+    page.keyboard.press("ArrowLeft")  # forwards
+    assert page.evaluate("[...document.querySelectorAll('#words button')].indexOf(document.activeElement)") == 2
+    assert seen.errors == []
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(page, seen, url):  # noqa: F811
+    page.set_viewport_size({"width": 360, "height": 740})
+    opened(page, url)
+    assert not scrolls_sideways(page)
+    assert page.locator(".pair.ladder").count() == 2  # sentences too long for the width stand upright
+    cut = """[...document.querySelectorAll(".near mark")].filter((mark) =>
+        mark.getBoundingClientRect().right > mark.parentElement.getBoundingClientRect().right + 1).length"""
+    assert page.evaluate(cut) == 0  # the word itself is always to be seen
+    assert violations(page) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.wait_for_function("document.querySelectorAll('.pair.ladder').length === 0")
+
+
+def test_mistakes_are_told_on_the_page(page, url):  # noqa: F811
+    page.set_default_timeout(60_000)
+    page.goto(url + "?id=99")
+    page.wait_for_selector("#trouble:not([hidden])")
+    assert page.locator("#trouble").inner_text() == "no sentence 99, there are 0 to 13"
+    page.locator("#another").click()
+    settled(page)
+    page.wait_for_selector("#trouble", state="hidden")
+
+
+def test_the_security_policy_lets_the_page_work(browser, url):  # noqa: F811
+    context = browser.new_context()  # unlike `page`, it keeps the policy
+    plain = context.new_page()
+    errors: list[str] = []
+    plain.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    opened(plain, url)
+    assert plain.locator("path").count() > 0
+    assert plain.evaluate("getComputedStyle(document.querySelector('.panels')).display") == "grid"
+    assert errors == []
+    context.close()
