@@ -141,7 +141,7 @@ def binned(source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, w
             places.append((start + end - 1) / 2)
         else:
             names.append(f"{start:,}–{end:,}")
-            places.append(float(np.sqrt(start * end)) if start else end / 2)
+            places.append(round(float(np.sqrt(start * end)), 2) if start else end / 2)
     inside = np.concatenate([side[code == len(starts) - 1] for side, code in zip(sides, codes, strict=True)])
     names.append(f"{starts[-1]:,}+")
     places.append(round(float(inside.mean()), 2) if len(inside) else float(starts[-1]))

@@ -116,16 +116,16 @@ class _Wanted:
     def __init__(self, only: Sequence[str] | None, say: Say):
         self._only, self._say = only, say
 
-    def __call__(self, name: str, possible: bool = True, remedy: str = "") -> bool:
+    def __call__(self, name: str, possible: bool = True, remedy: str = "", *, some: bool = False) -> bool:
         if self._only is not None and name not in self._only:
             return False
         if not possible:
-            self.lacks(name, remedy)
+            self.lacks(name, remedy, some=some)
         return possible
 
-    def lacks(self, name: str, remedy: str) -> None:
-        """An error for what was asked for by name, a line for what was not."""
-        if self._only is not None and name in self._only:
+    def lacks(self, name: str, remedy: str, *, some: bool = False) -> None:
+        """An error for what was asked for by name; a line for what was not, and where only some encoders lack it."""
+        if self._only is not None and name in self._only and not some:
             raise SettingError(f"{name}: {remedy}")
         self._say(f"{name} left out: {remedy}")
 
@@ -220,7 +220,7 @@ def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, op
     for name, path in named.items():
         say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")
         encoder = loader(path)
-        view, more = _seen(name, path, encoder, questions, wanted, options, progress)
+        view, more = _seen(name, path, encoder, questions, wanted, options, progress, some=len(named) > 1)
         findings += more
         for analysis, chosen in groups.items():
             findings += accuracies(analysis, questions, view, chosen)
@@ -244,16 +244,17 @@ def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, op
 
 
 def _seen(
-    name: str, path: str, encoder: Encoder, questions: Questions, wanted: _Wanted, options: Options, progress: bool
-) -> tuple[View, list[Finding]]:
-    """One encoder's answers, and the analyses that need the encoder itself."""
+    name: str, path: str, encoder: Encoder, questions: Questions, wanted: _Wanted, options: Options, progress: bool,
+    *, some: bool,
+) -> tuple[View, list[Finding]]:  # fmt: skip
+    """One encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
     from calque.analyses.curves import encode_layers, headline, layer_curve, layers_of, size_curve
     from calque.analyses.groups import accuracies, by_subwords
     from calque.maps import KINDS
 
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
     layers, findings = layers_of(encoder), []
-    curve = wanted("layers", bool(layers), f"{name} has one layer only")
+    curve = wanted("layers", bool(layers), f"{name} has one layer only", some=some)
     own = _own_layer(encoder)
     texts = [questions.sentences(side) for side in ("source", "target")]
     if curve:
@@ -268,20 +269,22 @@ def _seen(
     else:
         view = questions.ask(name, *(encoder.encode(text, progress=progress) for text in texts), about)
     subwords = getattr(getattr(encoder, "base", encoder), "subwords", None)
-    if wanted("subwords", subwords is not None, f"{name} has no subwords"):
+    if wanted("subwords", subwords is not None, f"{name} has no subwords", some=some):
         counts = {
             side: subwords.split(text).word_lengths for side, text in zip(("source", "target"), texts, strict=True)
         }
         findings += accuracies("subwords", questions, view, by_subwords(questions, counts))
-    trained = _training(path)
+    trained = _training(path, questions.langs)
     grows = bool(options.sizes) and questions.task.train is not None
     remedy = (
         "--sizes 100,1000 with --train fits maps on so many sentence pairs; or give encoders that calque align made"
     )
-    if wanted("data-size", grows or trained is not None, remedy):
+    if wanted("data-size", grows or trained is not None, f"{name}: {remedy}" if some else remedy, some=some):
         if trained is not None:
             method, size, more = trained
-            findings += headline("data-size", questions, view, group=method, x=float(size), about=more)
+            findings += headline(
+                "data-size", questions, view, group=method, x=float(size), about={**more, "method": method}
+            )
         if grows:
             if options.map not in KINDS:
                 raise SettingError(f"map {options.map!r} is not known, expected one of {', '.join(KINDS)}")
@@ -300,19 +303,18 @@ def _own_layer(encoder: Any) -> int | None:
     return None if getattr(encoder, "mix", None) is not None else getattr(encoder, "layer", None)
 
 
-def _training(path: str) -> tuple[str, int, dict[str, Any]] | None:
-    """Method, sentence pairs and other counts of an encoder that `calque align` made."""
+def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, Any]] | None:
+    """Method, sentence pairs and other counts of an encoder that `calque align` made from text in these languages."""
     file = Path(path) / "calque-run.json"
     if not file.is_file():
         return None
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
-        sizes = {
-            f"{name}s": sum(int(text[name]) for text in record["texts"]) for name in ("sentence_pair", "word_pair")
-        }
-        return str(record["method"]), sizes["sentence_pairs"], {**sizes, "method": record["method"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"not written by calque align ({type(error).__name__}: {error})", path=file) from error
+        own = [text for text in record.get("texts", ()) if set(text.get("langs", ())) == set(langs)]
+        sizes = {name: sum(int(text[name]) for text in own) for name in ("sentence_pairs", "word_pairs")}
+        return (str(record["method"]), sizes["sentence_pairs"], sizes) if own and "method" in record else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"not written by calque ({type(error).__name__}: {error})", path=file) from error
 
 
 # -- parts of speech ---------------------------------------------------------------------------------------------------

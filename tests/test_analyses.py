@@ -1,0 +1,653 @@
+"""Every figure of an analysis against the slowest program that follows its definition."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from calque.analyses import ANALYSES, Questions
+from calque.analyses.anisotropy import anisotropy, explained_variance, mean_cosine
+from calque.analyses.correlation import correlation, fisher_interval, match, pearson
+from calque.analyses.curves import growing_maps, headline, layer_curve, layers_of, size_curve
+from calque.analyses.examples import examples, senses
+from calque.analyses.groups import CLASSES, accuracies, binned, by_length, by_pos, by_position, by_rank, by_subwords
+from calque.analyses.hubness import hubness, occurrences, powers, skewness
+from calque.analyses.isometry import (
+    bottleneck,
+    component_deaths,
+    eigenvalue_similarity,
+    gromov_hausdorff,
+    isometry,
+    laplacian_eigenvalues,
+    relational_similarity,
+)
+from calque.analyses.language import language, logistic_regression
+from calque.analyses.points import points, principal_axes, project
+from calque.analyses.resampling import Resamples
+from calque.analyses.words import count_forms, forms_of, frequency_ranks, tags_for
+from calque.annotated import Labels, TaggedText
+from calque.encoders.base import Encoder
+from calque.errors import MissingExtraError, SettingError
+from calque.maps import Rotation
+from calque.pairs import WordPairs
+from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.retrieval import WordRetrieval
+from calque.text import ParallelCorpus, Sentences
+from calque.vectors import Embeddings
+
+
+def unit(x):
+    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+
+
+def toy(seed=0, n_sentences=40, dim=6, noise=0.6, shift=0.0, bootstrap=50, train=True, vocabulary=15, **options):
+    """Sentences of random words, links of word i to word i, and vectors that partly agree."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, 9, n_sentences)
+    x = rng.standard_normal((lengths.sum(), dim))
+    y = x + noise * rng.standard_normal(x.shape) + shift
+    words = [
+        [f"w{'x' * int(rng.integers(4))}{'abcdefghijklmnopq'[k]}" for k in rng.integers(0, vocabulary, n)]
+        for n in lengths
+    ]
+    others = [[f"v{word[1:]}{'aou'[rng.integers(3)]}" for word in sentence] for sentence in words]
+    corpus = ParallelCorpus.of(words, others, ("en", "de"))
+    sentence = np.repeat(np.arange(n_sentences), lengths)
+    word = np.concatenate([np.arange(n) for n in lengths])
+    kept = rng.random(len(word)) < 0.8
+    pairs = WordPairs(sentence[kept], word[kept], word[kept], n_sentences=n_sentences)
+    more = {"train": corpus[:5], "train_pairs": pairs.slice(0, 5)} if train else {}
+    task = WordRetrieval(corpus, pairs, bootstrap=bootstrap, data="toy", **more, **options)
+    offsets = np.cumsum([0, *lengths])
+    covered = rng.random(len(x)) > 0.05
+    x[~covered] = 0
+    source = Embeddings(x.astype(np.float32), offsets, covered)
+    return Questions(task), source, Embeddings(y.astype(np.float32), offsets)
+
+
+# -- intervals ---------------------------------------------------------------------------------------------------------
+def test_many_intervals_are_those_of_one():
+    rng = np.random.default_rng(0)
+    sums = rng.integers(0, 5, (30, 4, 2)).astype(float)
+    sums[:, 2] = 0  # undefined
+    sums[1:, 3] = 0  # undefined in some samples
+
+    def statistic(drawn):
+        return ratio(drawn[..., 0], drawn[..., 1])
+
+    resamples = Resamples(30, samples=200, seed=3)
+    for _ in range(2):  # the second time from what was kept
+        values, low, high = resamples.intervals(sums, statistic)
+        for group in range(4):
+            expected = interval(sums[:, group], statistic, samples=200, seed=3)
+            assert (values[group], low[group], high[group]) == pytest.approx(expected, nan_ok=True)
+    assert resamples.interval(sums[:, 0], statistic) == pytest.approx(
+        interval(sums[:, 0], statistic, samples=200, seed=3)
+    )
+    values, low, high = Resamples(30, samples=0).intervals(sums, statistic)
+    assert low[0] == values[0] == high[0]
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+def test_ranks_share_the_places_of_equally_frequent_forms():
+    ranks = frequency_ranks({"a": 5, "b": 9, "c": 1, "d": 5, "e": 1, "f": 1})
+    assert ranks == {"b": 1.0, "a": 2.5, "d": 2.5, "c": 5.0, "e": 5.0, "f": 5.0}
+    assert frequency_ranks({}) == {}
+
+
+def test_forms_are_lower_cased():
+    text = Sentences.of([["A", "b"], [], ["a", "É"]], "en")
+    numbers, forms = forms_of(text)
+    assert [forms[number] for number in numbers] == ["a", "b", "a", "é"]
+    assert count_forms(text) == {"a": 2, "b": 1, "é": 1}
+
+
+def test_tags_come_over_where_the_words_are_the_same_or_the_characters():
+    tagged = TaggedText(
+        Sentences.of([["Don", "'t", "go", "!"], ["a", "b"]], "en"),
+        Labels.of(["AUX", "PART", "VERB", "PUNCT", "X", "Y"]),
+    )
+    wanted = Sentences.of([["a", "b"], ["unknown"], ["Do", "n't", "go!"], []], "en")
+    found = tags_for(wanted, tagged)
+    assert [tagged.tags.names[code] if code >= 0 else None for code in found] == ["X", "Y", None, "AUX", "AUX", "VERB"]
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+def test_bins():
+    nan = math.nan
+    names, places, source, target = binned(np.array([1, 2, 3, 9, 0]), np.array([4, 5, 11, 1, nan]), (1, 2, 4, 8))
+    assert names == ["1", "2–3", "4–7", "8+"]
+    assert places == [1.0, 2.5, 5.5, 10.0]
+    assert source.tolist() == [0, 1, 1, 3, -1]
+    assert target.tolist() == [2, 2, 3, 0, -1]
+    names, places, *_ = binned(np.array([0.5]), np.array([0.5]), (0, 1, 100), whole=False)
+    assert names == ["0–1", "1–100", "100+"]
+    assert places == [0.5, 10.0, 100.0]
+
+
+def literal_accuracy(questions, view, group_of, selection):
+    """{group: [right, asked]} by a walk over the links."""
+    found = {}
+    for place, link in enumerate(view.answers.queries):
+        if not selection[link]:
+            continue
+        for side, hits in (("source", view.answers.source_hits), ("target", view.answers.target_hits)):
+            group = group_of(side, link)
+            if group is not None:
+                counts = found.setdefault(group, [0, 0])
+                counts[0] += bool(hits[place])
+                counts[1] += 1
+    return found
+
+
+def test_accuracy_by_group_equals_a_walk_over_the_links():
+    questions, source, target = toy()
+    view = questions.ask("e", source, target)
+    words = {"source": [w for s in questions.corpus.source for w in s.words],
+             "target": [w for s in questions.corpus.target for w in s.words]}  # fmt: skip
+
+    def length(side, link):
+        n = len(words[side][questions.rows[side][link]])
+        return next(name for name, top in (("1", 2), ("2–3", 4), ("4–5", 6), ("6–7", 8)) if n < top)
+
+    def place(side, link):
+        n = getattr(questions.pairs, side)[link] + 1
+        return next(name for name, top in (("1", 2), ("2–3", 4), ("4–7", 8), ("8–15", 16)) if n < top)
+
+    for analysis, groups, group_of in (
+        ("length", by_length(questions), length),
+        ("position", by_position(questions), place),
+        (
+            "subwords",
+            by_subwords(
+                questions, {"source": np.full(len(words["source"]), 2), "target": np.full(len(words["target"]), 7)}
+            ),
+            lambda side, link: "2" if side == "source" else "5+",
+        ),
+    ):
+        found = accuracies(analysis, questions, view, groups)
+        for name, selection in questions.selections.items():
+            expected = literal_accuracy(questions, view, group_of, selection)
+            mine = {f.group: f.score for f in found if f.score.metric == f"accuracy.{name}"}
+            assert set(mine) == set(expected)
+            for group, (right, asked) in expected.items():
+                assert (mine[group].value, mine[group].n) == (pytest.approx(right / asked), asked)
+                assert mine[group].low <= mine[group].value <= mine[group].high
+    assert len(questions.selections) == 2
+
+
+def test_groups_together_are_the_whole():
+    questions, source, target = toy(1)
+    view = questions.ask("e", source, target)
+    whole = headline("layers", questions, view)[0].score
+    parts = [
+        f.score for f in accuracies("rank", questions, view, by_rank(questions)) if f.score.metric == "accuracy.all"
+    ]
+    assert sum(part.n for part in parts) == whole.n  # links
+    assert sum(part.n * part.value for part in parts) == pytest.approx(whole.n * whole.value)
+    directions = [sum(part.n * part.settings["directions"][d] for part in parts) / whole.n for d in ("en-de", "de-en")]
+    assert dict(zip(("en-de", "de-en"), directions, strict=True)) == pytest.approx(whole.settings["directions"])
+
+
+def test_rank_difference_is_that_of_the_definition():
+    questions, *_ = toy(2, train=True)
+    groups = by_rank(questions)
+
+    def rank(side, word):
+        texts = [getattr(questions.corpus, side), getattr(questions.task.train, side)]
+        words = [w.lower() for text in texts for s in text for w in s.words]
+        counts = {w: words.count(w) for w in set(words)}
+        return np.mean([i + 1 for i, c in enumerate(sorted(counts.values(), reverse=True)) if c == counts[word]])
+
+    for link in range(0, len(questions.pairs), 17):
+        s, i, j = (int(a[link]) for a in (questions.pairs.sentence, questions.pairs.source, questions.pairs.target))
+        apart = abs(
+            rank("source", questions.corpus.source[s].words[i]) - rank("target", questions.corpus.target[s].words[j])
+        )
+        low, _, high = groups.names[groups.source[link]].partition("–")
+        assert float(low) <= apart < float(high)
+
+
+def test_parts_of_speech_and_their_classes():
+    questions, source, target = toy(3)
+    view = questions.ask("e", source, target)
+    names = ["NOUN", "VERB", "CCONJ", "SCONJ", "X", "PUNCT"]
+    codes = np.random.default_rng(0).integers(-1, 6, questions.offsets["source"][-1])
+    groups = by_pos(questions, {"source": (codes, names)})
+
+    def group_of(side, link):
+        code = codes[questions.rows["source"][link]]
+        tag = names[code] if code >= 0 else "X"
+        return None if tag == "X" else "CONJ" if tag.endswith("CONJ") else tag
+
+    expected = literal_accuracy(questions, view, group_of, questions.selections["all"])
+    found = {f.group: f.score for f in accuracies("pos", questions, view, groups) if f.score.metric == "accuracy.all"}
+    for tag, (right, asked) in expected.items():
+        assert (found[tag].value, found[tag].n) == (pytest.approx(right / asked), asked // 2)
+    mean = np.mean([found["NOUN"].value, found["VERB"].value])
+    assert found["open-class"].value == pytest.approx(mean)  # of the tags, not of the words
+    assert found["open-class"].low < mean < found["open-class"].high
+    assert found["open-class"].settings["mean_of"] == ["NOUN", "VERB"]
+    assert found["NOUN"].settings["class"] == "open-class"
+    assert found["closed-class"].value == pytest.approx(found["CONJ"].value)
+    assert list(found) == ["PUNCT", "CONJ", "NOUN", "VERB", *CLASSES]
+    # With tags of both sides each question goes by the word that asks.
+    nouns = np.zeros(questions.offsets["target"][-1], dtype=np.int64)
+    both = by_pos(questions, {"source": (codes, names), "target": (nouns, ["VERB"])})
+    assert {both.names[k] for k in both.target} == {"VERB"}
+    assert not both.of_links
+
+
+# -- isometry ----------------------------------------------------------------------------------------------------------
+def test_laplacian_is_that_of_the_graph():
+    x = unit(np.random.default_rng(0).standard_normal((12, 5)))
+    n = len(x)
+    edge = [[False] * n for _ in range(n)]
+    for i in range(n):
+        for j in sorted((j for j in range(n) if j != i), key=lambda j: -float(x[i] @ x[j]))[:3]:
+            edge[i][j] = edge[j][i] = True
+    laplacian = [[sum(edge[i]) if i == j else -int(edge[i][j]) for j in range(n)] for i in range(n)]
+    expected = sorted(np.linalg.eigvals(np.array(laplacian, dtype=float)).real, reverse=True)
+    assert laplacian_eigenvalues(x, neighbours=3) == pytest.approx(expected, abs=1e-9)
+    assert laplacian_eigenvalues(x, neighbours=3).sum() == pytest.approx(2 * sum(map(sum, edge)) / 2)
+    with pytest.raises(SettingError, match="at least 1"):
+        laplacian_eigenvalues(x, neighbours=0)
+
+
+def test_eigenvalue_similarity_by_hand():
+    # 9 of 10 are reached after 2 values on the left, after 3 on the right: k = 2.
+    assert eigenvalue_similarity(np.array([6.0, 3.0, 1.0]), np.array([5.0, 2.5, 2.0, 0.5])) == pytest.approx(1.0 + 0.25)
+    assert eigenvalue_similarity(np.array([3.0, 1.0]), np.array([3.0, 1.0])) == 0
+
+
+def test_components_die_at_the_edges_of_the_minimal_spanning_tree():
+    rng = np.random.default_rng(1)
+    for n in (1, 2, 9):
+        x = rng.standard_normal((n, 3))
+        distances = np.linalg.norm(x[:, None] - x[None], axis=2)
+        parent, expected = list(range(n)), []  # Kruskal: join what is nearest, remember when
+        for d, i, j in sorted((distances[a, b], a, b) for a in range(n) for b in range(a)):
+            if parent[i] != parent[j]:
+                old, new = parent[i], parent[j]
+                parent = [new if p == old else p for p in parent]
+                expected.append(d)
+        assert component_deaths(distances) == pytest.approx(expected)
+
+
+def literal_bottleneck(a, b):
+    """Over all matchings in which every point may also go to the diagonal."""
+    a, b = list(a), list(b)
+    left, right = a + [None] * len(b), b + [None] * len(a)
+
+    def cost(p, q):
+        if p is None and q is None:
+            return 0.0
+        if p is None or q is None:
+            return (p if q is None else q) / 2
+        return abs(p - q)
+
+    return min(
+        max((cost(p, q) for p, q in zip(left, order, strict=True)), default=0.0)
+        for order in itertools.permutations(right)
+    )
+
+
+def test_bottleneck_equals_the_best_of_all_matchings():
+    rng = np.random.default_rng(2)
+    for n, m in ((0, 0), (0, 3), (1, 1), (2, 3), (3, 3), (4, 2), (3, 4)):
+        for _ in range(6):
+            a, b = (np.round(rng.random(k) * rng.integers(1, 4), 2) for k in (n, m))
+            assert bottleneck(a, b) == pytest.approx(literal_bottleneck(a, b)), (a, b)
+            assert bottleneck(a, b) == bottleneck(b, a)
+
+
+def test_isometric_spaces_differ_in_nothing():
+    rng = np.random.default_rng(3)
+    x = unit(rng.standard_normal((60, 8)))
+    turned = unit(x @ np.linalg.qr(rng.standard_normal((8, 8)))[0])
+    other = unit(rng.standard_normal((60, 8)) * np.array([9, 1, 1, 1, 1, 1, 1, 1]))
+    assert gromov_hausdorff(x, turned[::-1]) < 1e-3 < gromov_hausdorff(x, other)
+    spectra = [laplacian_eigenvalues(side) for side in (x, turned[::-1], other)]
+    assert eigenvalue_similarity(spectra[0], spectra[1]) < 1e-6 < eigenvalue_similarity(spectra[0], spectra[2])
+    assert relational_similarity(x, turned) == pytest.approx(1, abs=1e-6)
+    assert abs(relational_similarity(x, turned[::-1])) < 0.3
+    pairs = [(x[i] @ x[j], other[i] @ other[j]) for i in range(60) for j in range(i)]
+    assert relational_similarity(x, other) == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1], abs=1e-6)
+
+
+def test_isometry_of_a_text():
+    questions, source, target = toy(4, noise=0)
+    found = {f.score.metric: f.score for f in isometry(questions, questions.ask("e", source, target))}
+    assert list(found) == ["eigenvalue-similarity", "gromov-hausdorff", "relational-similarity"]
+    assert found["relational-similarity"].value == pytest.approx(1, abs=1e-4)
+    assert found["gromov-hausdorff"].to_dict()["low"] is None  # no interval is claimed
+    worse = toy(4, noise=3)
+    again = {f.score.metric: f.score for f in isometry(worse[0], worse[0].ask("e", *worse[1:]))}
+    assert again["relational-similarity"].value < 0.5
+
+
+# -- hubs and cones ----------------------------------------------------------------------------------------------------
+def test_skewness_of_occurrences():
+    lists = np.array([[0, 1], [0, 2], [0, -1], [0, 1]])
+    assert occurrences(lists, 5).tolist() == [4, 2, 1, 0, 0]
+    values = np.array([4.0, 2, 1, 0, 0])
+    mean, sd = values.mean(), values.std()
+    assert skewness(powers(values).sum(axis=0)) == pytest.approx(np.mean(((values - mean) / sd) ** 3))
+    assert np.isnan(skewness(powers(np.full(4, 3.0)).sum(axis=0)))
+    scipy_stats = pytest.importorskip("scipy.stats")
+    many = np.random.default_rng(0).poisson(3, 1000)
+    assert skewness(powers(many).sum(axis=0)) == pytest.approx(scipy_stats.skew(many))
+
+
+def test_hubness_of_a_text_equals_a_literal_count():
+    questions, source, target = toy(5, bootstrap=20)
+    found = {(f.score.metric, f.group): f.score for f in hubness(questions, questions.ask("e", source, target))}
+    asked = questions.ask("e", source, target).answers.queries
+    x, y = (np.array([v / max(np.linalg.norm(v), 1e-9) for v in side.data]) for side in (source, target))
+    counts = np.zeros(len(y), dtype=int)
+    for link in asked:
+        cosines = y @ x[questions.rows["source"][link]]
+        counts[np.argsort(-cosines, kind="stable")[:10]] += 1
+    score = found["skewness.cosine", "en-de"]
+    assert score.value == pytest.approx(float(skewness(powers(counts).sum(axis=0))), abs=1e-6)
+    assert score.settings["largest"] == counts.max()
+    assert score.settings["mean"] == pytest.approx(10 * len(asked) / len(y))
+    assert score.n == len(y)
+    assert score.low <= score.value <= score.high
+    assert set(found) == {(f"skewness.{s}", d) for s in ("csls", "cosine") for d in ("en-de", "de-en")}
+    # One vector near to all is a hub.
+    target.data[0] = 100 * source.data.mean(axis=0)
+    target.data[1:] -= 3 * source.data.mean(axis=0)
+    assert (source.data @ target.data[0] > 0).mean() > 0.5
+    hub = {(f.score.metric, f.group): f.score for f in hubness(questions, questions.ask("e", source, target))}
+    assert hub["skewness.cosine", "en-de"].settings["largest"] > score.settings["largest"]
+
+
+def test_mean_cosine_and_explained_variance():
+    x = unit(np.random.default_rng(0).standard_normal((20, 4)) + 1)
+    expected = np.mean([float(x[i] @ x[j]) for i in range(20) for j in range(20) if i != j])
+    assert mean_cosine(x.sum(axis=0, dtype=float), np.array(20.0)) == pytest.approx(expected, abs=1e-6)
+    singular = np.linalg.svd(x - x.mean(axis=0), compute_uv=False) ** 2
+    assert explained_variance(x) == pytest.approx(np.cumsum(singular) / singular.sum(), abs=1e-5)
+    assert explained_variance(x)[-1] == pytest.approx(1)
+
+
+def test_anisotropy_of_a_text():
+    questions, source, target = toy(6, shift=2.0)
+    found = {(f.score.metric, f.group, f.x): f.score for f in anisotropy(questions, questions.ask("e", source, target))}
+    x, y = (unit(side.data[side.covered] if side.covered is not None else side.data) for side in (source, target))
+    pairs = x @ y.T
+    assert found["mean-cosine", "en-de", None].value == pytest.approx(pairs.mean(), abs=1e-5)
+    own = y @ y.T
+    expected = own[~np.eye(len(y), dtype=bool)].mean()
+    assert found["mean-cosine", "de", None].value == pytest.approx(expected, abs=1e-5)
+    assert found["mean-cosine", "de", None].n == len(y)
+    # The shift makes a cone of one language.
+    assert found["mean-cosine", "de", None].low > 0.3 > found["mean-cosine", "en", None].high
+    assert found["mean-cosine", "en-de linked", None].value > found["mean-cosine", "en-de", None].high
+    assert found["explained-variance", "en", 3.0].value == pytest.approx(explained_variance(x)[2], abs=1e-5)
+    assert ("explained-variance", "en", 10.0) not in found  # there are 6 dimensions
+
+
+# -- language ----------------------------------------------------------------------------------------------------------
+def test_the_probe_is_penalised_logistic_regression():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((80, 5))
+    y = x @ [2.0, -1, 0, 0, 1] + rng.standard_normal(80) > 0.3
+    for penalty in (1.0, 0.1):
+        w, b = logistic_regression(x, y, penalty=penalty)
+        model = linear_model.LogisticRegression(C=1 / penalty, tol=1e-10, max_iter=10_000).fit(x, y)
+        assert w == pytest.approx(model.coef_[0], abs=1e-4)
+        assert b == pytest.approx(model.intercept_[0], abs=1e-4)
+    w, _ = logistic_regression(np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([False, False, True, True]))
+    assert 0 < w[0] < 10  # separable: the penalty keeps it finite
+
+
+def test_the_probe_sees_a_shift_and_nothing_where_there_is_none():
+    size = {"n_sentences": 150, "vocabulary": 17, "noise": 1.0}
+    far, near = (toy(7, shift=shift, **size) for shift in (4.0, 0.0))
+    seen = language(far[0], far[0].ask("e", *far[1:]))[0].score
+    unseen = language(near[0], near[0].ask("e", *near[1:]))[0].score
+    assert seen.value > 0.9 > unseen.value
+    assert seen.settings["chance"] == 0.5
+    assert abs(unseen.value - 0.5) < 4 * math.sqrt(0.25 / unseen.n)
+    # As many of each language, each form once; forms of both languages left out.
+    assert seen.n % 2 == 0
+    forms = [set(far[0].forms[side][1]) for side in ("source", "target")]
+    assert seen.n + seen.settings["train_words"] <= 2 * min(len(own - (forms[0] & forms[1])) for own in forms)
+
+
+# -- correlation -------------------------------------------------------------------------------------------------------
+def test_pearson_and_its_interval():
+    x, y = np.array([1.0, 2, 4, 5, 9]), np.array([2.0, 1, 5, 4, 6])
+    assert pearson(x, y) == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert np.isnan(pearson(x, np.ones(5)))
+    assert np.isnan(pearson(x[:1], y[:1]))
+    low, high = fisher_interval(0.8, 12)  # a textbook's case: z = 1.0986, s.e. = 1/3
+    assert (low, high) == pytest.approx((math.tanh(1.0986123 - 0.6533213), math.tanh(1.0986123 + 0.6533213)), abs=1e-6)
+    assert all(map(math.isnan, fisher_interval(0.8, 3)))
+    assert fisher_interval(1.0, 9) == (1.0, 1.0)
+
+
+def record(task, metric, langs, value, settings, **more):
+    return {"task": task, "metric": metric, "languages": list(langs), "value": value, "low": value, "high": value,
+            "n": 9, "data": "d", "settings": settings, **more}  # fmt: skip
+
+
+def results():
+    records = []
+    for encoder, gain in (("base", 0.0), ("aligned", 0.3)):
+        own, learnt = {"encoder": encoder, "source_candidates": 5}, {"encoder": encoder, "features": "frozen"}
+        for k, lang in enumerate(("de", "fr", "ru", "zh")):
+            records.append(record("retrieval", "accuracy.all", ("en", lang), 0.1 * k + gain, own))
+            records.append(record("retrieval", "accuracy.all.en-" + lang, ("en", lang), 0.99, own))
+            records.append(record("ner", "f1", ("en", lang), 0.5 + 0.1 * k + gain + (k == 2) / 10, learnt))
+            records.append(record("ner", "f1.PER", ("en", lang), 0.0, learnt))
+        records.append(record("ner", "f1", ("en", "en"), 0.9, learnt))
+        records.append(record("retrieval", "accuracy.all", ("en", "de"), 0.0, own, analysis="layers"))
+    return records
+
+
+def test_correlation_over_languages():
+    found = correlation(results())
+    dots = [f for f in found if f.group is not None]
+    assert [(f.encoder, f.group) for f in dots] == [
+        (e, lang) for e in ("base", "aligned") for lang in ("de", "fr", "ru", "zh")
+    ]
+    assert (dots[1].x, dots[1].score.value) == pytest.approx((0.1, 0.6))
+    lines = {f.encoder: f.score for f in found if f.group is None}
+    assert set(lines) == {"base", "aligned", None}
+    x = np.arange(4) / 10
+    y = x + np.array([0, 0, 0.1, 0])
+    assert lines["base"].value == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert lines["base"].settings["slope"] == pytest.approx(np.polyfit(x, y, 1)[0])
+    assert lines["base"].low < lines["base"].value < lines["base"].high
+    assert (lines[None].n, lines["base"].n) == (8, 4)
+    assert lines["base"].settings["retrieval"] == "accuracy.all"
+
+
+def test_matching_takes_what_a_study_calls_an_encoder_and_the_last_of_two():
+    known = {"encoder": "mini", "method": "rotation"}
+    asked, learnt = {"encoder": "x", "source_candidates": 1}, {"encoder": "y", "features": "frozen"}
+    records = [
+        record("retrieval", "accuracy.all", ("en", "de"), 0.2, asked, **known),
+        record("retrieval", "accuracy.all", ("en", "de"), 0.4, asked, **known),
+        record("retrieval", "accuracy.all", ("en", "de"), 0.9, {**asked, "contextual": False}, **known),
+        record("pos", "accuracy", ("en", "de"), 0.7, learnt, **known),
+        record("pos", "accuracy", ("en", "fr"), 0.7, learnt, **known),
+    ]
+    (point,) = match(records)
+    assert (point.encoder, point.lang, point.retrieval) == ("mini rotation", "de", {"accuracy.all": 0.4})
+
+
+# -- curves ------------------------------------------------------------------------------------------------------------
+class Layered(Encoder):
+    """Layer k of a word is its vector with noise that grows with k."""
+
+    name, fingerprint, n_layers, layer, dim = "layered", "0", 2, 2, 6
+
+    def __init__(self, corpus, source, target):
+        self.known = {}
+        for side, vectors in ((corpus.source, source), (corpus.target, target)):
+            for number, sentence in enumerate(side):
+                self.known[sentence.words] = vectors[number]
+
+    def encode(self, sentences, *, progress=False, out=None):
+        data = np.concatenate([self.known[sentence.words] for sentence in sentences])
+        return Embeddings(data, np.cumsum([0, *sentences.lengths()]))
+
+    def encode_layers(self, sentences, layers, *, progress=False):
+        rng = np.random.default_rng(0)
+        found = self.encode(sentences)
+        noise = rng.standard_normal(found.data.shape).astype(np.float32)
+        return {layer: Embeddings(found.data + layer * noise, found.offsets) for layer in layers}
+
+    def save(self, folder):
+        raise AssertionError("not needed")
+
+
+def test_layers_and_sizes():
+    questions, source, target = toy(8, noise=0.2, n_sentences=60)
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))[0].astype(np.float32)
+    target = Embeddings(target.data @ turn, target.offsets)
+    source = Embeddings(source.data, source.offsets)
+    encoder = Layered(questions.corpus, source, target)
+    source, target = (encoder.encode(side) for side in (questions.corpus.source, questions.corpus.target))
+    assert layers_of(encoder) == [0, 1, 2]
+    sides = [encoder.encode_layers(side, [0, 1, 2]) for side in (questions.corpus.source, questions.corpus.target)]
+    curve = [f for f in layer_curve(questions, "e", *sides) if f.score.metric == "accuracy.all"]
+    assert [f.x for f in curve] == [0.0, 1.0, 2.0]
+    expected = [questions.task.evaluate_embeddings(sides[0][k], sides[1][k]) for k in range(3)]
+    for finding, scores in zip(curve, expected, strict=True):
+        whole = next(score for score in scores if score.metric == "accuracy.all")
+        assert (finding.score.value, finding.score.low, finding.score.high) == (whole.value, whole.low, whole.high)
+    # Maps: fitted on growing parts, the text encoded once, as if each part had been fitted alone.
+    pairs = questions.pairs
+    for size, fitted in growing_maps(encoder, questions.corpus, pairs, [10, 30, 99], make=Rotation):
+        links = pairs.slice(0, size)
+        rows = questions.rows["target"][: len(links)], questions.rows["source"][: len(links)]
+        alone = Rotation().fit(target.data[rows[0]], source.data[rows[1]])
+        assert fitted.matrix == pytest.approx(alone.matrix, abs=1e-6)
+    view = questions.ask("e", source, target)
+    grown = size_curve(questions, view, encoder, questions.task.links[1], [3, 5], make=Rotation)
+    grown = [f for f in grown if f.score.metric == "accuracy.all"]
+    assert [f.x for f in grown] == [0.0, 3.0, 5.0]
+    assert grown[-1].score.value > grown[0].score.value + 0.3
+    assert grown[-1].group == "rotation"
+
+
+# -- examples and points -----------------------------------------------------------------------------------------------
+def test_senses_are_told_by_how_words_begin():
+    assert senses(["gehen", "geht", "laufen", "gehst"]) == [["gehen", "geht", "gehst"], ["laufen"]]
+    assert senses([]) == []
+
+
+def ambiguous():
+    """`bank` is Ufer twice and Geldhaus twice; before, all banks are Ufer, after, each is right."""
+    source = [["the", "bank", "river"], ["the", "bank", "money"], ["a", "bank", "water"], ["a", "bank", "loan"]]
+    target = [
+        ["das", "Ufer", "Fluss"],
+        ["das", "Geldhaus", "Geld"],
+        ["ein", "Ufer", "Wasser"],
+        ["ein", "Geldhaus", "Kredit"],
+    ]
+    corpus = ParallelCorpus.of(source, target, ("en", "de"))
+    sentence, word = np.divmod(np.arange(12), 3)
+    pairs = WordPairs(sentence, word, word, n_sentences=4)
+    questions = Questions(WordRetrieval(corpus, pairs, bootstrap=0, data="toy", k=1))
+    eye, offsets = np.eye(12, dtype=np.float32), np.arange(5) * 3
+    confused = eye.copy()
+    confused[4], confused[10] = eye[1], eye[7]  # the banks of money lie where those of water do
+    right = questions.ask("after", Embeddings(eye, offsets), Embeddings(eye, offsets))
+    wrong = questions.ask("before", Embeddings(confused, offsets), Embeddings(eye, offsets))
+    return questions, wrong, right
+
+
+def test_examples_show_one_form_in_several_senses():
+    questions, wrong, right = ambiguous()
+    (found,) = examples(questions, [wrong, right])
+    assert found.encoder is None
+    assert found.to_dict()["value"] is None
+    assert {item["form"] for item in found.items} == {"bank"}
+    assert [item["expected"]["word"] for item in found.items] == ["Geldhaus", "Ufer"]
+    first = found.items[0]
+    assert first["sentence"].split()[first["position"]] == "bank"
+    assert first["lang"] == "en"
+    assert first["got"]["before"]["right"] is False
+    assert first["got"]["before"]["word"] == "Ufer"
+    assert first["got"]["before"]["sentence"] == "das Ufer Fluss"
+    assert first["got"]["after"] == {"word": "Geldhaus", "sentence": "das Geldhaus Geld", "right": True}
+    assert first["translation"] == first["expected"]["sentence"] == "das Geldhaus Geld"
+    json.loads(found.to_json())
+    assert examples(questions, [right, right])[0].items == []
+    with pytest.raises(SettingError, match="before"):
+        examples(questions, [right])
+    # With parts of speech, function words are left out by these.
+    codes = np.zeros(12, dtype=np.int64)
+    assert examples(questions, [wrong, right], tags={"source": (codes, ["DET"])})[0].items == []
+    assert len(examples(questions, [wrong, right], tags={"source": (codes, ["NOUN"])})[0].items) == 2
+
+
+def test_principal_axes_are_those_of_the_covariance():
+    x = np.random.default_rng(0).standard_normal((30, 5)) * [5, 3, 1, 1, 1]
+    found = principal_axes(x)
+    centred = x - x.mean(axis=0)
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    for k in range(2):
+        axis = centred @ vectors[:, -1 - k]
+        axis *= np.sign(axis[np.abs(axis).argmax()])
+        assert found[:, k] == pytest.approx(axis)
+    assert principal_axes(-x)[:, 0] == pytest.approx(-found[:, 0]) or found[np.abs(found[:, 0]).argmax(), 0] > 0
+    assert principal_axes(np.ones((3, 1))).tolist() == [[0, 0]] * 3
+
+
+def test_tsne_by_name_needs_the_extra(monkeypatch):
+    import calque.analyses.points as module
+
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    x = np.random.default_rng(0).standard_normal((10, 3))
+    with pytest.raises(MissingExtraError, match=r"calque\[plots\]"):
+        project(x, "tsne")
+    assert project(x, "auto")[1] == "pca"
+    with pytest.raises(SettingError, match="auto, pca, tsne"):
+        project(x, "umap")
+
+
+def test_points_are_the_same_pairs_under_every_encoder():
+    questions, source, target = toy(9, train=False)
+    views = [questions.ask("one", source, target), questions.ask("two", target, target)]
+    first, second = points(
+        questions, views, n=8, projection="pca", tags={"source": (np.zeros(source.n_words, int), ["NOUN"])}
+    )
+    assert [f.encoder for f in (first, second)] == ["one", "two"]
+    assert len(first.items) == 16
+    keys = ("word", "sentence", "lang", "pair", "upos")
+    assert [[i[k] for k in keys] for i in first.items] == [[i[k] for k in keys] for i in second.items]
+    by_pair = {}
+    for item in first.items:
+        by_pair.setdefault(item["pair"], {})[item["lang"]] = item
+    for pair in by_pair.values():
+        assert pair["en"]["word"] in pair["en"]["sentence"].split()
+        assert pair["de"]["word"].startswith("v" + pair["en"]["word"][1:])  # as the toy translates
+        assert (pair["en"]["upos"], pair["de"]["upos"]) == ("NOUN", None)
+    assert first.to_dict()["value"] is None
+    json.loads(first.to_json())
+
+
+def test_tsne_keeps_neighbours_together():
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.standard_normal((12, 4)) + 20 * k for k in range(2)])
+    places, how = project(x, "auto")
+    assert how == "tsne"
+    again, _ = project(x, "tsne")
+    assert places == pytest.approx(again)
+    distances = np.linalg.norm(places[:, None] - places[None], axis=2) + 1e9 * np.eye(24)
+    assert ((distances.argmin(axis=1) < 12) == (np.arange(24) < 12)).all()
+
+
+def test_every_analysis_has_a_place():
+    assert len(set(ANALYSES)) == 14

@@ -1,0 +1,181 @@
+"""`calque analyze` from outside: what it prints and writes, what it leaves out, how it fails."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from calque.analyses import ANALYSES
+from calque.cli import main, spread
+
+WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
+TAGS = ["DET", "NOUN", "VERB", "DET", "NOUN", "ADP", "NOUN", "CCONJ", "NOUN", "ADP"]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Parallel text whose second side is the first in capitals, with its links and its parts of speech."""
+    folder = tmp_path_factory.mktemp("analyze")
+    rng = np.random.default_rng(0)
+    for name, n in (("train", 30), ("test", 25)):
+        sentences = [rng.choice(10, rng.integers(3, 9), replace=False).tolist() for _ in range(n)]
+        lines, links, tags = [], [], []
+        for numbers in sentences:
+            words = [WORDS[k] for k in numbers]
+            lines.append(f"{' '.join(words)}\t{' '.join(word.upper() + 'E' for word in words)}\n")
+            links.append(" ".join(f"{k}-{k}" for k in range(len(words))) + "\n")
+            tags.append("".join(f"{WORDS[k]}\t{TAGS[k]}\n" for k in numbers) + "\n")
+        (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+        (folder / f"{name}.align").write_text("".join(links), encoding="utf-8")
+        (folder / f"{name}.upos").write_text("".join(tags), encoding="utf-8")
+    return folder
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return end.value.code, captured.out, captured.err
+
+
+def fails(capsys, *arguments) -> str:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, ""), err
+    assert "Traceback" not in err
+    return err.strip().splitlines()[-1]
+
+
+def given(texts, *more):
+    return ("--test", texts / "test.tsv", "--langs", "en", "xx", "--links", texts / "test.align", "--pretokenized",
+            "--bootstrap", 20, *more)  # fmt: skip
+
+
+def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
+    aligned, out = tmp_path / "aligned", tmp_path / "found.jsonl"
+    code, _, err = run(
+        capsys, "align", texts / "train.tsv", "--langs", "en", "xx", "--links", texts / "train.align", "--encoder",
+        tiny_folder, "--method", "rotation", "--towards", "en", "--pretokenized", "--out", aligned, "-q",
+    )  # fmt: skip
+    assert code == 0, err
+    code, shown, err = run(
+        capsys, "analyze", f"base={tiny_folder}", f"aligned={aligned}",
+        *given(texts, "--train", texts / "train.tsv", "--train-links", texts / "train.align"),
+        "--upos", f"en={texts / 'test.upos'}", "--sizes", "10,30", "--pairs", 6, "--projection", "pca", "--out", out,
+    )  # fmt: skip
+    assert code == 0, err
+    records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        assert {"analysis", "encoder", "group", "x", "task", "data", "languages", "metric", "value", "low", "high",
+                "n", "seed", "settings", "percent"} <= set(record)  # fmt: skip
+        assert record["languages"] == ["en", "xx"]
+    done = {record["analysis"] for record in records}
+    assert done == set(ANALYSES) - {"correlation"}
+    assert [a for a in ANALYSES if a in done] == list(dict.fromkeys(record["analysis"] for record in records))
+    assert all(f"\n{analysis}\n" in "\n" + shown for analysis in done)
+    assert "correlation left out: --results FILE" in err
+    assert "aligned has one layer only" in err  # maps of one layer
+    by = {(r["analysis"], r["encoder"], r["metric"], r["group"], r["x"]): r for r in records}
+    # 4 layers, of which the last is the encoder's own: the same answers as everywhere else.
+    layers = [by["layers", "base", "accuracy.all", None, float(k)]["value"] for k in range(4)]
+    assert len(set(layers)) > 1
+    parts = [r for r in records if (r["analysis"], r["encoder"], r["metric"]) == ("rank", "base", "accuracy.all")]
+    assert sum(r["n"] * r["value"] for r in parts) / sum(r["n"] for r in parts) == pytest.approx(layers[3])
+    # The curve ends where the aligned encoder stands, which learnt from the same 30 pairs.
+    grown = by["data-size", "base", "accuracy.all", "rotation", 30.0]
+    assert grown["value"] == pytest.approx(
+        by["data-size", "aligned", "accuracy.all", "rotation", 30.0]["value"], abs=0.02
+    )
+    assert by["data-size", "base", "accuracy.all", "rotation", 0.0]["value"] == pytest.approx(layers[3])
+    pos = [r for r in records if (r["analysis"], r["encoder"], r["metric"]) == ("pos", "base", "accuracy.all")]
+    tagged = {r["group"]: r["n"] for r in pos}
+    lines = (texts / "test.upos").read_text(encoding="utf-8").split()[1::2]
+    assert tagged["NOUN"] == lines.count("NOUN")
+    assert tagged["CONJ"] == lines.count("CCONJ")
+    (found,) = [r for r in records if r["analysis"] == "examples"]
+    assert (found["encoder"], found["value"]) == (None, None)
+    pictures = [r for r in records if r["analysis"] == "points"]
+    assert [(r["encoder"], r["metric"], len(r["items"])) for r in pictures] == [
+        ("base", "pca", 12),
+        ("aligned", "pca", 12),
+    ]
+    assert {item["upos"] for item in pictures[0]["items"] if item["lang"] == "en"} <= set(TAGS)
+    assert {item["upos"] for item in pictures[0]["items"] if item["lang"] == "xx"} == {None}
+    # A second language pair goes into the same file.
+    code, _, err = run(capsys, "analyze", tiny_folder, *given(texts, "--only", "length", "--out", out, "-q"))
+    assert code == 0, err
+    assert out.read_text(encoding="utf-8").startswith(json.dumps(records[0], ensure_ascii=False))
+    assert len(out.read_text(encoding="utf-8").splitlines()) > len(records)
+
+
+def test_without_more_files_the_rest_is_done_and_told(capsys, texts, tiny_folder):
+    code, shown, err = run(
+        capsys, "analyze", tiny_folder, *given(texts, "--layer", 2, "--pooling", "mean", "--pairs", 4)
+    )
+    assert code == 0, err
+    for line in ("pos left out: parts of speech are not known: --upos", "examples left out: give two encoders",
+                 "data-size left out: --sizes", "correlation left out"):  # fmt: skip
+        assert line in err
+    assert shown.split("\n")[0] == "rank"
+
+
+def test_a_tagger_of_ours_finds_the_parts_of_speech(capsys, texts, tiny_folder, tmp_path):
+    out = tmp_path / "pos.jsonl"
+    code, _, err = run(
+        capsys, "analyze", tiny_folder, *given(texts), "--only", "pos", "--treebank", f"en={texts / 'train.upos'}",
+        "--out", out,
+    )  # fmt: skip
+    assert code == 0, err
+    assert "training a tagger on 30 sentences" in err
+    groups = {json.loads(line)["group"] for line in out.read_text(encoding="utf-8").splitlines()}
+    assert groups & {"NOUN", "DET", "VERB", "ADP"}
+
+
+def test_correlation_needs_result_files_only(capsys, tmp_path):
+    results, out = tmp_path / "results.jsonl", tmp_path / "found.jsonl"
+    lines = []
+    for k, lang in enumerate(("de", "fr", "ru", "zh")):
+        about = {"n": 9, "data": "d", "low": None, "high": None, "languages": ["en", lang]}
+        asked, learnt = {"encoder": "e", "source_candidates": 3}, {"encoder": "e", "features": "frozen"}
+        lines.append({"task": "retrieval", "metric": "accuracy.all", "value": k / 10, "settings": asked, **about})
+        lines.append({"task": "pos", "metric": "accuracy", "value": 0.5 + k**2 / 20, "settings": learnt, **about})
+    results.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    code, shown, err = run(capsys, "analyze", "--only", "correlation", "--results", results, "--out", out)
+    assert code == 0, err
+    found = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    r = next(line for line in found if line["metric"] == "pearson-r")
+    assert r["value"] == pytest.approx(np.corrcoef(np.arange(4), np.arange(4) ** 2)[0, 1])
+    assert [line["group"] for line in found if line["metric"] == "accuracy"] == ["de", "fr", "ru", "zh"]
+    assert "pearson-r" in shown
+    assert run(capsys, "analyze", "--results", results)[0] == 0
+    results.write_text('{"task": "x"}\n', encoding="utf-8")
+    assert "results.jsonl line 1: is no score" in fails(
+        capsys, "analyze", "--only", "correlation", "--results", results
+    )
+    results.write_text("", encoding="utf-8")
+    assert "no encoder and language" in fails(capsys, "analyze", "--only", "correlation", "--results", results)
+
+
+def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):
+    test = given(texts)
+    assert "'pso' is not known, expected some of pos, rank" in fails(
+        capsys, "analyze", tiny_folder, *test, "--only", "pso"
+    )
+    assert "pos: parts of speech" in fails(capsys, "analyze", tiny_folder, *test, "--only", "pos")
+    assert "examples: give two encoders" in fails(capsys, "analyze", tiny_folder, *test, "--only", "examples")
+    assert "need encoders, --test FILE and --langs" in fails(capsys, "analyze", tiny_folder)
+    assert "two encoders are called" in fails(capsys, "analyze", tiny_folder, tiny_folder, *test)
+    assert "--sizes ten" in fails(capsys, "analyze", tiny_folder, *test, "--sizes", "ten")
+    upos = texts / "train.upos"
+    message = fails(capsys, "analyze", tiny_folder, *test, "--only", "pos", "--upos", upos)
+    assert "which language is it in?" in message
+    (tmp_path / "other.upos").write_text("elsewhere\tADV\n\n", encoding="utf-8")
+    message = fails(capsys, "analyze", tiny_folder, *test, "--only", "pos", "--upos", f"en={tmp_path / 'other.upos'}")
+    assert "none of its 1 sentences is in" in message
+
+
+def test_spreading():
+    assert spread(["analyze", "a", "b", "--upos", "x", "y", "--only", "pos"]) == [
+        "analyze", "a", "b", "--upos", "x", "--upos", "y", "--only", "pos",
+    ]  # fmt: skip
