@@ -98,8 +98,13 @@ def transfer(
     if ceilings and project:
         raise SettingError("a ceiling is for zero-shot transfer, not for label projection: leave one of them out")
     if not project:
-        found = _task(task, trained, tests, **protocol, **settings).evaluate(loaded, progress=progress)
-        return _with_ceilings(found, _ceilings(task, ceilings, tests, protocol, settings, loaded, progress))
+        job, above = (
+            _task(task, trained, tests, **protocol, **settings),
+            _ceilings(task, ceilings, tests, protocol, settings),
+        )
+        found = job.evaluate(loaded, progress=progress)
+        tops = [score for each in above for score in each.evaluate(loaded, progress=progress)]
+        return _with_ceilings(found, [_about(score, {"protocol": "ceiling"}) for score in tops])
     if task not in TAGGING:
         raise SettingError(f"labels can be projected for {', '.join(TAGGING)}, not for {task}")
     words = words or Words()
@@ -124,10 +129,10 @@ def transfer(
 
 
 def _ceilings(
-    task: str, texts: Sequence[Named[Any]], tests: Sequence[Named[Any]], protocol, settings, encoder, progress: bool
-) -> list[Score]:
-    """The scores of each language's tests after learning from text in that language."""
-    scores = []
+    task: str, texts: Sequence[Named[Any]], tests: Sequence[Named[Any]], protocol, settings
+) -> list[ZeroShot[Any]]:
+    """For each language, to learn from text in it and be tested in it."""
+    jobs = []
     for lang in dict.fromkeys(each.lang for each in texts):
         own = [each for each in tests if each.lang == lang]
         if not own:
@@ -135,9 +140,9 @@ def _ceilings(
             raise SettingError(f"text for a ceiling in {lang}, but the tests are in {langs}")
         # Target development text of the zero-shot run is this run's own language.
         how = {**protocol, "select": "source" if protocol["select"] == "target" else protocol["select"]}
-        job = _task(task, [each for each in texts if each.lang == lang], own, **how, **settings)
-        scores += [_about(score, {"protocol": "ceiling"}) for score in job.evaluate(encoder, progress=progress)]
-    return scores
+        how["dev"] = [each for each in protocol["dev"] if each.lang == lang]
+        jobs.append(_task(task, [each for each in texts if each.lang == lang], own, **how, **settings))
+    return jobs
 
 
 def _with_ceilings(scores: list[Score], ceilings: list[Score]) -> list[Score]:

@@ -78,6 +78,10 @@ class Classification(ZeroShot[LabelledText]):
                 raise SettingError(f"{each.name}: {len(each.data.texts)} texts a line, {kind} needs {self.columns}")
         self.hidden, self.dropout = hidden, dropout
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
+        if len(self.labels) < 2:
+            raise SettingError(
+                f"{', '.join(e.name for e in train)}: no label but {', '.join(self.labels)}, expected several"
+            )
         self.statistics = {"accuracy": lambda counts: ratio(counts[..., 0], counts[..., 1])}
         if kind == "sentiment":
             self.statistics["macro-f1"] = macro_f1
