@@ -18,6 +18,9 @@ FILES = {
     "project/contributing.md": "CONTRIBUTING.md",
     "project/log.md": "dev/LOG.md",
 }
+_MARKED = re.compile(r"^<!-- test: file (\S+) -->\n+```(\w*)\n", re.MULTILINE)
+BLANK = "\n\n"
+_DEMO = "<!-- what calque demo prints -->"
 _LATEX = re.compile(r"<(span|div) class=\"arithmatex\">\s*\\([(\[])(.*?)\\[)\]]\s*</\1>", re.DOTALL)
 
 
@@ -28,6 +31,17 @@ def on_files(files, config):
     for page, text in {**pages, "reference/commands.md": commands()}.items():
         files.append(File.generated(config, page, content=text))
     return files
+
+
+def on_page_markdown(markdown, **_):
+    """Files get their name over them, and what the demo prints comes from the README."""
+    markdown = _MARKED.sub(lambda found: f'```{found[2] or "text"} title="{found[1]}"\n', markdown)
+    return markdown.replace(_DEMO, demo()) if _DEMO in markdown else markdown
+
+
+def demo() -> str:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.search(r"^```\nContextual word retrieval.*?^```$", text, re.DOTALL | re.MULTILINE)[0]
 
 
 def on_page_content(content, **_):
@@ -66,7 +80,9 @@ def commands() -> str:
     ]  # fmt: skip
     names = [function.__name__.replace("_", "-") for function in COMMANDS]
     found = {name: root.commands[name] for name in names if name in root.commands}
-    lines += [f"| [`calque {name}`](#{name}) | {command.help} |" for name, command in found.items()]
+    lines += [
+        f"| [`calque {name}`](#{name}) | {_cell(command.help.split(BLANK)[0])} |" for name, command in found.items()
+    ]
     for name, command in found.items():
         lines += ["", *_command(name, command)]
     return "\n".join(lines) + "\n"

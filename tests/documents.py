@@ -19,7 +19,7 @@ from calque.cli import main
 ROOT = Path(__file__).parents[1]
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 ON_THE_HUB = ("xlm-roberta-base", "bert-base-multilingual-cased")
-_BLOCK = re.compile(r"^<!-- test: (commands|python|file (\S+)) -->\n+```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^<!-- test: (commands|python|file (\S+)) -->\n+```[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[str, str, str]]:

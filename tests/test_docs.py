@@ -101,6 +101,15 @@ def test_pages_of_files_exist():
         assert (ROOT / file).is_file()
 
 
+def test_files_are_named_and_the_demo_is_the_readme():
+    shown = hooks().on_page_markdown(
+        "<!-- test: file a.toml -->\n```toml\nb = 1\n```\n<!-- what calque demo prints -->\n"
+    )
+    assert '```toml title="a.toml"' in shown
+    assert "contrastive" in shown
+    assert "statistical aligner" in shown
+
+
 def test_formulas_become_mathml():
     pytest.importorskip("latex2mathml")
     module = hooks()
