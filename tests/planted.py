@@ -81,3 +81,22 @@ def trees(n, lang, seed=0):
     ]
     upos = Labels.of(["NOUN" if number % 2 else "VERB" for number in numbers])
     return Named(f"{lang}.conllu", lang, Treebank(Sentences.of(text, lang), upos, heads, Labels.of(relations)))
+
+
+def write_tags(named, path):
+    """Tagged text as a file of columns."""
+    tags = iter(named.data.tags.to_list())
+    blocks = ["".join(f"{word}\t{next(tags)}\n" for word in sentence.words) for sentence in named.data.sentences]
+    path.write_text("\n".join(blocks), encoding="utf-8")
+
+
+def write_trees(named, path):
+    """A treebank as CoNLL-U."""
+    bank, position, lines = named.data, 0, []
+    for sentence in bank.sentences:
+        for k, word in enumerate(sentence.words, 1):
+            head, relation = int(bank.heads[position]), bank.relations[position]
+            lines.append(f"{k}\t{word}\t_\t{bank.upos[position]}\t_\t_\t{head}\t{relation}\t_\t_")
+            position += 1
+        lines.append("")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -15,10 +15,17 @@ def study(
     workers: Annotated[int, typer.Option(min=1, help="Processes side by side, which share the cores.")] = 1,
     data: Annotated[Path | None, typer.Option(help="Folder of the texts; default: as the study says.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for steps and results; default: as the study says.")] = None,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TASK=[LANG=]FILE",
+            help="A further test file of a zero-shot task, as parsing=de_gsd.conllu; repeatable.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare encoders, methods and languages over many tasks; a stopped study continues."""
     from calque.runs.study import study as run
     from calque.runs.study import tables
 
-    print(tables(run(plan, workers=workers, data=data, out=out, say=news(quiet))))
+    print(tables(run(plan, workers=workers, data=data, out=out, tests=test or [], say=news(quiet))))

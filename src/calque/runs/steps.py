@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import calque
+
+Paths = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -22,20 +24,23 @@ class Step:
     Attributes:
         kind: a word, the name of the function that does it.
         settings: what it depends on beside files; JSON.
-        files: what it reads; their content counts, not their names.
-        after: folders of steps whose results it reads.
+        files: what it reads, by what it is to the step; the content counts, not the names.
+        after: folders of steps whose results it reads, in the same way.
     """
 
     kind: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    files: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    files: Paths = field(default_factory=dict)
+    after: Paths = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """Hash over everything that decides the result, the version of calque included."""
-        about = [self.kind, self.settings, [digest(file) for file in self.files], list(self.after), calque.__version__]
-        text = json.dumps(about, sort_keys=True, default=str)
+        files = {role: [digest(file) for file in several] for role, several in self.files.items()}
+        after = {role: [Path(place).name for place in several] for role, several in self.after.items()}
+        text = json.dumps(
+            [self.kind, self.settings, files, after, calque.__version__], sort_keys=True, default=str
+        )  # fmt: skip
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
 
@@ -44,8 +49,7 @@ class Steps:
 
     Args:
         folder: where they are kept, one folder each.
-        work: functions by kind; each gets the step's settings, its files, the folders of the steps before and an empty
-            folder to fill.
+        work: functions by kind; each gets the step and an empty folder to fill.
     """
 
     def __init__(self, folder: str | Path, work: dict[str, Callable[[Step, Path], None]]):
@@ -66,8 +70,7 @@ class Steps:
             part = place.with_name(place.name + ".part")
             part.mkdir(parents=True, exist_ok=True)
             self.work[step.kind](step, part)
-            about = {"kind": step.kind, "settings": step.settings, "files": list(step.files), "after": list(step.after),
-                     "calque": calque.__version__}  # fmt: skip
+            about = {**vars(step), "calque": calque.__version__}
             (part / "done.json").write_text(json.dumps(about, indent=2, default=str) + "\n", encoding="utf-8")
             if place.exists():  # of a run that ended between two moves
                 shutil.rmtree(place)

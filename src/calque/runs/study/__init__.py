@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from calque.runs.steps import Step, Steps
-from calque.runs.study.grid import aligning, groups, linking, scoring
-from calque.runs.study.plan import BASE, Study
+from calque.runs.steps import Steps
+from calque.runs.study.grid import Grid
+from calque.runs.study.plan import Study
 from calque.runs.study.tables import tables
-from calque.runs.study.work import WORK
+from calque.runs.study.work import SCORES, WORK
 from calque.runs.study.workers import Workers
 from calque.runs.texts import Say
 
@@ -24,6 +25,7 @@ def study(
     workers: int = 1,
     data: str | Path | None = None,
     out: str | Path | None = None,
+    tests: Sequence[str] = (),
     say: Say = lambda line: None,
 ) -> list[dict[str, Any]]:
     """Do a study, or what is left of it.
@@ -32,44 +34,29 @@ def study(
         path: TOML file, see `Study`.
         workers: processes side by side, which share the cores.
         data, out: folders instead of the study's own.
+        tests: further test files of its tasks, `TASK=FILE` or `TASK=LANG=FILE`.
         say: takes a line of news.
 
     Returns:
-        a record for each score: `encoder`, `method`, `supervision`, `task`, and what `Score.to_dict` has. They are in
-        `results.jsonl` of the folder, too.
+        a record for each score: `encoder`, `layer`, `method`, `supervision`, `task`, and what `Score.to_dict` has. They
+        are in `results.jsonl` of the folder, too.
     """
-    plan = Study.read(path)
+    plan = Study.read(path).tested_on(tests)
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
     steps = Steps(folder / "steps", WORK)
-    aligned: list[tuple[str, str, str, tuple[str, ...] | None, Step | str]] = []
-    links: list[Step] = []
-    for encoder, where in plan.encoders.items():
-        if BASE in plan.methods:
-            aligned.append((encoder, BASE, "", None, where))
-        for kind, texts in plan.supervision.items():
-            for langs in groups(plan, texts):
-                own = [linking(plan, texts, lang) for lang in langs]
-                links += own
-                for name, settings in plan.methods.items():
-                    if name != BASE:
-                        step = aligning(plan, steps, where, settings, texts, langs, own)
-                        aligned.append((encoder, name, kind, None if plan.together else tuple(langs), step))
+    grid = Grid(plan, steps)
     with Workers(steps, workers, say) as do:
-        do("linking words", links)
-        do("aligning", [step for *_, step in aligned if isinstance(step, Step)])
-        scores = [
-            ({"encoder": encoder, "method": method, "supervision": kind, "task": name}, step)
-            for encoder, method, kind, langs, made in aligned
-            for name, settings in plan.tasks.items()
-            for step in scoring(plan, steps, made, settings, langs)
-        ]
-        do("evaluating", [step for _, step in scores])
+        do("pretraining", grid.pretraining)
+        do("joining encoders", grid.joining)
+        do("preparing", grid.preparing)
+        do("aligning", grid.aligning)
+        do("evaluating", grid.scoring)
     records = []
-    for about, step in scores:
-        found = json.loads((steps.place(step) / "scores.json").read_text(encoding="utf-8"))
-        records += [about | score | {"task": about["task"]} for score in found]
+    for about, step in grid.scores:
+        found = json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8"))
+        records += [score | about for score in found]
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
     (folder / "results.jsonl").write_text("".join(lines), encoding="utf-8")

@@ -4,68 +4,214 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from calque.errors import SettingError
+from calque.runs.align import TUNERS
 from calque.runs.steps import Step, Steps
-from calque.runs.study.plan import Study
-
-_OWN = {"langs", "limit", "pretokenized"}  # settings in a table of supervision that are not languages
-
-
-# -- from the plan to steps ------------------------------------------------------------------------------------------
-def groups(plan: Study, texts: Mapping[str, Any]) -> list[list[str]]:
-    langs = [lang for lang in texts if lang not in _OWN]
-    if not langs:
-        raise SettingError('a supervision names no text: expected de = "train.en-de.tsv"')
-    return [langs] if plan.together else [[lang] for lang in langs]
+from calque.runs.study.options import BY_LANGUAGE, PARTS, of_anchors
+from calque.runs.study.plan import BASE, Study, listed
 
 
-def linking(plan: Study, texts: Mapping[str, Any], lang: str) -> Step:
-    settings = {"langs": [plan.source, lang], "words": _words(plan, texts)}
-    return Step("links", settings, (plan.path(texts[lang]),))
+@dataclass(frozen=True)
+class Row:
+    """An encoder as the tables show it.
+
+    Attributes:
+        about: `encoder`, `layer`, `method` and `supervision`, by which a score is known.
+        encoder: where it is: the step that makes it, or what `load_encoder` takes.
+        load: keyword arguments of `load_encoder`.
+        langs: languages that it was made for; None for all.
+    """
+
+    about: dict[str, Any]
+    encoder: Step | str
+    load: dict[str, Any] = field(default_factory=dict)
+    langs: tuple[str, ...] | None = None
 
 
-def _words(plan: Study, texts: Mapping[str, Any]) -> dict[str, Any]:
-    given = {name: texts[name] for name in ("limit", "pretokenized") if name in texts}
-    return {"symmetrize": "one-to-one", **plan.words, **given}
+class Grid:
+    """All steps of a study, in the order in which they can be done.
+
+    Args:
+        plan: the study.
+        steps: where they are kept.
+
+    Attributes:
+        pretraining, joining, preparing, aligning, scoring: steps, of which each list reads the results of those before.
+        rows: every encoder that is measured.
+        scores: steps that leave figures, and what each is a figure of.
+    """
+
+    def __init__(self, plan: Study, steps: Steps):
+        self.plan, self._steps = plan, steps
+        self.pretraining: list[Step] = []
+        self.joining: list[Step] = []
+        self.preparing: list[Step] = []
+        self.aligning: list[Step] = []
+        self.rows: list[Row] = []
+        self.scores: list[tuple[dict[str, Any], Step]] = []
+        for name, given in plan.encoders.items():
+            self._rows(name, given, self._encoder(name, given))
+        self.scores += [
+            ({**row.about, "task": task}, step)
+            for row in self.rows
+            for task, given in plan.tasks.items()
+            for step in self._scoring(row, given)
+        ]
+        self.scoring = [step for _, step in self.scores if step.kind == "score"]
+
+    # -- encoders ----------------------------------------------------------------------------------------------------
+    def _encoder(self, name: str, given: Mapping[str, Any]) -> Step | str:
+        if "path" in given:
+            return given["path"]
+        settings = dict(given["pretrain"])
+        texts, apart = settings.pop("texts"), settings.pop("apart", False)
+        made = [
+            Step("pretrain", {**settings, "langs": list(part)}, {"text": [self.plan.path(file) for file in part.values()]})
+            for part in ([{lang: file} for lang, file in texts.items()] if apart else [texts])
+        ]  # fmt: skip
+        self.pretraining += made
+        about = {"encoder": name, "layer": None, "method": BASE, "supervision": "", "task": "language-model"}
+        self.scores += [(about, step) for step in made]
+        if not apart:
+            return made[0]
+        self.joining.append(Step("join", {"name": name, "langs": list(texts)}, after={"encoder": self._places(made)}))
+        return self.joining[-1]
+
+    def _rows(self, name: str, given: Mapping[str, Any], base: Step | str) -> None:
+        """An encoder as it is, and after each method."""
+        plan, pooling = self.plan, {"pooling": given["pooling"]} if "pooling" in given else {}
+        layers: list[int | None] = list(given.get("layers", [None]))
+        loads = {layer: pooling if layer is None else {**pooling, "layer": layer} for layer in layers}
+
+        def row(
+            method: str, supervision: str, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None
+        ):
+            about = {"encoder": name, "layer": layer, "method": method, "supervision": supervision}
+            self.rows.append(Row(about, encoder, load, langs))
+
+        if BASE in plan.methods:
+            for layer, load in loads.items():
+                row(BASE, "", base, load, layer)
+        for kind, texts in plan.supervision.items():
+            langs = plan.languages(texts)
+            for some in [langs] if plan.together else [[lang] for lang in langs]:
+                made_for = None if plan.together else tuple(some)
+                for method, settings in plan.methods.items():
+                    if method == BASE or kind not in plan.supervisions(settings):
+                        continue
+                    if settings["method"] in TUNERS:  # one training for each layer
+                        for layer, load in loads.items():
+                            row(method, kind, self._aligned(base, settings, texts, some, load), {}, layer, made_for)
+                    elif layers == [None] or "layers" in settings:
+                        step = self._aligned(base, settings, texts, some, pooling)
+                        row(method, kind, step, {}, None, made_for)
+                    else:  # the maps of all layers from one pass
+                        step = self._aligned(base, {"layers": layers, **settings}, texts, some, pooling)
+                        for layer in layers:
+                            row(method, kind, step, {"layer": layer}, layer, made_for)
+
+    def _aligned(self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load) -> Step:
+        towards = langs[0] if self.plan.towards == "target" else self.plan.towards
+        options = {name: value for name, value in settings.items() if name != "supervision"}
+        about = {"load": load, "towards": towards, "langs": [[self.plan.source, lang] for lang in langs], **options}
+        if texts["kind"] == "parallel":
+            step = self._on_links(base, about, texts, langs)
+        else:
+            step = self._on_words(base, about, texts, langs)
+        self.aligning.append(step)
+        return step
+
+    def _on_links(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str]) -> Step:
+        """From the linked words of parallel texts."""
+        words = {"symmetrize": "one-to-one", **self.plan.words, **_given(texts, "limit", "pretokenized")}
+        files = [self.plan.path(texts[lang]) for lang in langs]
+        links = [
+            Step("links", {"langs": pair, "words": words}, {"text": [file]})
+            for pair, file in zip(about["langs"], files, strict=True)
+        ]
+        self.preparing += links
+        return self._reading(base, "align", {**about, "words": words}, {"text": files}, {"links": self._places(links)})
+
+    def _on_words(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str]) -> Step:
+        """From words' anchors, and the dictionaries that pair them, if there are any."""
+        plan, after = self.plan, {}
+        shared = {**_given(about, "load", "layers"), **_given(texts, *of_anchors())}
+        read = {lang: plan.path(file) for lang, file in texts["texts"].items() if lang in (plan.source, *langs)}
+        anchors = [self._reading(base, "anchors", {**shared, "lang": lang}, {"text": [read[lang]]}) for lang in read]
+        self.preparing += anchors
+        if texts["kind"] == "dictionary":
+            entries = list(texts.get("entries", [0]))
+            parts = [
+                Step("entries", {"langs": pair, "entries": entries}, {"dictionary": [plan.path(texts[pair[1]])]})
+                for pair in about["langs"]
+            ]
+            self.preparing += parts
+            after["dictionary"] = self._places(parts)
+        return self._reading(
+            base, "fit", {**about, "texts": list(read)}, {}, {**after, "anchors": self._places(anchors)}
+        )
+
+    # -- tasks -------------------------------------------------------------------------------------------------------
+    def _scoring(self, row: Row, given: Mapping[str, Any]) -> list[Step]:
+        """The steps of a task for one encoder: one, or one for each language."""
+        plan, task = self.plan, given["task"]
+        about = {
+            "load": row.load,
+            **{name: v for name, v in given.items() if name not in ("train", "test", "dev", "texts")},
+        }
+        if task in BY_LANGUAGE:
+            tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
+            return [self._by_language(row, given, about, lang, file) for lang, file in tests.items()]
+        texts = {part: [plan.named(file) for file in listed(given.get(part))] for part in PARTS}
+        if row.langs is not None and task != "wsd":
+            own = (plan.source, *row.langs)
+            texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
+        about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
+        files = {part: [file for _, file in several] for part, several in texts.items()}
+        if task == "wsd":
+            files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
+            files["keys"] = [key for part in ("train", "test") for file in files[part] for key in _keys(file)]
+        else:
+            about["seeds"] = plan.seeds
+        return [self._reading(row.encoder, "score", about, files)]
+
+    def _by_language(self, row: Row, given: Mapping[str, Any], about: Mapping[str, Any], lang: str, test: str) -> Step:
+        plan = self.plan
+        settings, files = {**about, "langs": [plan.source, lang]}, {"test": [plan.path(test)]}
+        if given["task"] == "lexicon":
+            files["text"] = [plan.path(given["texts"][side]) for side in settings["langs"] if given.get("texts")]
+        else:
+            limit = settings.pop("limit", None)
+            settings["words"] = plan.words if limit is None else {**plan.words, "limit": limit}
+            if lang in given.get("train", {}):
+                files["train"] = [plan.path(given["train"][lang])]
+        return self._reading(row.encoder, "score", settings, files)
+
+    # -- what a step reads -------------------------------------------------------------------------------------------
+    def _reading(self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files, after=None) -> Step:
+        """A step that reads an encoder: another step's result; a file or folder, whose content counts; or a name on the
+        hub, which stands for itself."""
+        about, files, after = dict(settings), dict(files), dict(after or {})
+        if isinstance(encoder, Step):
+            after["encoder"] = self._places([encoder])
+        elif os.path.exists(self.plan.path(encoder)):
+            files["encoder"] = [self.plan.path(encoder)]
+        else:
+            about["encoder"] = encoder
+        return Step(kind, about, files, after)
+
+    def _places(self, steps: Sequence[Step]) -> list[str]:
+        return [str(self._steps.place(step)) for step in steps]
 
 
-def aligning(plan: Study, steps: Steps, encoder: str, settings, texts, langs, links: Sequence[Step]) -> Step:
-    about = {
-        "encoder": encoder,
-        "langs": [[plan.source, lang] for lang in langs],
-        "towards": langs[0] if plan.towards == "target" else plan.towards,
-        "words": _words(plan, texts),
-        **settings,
-    }
-    files = tuple(plan.path(texts[lang]) for lang in langs)
-    return Step("align", about, (*files, *_local(plan, encoder)), tuple(str(steps.place(step)) for step in links))
+def _given(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: settings[name] for name in names if name in settings}
 
 
-def _local(plan: Study, encoder: str) -> tuple[str, ...]:
-    """The encoder's folder, whose content counts; a name on the hub stands for itself."""
-    return (plan.path(encoder),) if os.path.exists(plan.path(encoder)) else ()
-
-
-def scoring(plan: Study, steps: Steps, made: Step | str, settings: Mapping[str, Any], langs) -> list[Step]:
-    """The steps of a task for one encoder: one, or one for each parallel test text."""
-    encoder = made if isinstance(made, str) else str(steps.place(made))
-    local = _local(plan, made) if isinstance(made, str) else ()
-    about = {"encoder": encoder, "seeds": plan.seeds, **settings}
-    after = () if isinstance(made, str) else (encoder,)
-    if settings["task"] in ("retrieval", "word-alignment", "lexicon"):
-        tests = {lang: file for lang, file in settings["test"].items() if langs is None or lang in langs}
-        found = []
-        for lang, test in tests.items():
-            limit = {"limit": settings["limit"]} if "limit" in settings else {}
-            own = {"langs": [plan.source, lang], "words": {**plan.words, **limit}}
-            trained = settings.get("train", {}).get(lang)
-            files = tuple(plan.path(file) for file in (test, trained) if file)
-            found.append(Step("score", {**about, **own, "test": None, "train": bool(trained)}, (*files, *local), after))
-        return found
-    parts = [[plan.named(file) for file in settings.get(part, [])] for part in ("train", "test", "dev")]
-    if langs is not None:
-        parts[1] = [(lang, file) for lang, file in parts[1] if lang in (plan.source, *langs)]
-    about |= {"train": None, "test": None, "dev": None, "langs": [[lang for lang, _ in part] for part in parts]}
-    return [Step("score", about, (*(file for part in parts for _, file in part), *local), after)]
+def _keys(data: str) -> list[str]:
+    """Files of right senses beside a text, whose content counts too."""
+    stem, found, _ = Path(data).name.partition(".data.xml")
+    return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*")) if found else []

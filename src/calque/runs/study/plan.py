@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from calque.errors import InputError
+from calque.errors import InputError, SettingError
 from calque.runs.align import MAPS, TUNERS
+from calque.runs.dictionary import METHODS, STARTS
+from calque.runs.study.options import (
+    BY_LANGUAGE,
+    PARTS,
+    TASKS,
+    ZERO_SHOT,
+    of_anchors,
+    of_method,
+    of_pretraining,
+    of_task,
+    only,
+)
 
 BASE = "base"
+#: what each kind of supervision can be used for
+KINDS = {"parallel": (*MAPS, *TUNERS), "dictionary": tuple(METHODS), "text": STARTS}
+#: settings in a table of supervision that are not languages
+OWN = ("kind", "texts", "entries", *of_anchors())
 
 
 @dataclass(frozen=True)
@@ -19,10 +36,17 @@ class Study:
     """What is compared with what. Paths are relative to `data`, that and `out` to the file.
 
     Attributes:
-        encoders: hub name, folder or `mini`, by the name that the table shows.
-        methods: settings of `calque align` by the name that the table shows: `method` and its options. `base` is no
+        encoders: by the name that the table shows: a hub name, folder or `mini`; or a table with that as `path`, or with
+            `pretrain`, the settings of an encoder that the study trains first (`model`, `texts` by language, `limit`,
+            `pretokenized`, and options of `calque pretrain`; `apart` for an encoder of each language, taken as one);
+            and `layers` that the methods and tasks are tried on, each on its own, and `pooling`.
+        methods: settings of `calque align` by the name that the table shows: `method` and its options; `start` for maps
+            from nothing; `supervision`, the names of those it is for, if not of all that it can use. `base` is no
             method: the encoder as it is.
-        supervision: parallel text by name: a file for each language, and `limit`, `pretokenized`.
+        supervision: by name, `kind` and what belongs to it. "parallel" (so if it does not say): a file for each language,
+            `limit`, `pretokenized`. "dictionary": a dictionary for each language, `texts` by language whose words get
+            anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
+            "text": such texts alone.
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options.
         source: the language of the texts' first side.
         towards: the language that the others move towards; "target": each language pair's other language.
@@ -33,7 +57,7 @@ class Study:
         out: folder for the steps and the results.
     """
 
-    encoders: dict[str, str]
+    encoders: dict[str, dict[str, Any]]
     methods: dict[str, dict[str, Any]]
     supervision: dict[str, dict[str, Any]]
     tasks: dict[str, dict[str, Any]]
@@ -65,30 +89,86 @@ class Study:
         for name in ("encoders", "methods", "tasks"):
             if not found.get(name):
                 raise InputError(f"no {name} in it", path=path)
-        found = {"supervision": {}, **found}
-        if not isinstance(found["encoders"], dict):
-            found["encoders"] = {Path(name).name: name for name in found["encoders"]}
-        if not isinstance(found["methods"], dict):
-            found["methods"] = {name: {} for name in found["methods"]}
-        found["methods"] = {
-            name: {"method": name, **settings} if name != BASE else {} for name, settings in found["methods"].items()
-        }
-        found["tasks"] = {name: {"task": name, **settings} for name, settings in found["tasks"].items()}
-        study = cls(**found, folder=str(Path(path).resolve().parent))
-        study._check(path)
+        encoders, methods = found.pop("encoders"), found.pop("methods")
+        if not isinstance(encoders, dict):
+            encoders = {Path(name).name: name for name in encoders}
+        if not isinstance(methods, dict):
+            methods = {name: {} for name in methods}
+        supervision = {name: {"kind": "parallel", **given} for name, given in found.pop("supervision", {}).items()}
+        study = cls(
+            encoders={name: {"path": given} if isinstance(given, str) else given for name, given in encoders.items()},
+            methods={name: _method(name, given) if name != BASE else {} for name, given in methods.items()},
+            supervision=supervision,
+            tasks={name: {"task": name, **given} for name, given in found.pop("tasks").items()},
+            **found,
+            folder=str(Path(path).resolve().parent),
+        )
+        try:
+            study._check()
+        except SettingError as error:
+            raise InputError(str(error), path=path) from error
         return study
 
-    def _check(self, path: str | Path) -> None:
-        for name, settings in self.methods.items():
-            if name != BASE and settings["method"] not in MAPS + TUNERS:
-                raise InputError(
-                    f"method {settings['method']!r} is not known, expected {', '.join(MAPS + TUNERS)}", path=path
+    def _check(self) -> None:
+        for name, given in self.encoders.items():
+            only(f"encoders.{name}", given, ("path", "pretrain", "layers", "pooling"))
+            if ("path" in given) == ("pretrain" in given):
+                raise SettingError(f"encoder {name!r}: expected either a path or what to pretrain it on")
+            if "pretrain" in given and not given["pretrain"].get("texts"):
+                raise SettingError(f'encoder {name!r} is pretrained on nothing: texts = {{ en = "en.txt.gz" }}')
+            if "pretrain" in given:
+                only(
+                    f"encoders.{name}.pretrain",
+                    given["pretrain"],
+                    of_pretraining(given["pretrain"].get("model", "bert")),
                 )
-        if set(self.methods) - {BASE} and not self.supervision:
-            raise InputError('methods need parallel text: [supervision.NAME] with de = "train.en-de.tsv"', path=path)
+        for name, given in self.supervision.items():
+            if given["kind"] not in KINDS:
+                raise SettingError(f"supervision {name!r} is of kind {given['kind']!r}, expected {', '.join(KINDS)}")
+            if given["kind"] != "parallel" and not given.get("texts"):
+                raise SettingError(f'supervision {name!r} has no text for anchors: texts = {{ en = "en.txt.gz" }}')
+            if not self.languages(given):
+                raise SettingError(f'supervision {name!r} names no text: expected de = "train.en-de.tsv"')
+            if given["kind"] != "parallel":
+                self._covered(f"supervision {name!r}", given["texts"], self.languages(given))
+        for name, given in self.methods.items():
+            if name == BASE:
+                continue
+            method, every = given["method"], {method for several in KINDS.values() for method in several}
+            if method not in every:
+                raise SettingError(f"method {method!r} is not known, expected {', '.join(sorted(every))}")
+            if not self.supervisions(given):
+                kinds = [kind for kind, several in KINDS.items() if (given.get("start") or method) in several]
+                raise SettingError(
+                    f"method {name!r} has nothing to learn from: expected [supervision.NAME] with "
+                    f"kind = {' or '.join(map(repr, kinds))}"
+                )
+            for kind in {self.supervision[supervision]["kind"] for supervision in self.supervisions(given)}:
+                only(f"methods.{name} with a supervision of kind {kind!r}", given, of_method(given, kind))
+        for name, given in self.tasks.items():
+            if given["task"] not in TASKS:
+                raise SettingError(f"task {given['task']!r} is not known, expected {', '.join(TASKS)}")
+            only(f"tasks.{name}", given, ("task", *of_task(given["task"])))
+            if not given.get("test"):
+                raise SettingError(f"task {name!r} has nothing to be tested on: test")
+            if (given["task"] in BY_LANGUAGE) != isinstance(given["test"], dict):
+                what = 'a table by language, { de = "FILE" }' if given["task"] in BY_LANGUAGE else "a list of files"
+                raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
+            if given["task"] in ZERO_SHOT:
+                for file in (file for part in PARTS for file in listed(given.get(part))):
+                    if not self.named(file)[0]:
+                        raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
+            elif given.get("texts"):
+                self._covered(f"task {name!r}", given["texts"], given["test"])
         if self.towards == "target" and self.together:
-            raise InputError('towards = "target" moves each language pair on its own: together = false', path=path)
+            raise SettingError('towards = "target" moves each language pair on its own: together = false')
 
+    def _covered(self, what: str, texts: Mapping[str, str], langs: Iterable[str]) -> None:
+        missing = {self.source, *langs} - set(texts)
+        if missing:
+            raise SettingError(f"{what} has no texts in {', '.join(sorted(missing))}")
+
+    # -- what follows from it ----------------------------------------------------------------------------------------
     def path(self, name: str) -> str:
         """A text or an encoder that the study names."""
         return os.path.join(self.folder, self.data, name)
@@ -99,3 +179,44 @@ class Study:
 
         lang, equals, path = name.partition("=")
         return (lang, self.path(path)) if equals and "/" not in lang else (language_of(name) or "", self.path(name))
+
+    def languages(self, supervision: Mapping[str, Any]) -> list[str]:
+        """Those that move towards another."""
+        if supervision["kind"] == "text":
+            return [lang for lang in supervision["texts"] if lang != self.source]
+        return [lang for lang in supervision if lang not in OWN]
+
+    def supervisions(self, method: Mapping[str, Any]) -> list[str]:
+        """Names of those that a method uses."""
+        wanted = method.get("supervision", list(self.supervision))
+        unknown = set(wanted) - set(self.supervision)
+        if unknown:
+            raise SettingError(f"there is no supervision {', '.join(sorted(unknown))}")
+        name = method.get("start") or method["method"]
+        return [s for s in self.supervision if s in wanted and name in KINDS[self.supervision[s]["kind"]]]
+
+    def tested_on(self, more: Sequence[str]) -> Study:
+        """The same with further test files, `TASK=FILE` or `TASK=LANG=FILE`, relative to where one is."""
+        tasks = {name: dict(given) for name, given in self.tasks.items()}
+        for item in more:
+            name, equals, file = item.partition("=")
+            if not equals or name not in tasks or not isinstance(tasks[name]["test"], list):
+                several = [name for name, given in tasks.items() if isinstance(given["test"], list)]
+                raise SettingError(f"{item}: expected TASK=FILE, with one of the tasks {', '.join(several)}")
+            lang, equals, path = file.rpartition("=")
+            tasks[name]["test"] = [*tasks[name]["test"], lang + equals + os.path.abspath(path)]
+        return replace(self, tasks=tasks)
+
+
+def listed(files: Sequence[str] | str | None) -> list[str]:
+    """Files, of which one may stand without its list."""
+    return [files] if isinstance(files, str) else list(files or [])
+
+
+def _method(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    found = {"method": "rotation" if "start" in given else name, **given}
+    if found["method"] in STARTS:
+        found = {**found, "start": found["method"], "method": "rotation"}
+    if isinstance(found.get("supervision"), str):
+        found["supervision"] = [found["supervision"]]
+    return found

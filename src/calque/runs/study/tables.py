@@ -8,42 +8,60 @@ from typing import Any
 
 from calque.runs.compare import stands_out
 
+Record = Mapping[str, Any]
 
-# -- results ---------------------------------------------------------------------------------------------------------
-def tables(records: Sequence[Mapping[str, Any]]) -> str:
+
+def tables(records: Sequence[Record]) -> str:
     """A Markdown table for each task and figure: methods down, test sets across, in per cent with the standard deviation
-    over seeds. A value is set in bold where its interval lies above those of all other methods."""
-    blocks = []
-    groups = dict.fromkeys((r["task"], r["metric"].partition(".")[0]) for r in records)
-    for task, metric in groups:
-        mine = [r for r in records if (r["task"], r["metric"].partition(".")[0]) == (task, metric)]
-        mine = [r for r in mine if r["metric"] in (metric, f"{metric}.all", f"{metric}.unseen")]
-        columns = list(dict.fromkeys(_column(r) for r in mine))
-        rows = list(dict.fromkeys((r["encoder"], r["method"], r["supervision"]) for r in mine))
-        cells = {((r["encoder"], r["method"], r["supervision"]), _column(r)): r for r in mine}
-        lines = [f"## {task}, {metric}", "", "| encoder | method | " + " | ".join(columns) + " | mean |",
-                 "|---|---|" + "---:|" * (len(columns) + 1)]  # fmt: skip
-        for row in rows:
-            shown = []
-            for column in columns:
-                cell = cells.get((row, column))
-                others = [cells[(r, column)] for r in rows if r != row and (r, column) in cells]
-                shown.append("" if cell is None or cell["value"] is None else _shown(cell, others))
-            values = [cells[(row, c)]["value"] for c in columns if (row, c) in cells]
-            known = [value for value in values if value is not None]
-            name = row[1] if len({r[2] for r in rows if r[2]}) < 2 or not row[2] else f"{row[1]} ({row[2]})"
-            mean = f"{100 * sum(known) / len(known):.1f}" if known else ""
-            lines.append(f"| {row[0]} | {name} | {' | '.join(shown)} | {mean} |")
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
+    over seeds. A value is set in bold where its interval lies apart from, and on the better side of, those of all
+    other methods."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        metric, _, part = record["metric"].partition(".")
+        if part in ("", "all", "unseen"):  # not those of single kinds of spans
+            groups.setdefault((record["task"], metric), []).append(record)
+    return "\n\n".join(_table(f"## {task}, {metric}", mine) for (task, metric), mine in groups.items())
 
 
-def _column(record: Mapping[str, Any]) -> str:
+def _table(title: str, records: Sequence[Record]) -> str:
+    columns, rows = list(dict.fromkeys(map(_column, records))), list(dict.fromkeys(map(_row, records)))
+    cells = {(_row(record), _column(record)): record for record in records}
+    several = len({supervision for *_, supervision in rows if supervision}) > 1
+    lines = [
+        title,
+        "",
+        f"| encoder | method | {' | '.join(columns)} | mean |",
+        "|---|---|" + "---:|" * (len(columns) + 1),
+    ]
+    for row in rows:
+        encoder, layer, method, supervision = row
+        found = [cells.get((row, column)) for column in columns]
+        others = [[cells[r, column] for r in rows if r != row and (r, column) in cells] for column in columns]
+        shown = ["" if c is None or c["value"] is None else _shown(c, o) for c, o in zip(found, others, strict=True)]
+        known = [cell["value"] * _scale(cell) for cell in found if cell is not None and cell["value"] is not None]
+        name = encoder if layer is None else f"{encoder}, layer {layer}"
+        how = f"{method} ({supervision})" if several and supervision else method
+        mean = f"{sum(known) / len(known):.1f}" if known else ""
+        lines.append(f"| {name} | {how} | {' | '.join(shown)} | {mean} |")
+    return "\n".join(lines)
+
+
+def _row(record: Record) -> tuple[str, int | None, str, str]:
+    protocol = record["settings"].get("protocol", "zero-shot")
+    method = record["method"] if protocol == "zero-shot" else f"{record['method']}, {protocol}"
+    return record["encoder"], record.get("layer"), method, record["supervision"]
+
+
+def _column(record: Record) -> str:
     part = record["metric"].partition(".")[2]
     return f"{record['languages'][-1]} {Path(record['data']).name}" + (f" {part}" if part else "")
 
 
-def _shown(cell: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    sd = cell["settings"].get("sd")
-    text = f"{100 * cell['value']:.1f}" + (f" ± {100 * sd:.1f}" if sd else "")
+def _shown(cell: Record, others: Sequence[Record]) -> str:
+    scale, sd = _scale(cell), cell["settings"].get("sd")
+    text = f"{scale * cell['value']:.1f}" + (f" ± {scale * sd:.1f}" if sd else "")
     return f"**{text}**" if stands_out(cell, others) else text
+
+
+def _scale(cell: Record) -> int:
+    return 100 if cell.get("percent", True) else 1

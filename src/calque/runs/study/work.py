@@ -3,81 +3,155 @@
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from calque.errors import SettingError
 from calque.runs.steps import Step
+from calque.runs.study.options import PARTS, of_transfer
+
+LINKS, ENTRIES, SCORES = "links.align", "entries.tsv", "scores.json"
 
 
-# -- the work, in whatever process -----------------------------------------------------------------------------------
+# -- encoders --------------------------------------------------------------------------------------------------------
+def _pretrain(step: Step, folder: Path) -> None:
+    from calque.runs.pretrain import pretrain
+    from calque.runs.pretrain_elmo import pretrain_elmo
+
+    options = dict(step.settings)
+    model, langs = options.pop("model", "bert"), options.pop("langs")
+    texts = [f"{lang}={file}" for lang, file in zip(langs, step.files["text"], strict=True)]
+    how = {name: options.pop(name) for name in ("limit", "pretokenized", "held_out", "half") if name in options}
+    if model == "elmo":
+        record = pretrain_elmo(texts, out=folder, options=options, overwrite=True, **how)
+    else:
+        how |= {name: options.pop(name) for name in ("vocabulary",) if name in options}
+        record = pretrain(texts, out=folder, options=options, overwrite=True, **how)
+    (folder / SCORES).write_text(json.dumps(record.get("scores", [])) + "\n", encoding="utf-8")
+
+
+def _join(step: Step, folder: Path) -> None:
+    from calque.encoders import load_encoder
+    from calque.encoders.per_language import PerLanguage
+
+    langs = step.settings["langs"]
+    encoders = {lang: load_encoder(place) for lang, place in zip(langs, step.after["encoder"], strict=True)}
+    PerLanguage(encoders, name=step.settings["name"]).save(folder)
+
+
+# -- alignment -------------------------------------------------------------------------------------------------------
 def _link(step: Step, folder: Path) -> None:
     from calque.runs.texts import Words
     from calque.runs.words import link_words
 
-    link_words(
-        step.files[0], langs=tuple(step.settings["langs"]), out=folder / "links.align",
-        words=Words(**step.settings["words"]),
-    )  # fmt: skip
+    langs, words = tuple(step.settings["langs"]), Words(**step.settings["words"])
+    link_words(step.files["text"][0], langs=langs, out=folder / LINKS, words=words)
+
+
+def _entries(step: Step, folder: Path) -> None:
+    """A part of a dictionary: the entries of source words number `first` to `end` in its own order, the frequent first."""
+    from calque.corpora import read_dictionary
+    from calque.tasks.lexicon import by_frequency
+
+    first, *end = step.settings["entries"]
+    dictionary = read_dictionary(step.files["dictionary"][0], langs=tuple(step.settings["langs"]))
+    part = by_frequency(dictionary, first, end[0] if end else None)
+    if not part.source:
+        raise SettingError(f"{step.files['dictionary'][0]} has no entries {step.settings['entries']}")
+    lines = [f"{a}\t{b}\n" for a, b in zip(part.source, part.target, strict=True)]
+    (folder / ENTRIES).write_text("".join(lines), encoding="utf-8")
 
 
 def _align(step: Step, folder: Path) -> None:
     from calque.runs.align import align
     from calque.runs.texts import Words
 
-    settings = dict(step.settings)
-    langs = [tuple(pair) for pair in settings.pop("langs")]
-    named = {name: settings.pop(name) for name in ("encoder", "method", "towards")}
-    words, load = Words(**settings.pop("words")), {k: settings.pop(k) for k in ("layer", "pooling") if k in settings}
-    encoder = step.files[len(langs)] if len(step.files) > len(langs) else named["encoder"]
-    links = [str(Path(place) / "links.align") for place in step.after]
+    options = dict(step.settings)
+    options.pop("encoder", None)
+    langs, words = [tuple(pair) for pair in options.pop("langs")], Words(**options.pop("words"))
+    load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
     align(
-        step.files[: len(langs)], langs=langs, encoder=encoder, method=named["method"], towards=named["towards"],
-        out=folder, links=links, words=words, load=load, options=settings, overwrite=True,
+        step.files["text"], langs=langs, encoder=_encoder(step), method=options.pop("method"),
+        towards=options.pop("towards"), out=folder, links=[str(Path(place) / LINKS) for place in step.after["links"]],
+        words=words, load=load, options=options, overwrite=True,
     )  # fmt: skip
 
 
+def _anchors(step: Step, folder: Path) -> None:
+    from calque.runs.anchors import make_anchors
+
+    options = dict(step.settings)
+    options.pop("encoder", None)
+    make_anchors(step.files["text"], encoder=_encoder(step), out=folder, **options)
+
+
+def _fit(step: Step, folder: Path) -> None:
+    from calque.runs.dictionary import align_dictionary
+
+    options = dict(step.settings)
+    options.pop("encoder", None)
+    langs, texts = [tuple(pair) for pair in options.pop("langs")], options.pop("texts")
+    align_dictionary(
+        [str(Path(place) / ENTRIES) for place in step.after.get("dictionary", ())], langs=langs, encoder=_encoder(step),
+        anchors=[f"{lang}={place}" for lang, place in zip(texts, step.after["anchors"], strict=True)], out=folder,
+        overwrite=True, **options,
+    )  # fmt: skip
+
+
+# -- tasks -----------------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
-    from calque.runs.evaluate import evaluate
+    from calque.runs.evaluate import TASKS, evaluate
     from calque.runs.meaning import disambiguate, lexicon
     from calque.runs.texts import Words
-    from calque.runs.transfer import TASKS, transfer
+    from calque.runs.transfer import transfer
 
-    settings = dict(step.settings)
-    task, seeds = settings.pop("task"), settings.pop("seeds")
-    if task in TASKS:
-        files = iter(step.files)
-        train, test, dev = ([f"{lang}={next(files)}" for lang in part] for part in settings["langs"])
-        known = ("tune", "select", "rename", "pretokenized", "limit", "on_error")
-        training = ("epochs", "batch", "learning_rate", "patience")
-        scores = transfer(
-            _encoder(step), task, train=train, test=test, dev=dev, seeds=seeds,
-            **{k: settings[k] for k in known if k in settings},
-            options={k: settings[k] for k in training if k in settings},
-            head={k: settings[k] for k in ("head", "hidden", "layers", "dropout", "unknown") if k in settings},
-        )  # fmt: skip
-    elif task == "wsd":
-        first, tests, _ = map(len, settings["langs"])
-        scores = disambiguate(_encoder(step), train=step.files[0], test=step.files[first : first + tests])
+    settings, files = dict(step.settings), step.files
+    settings.pop("encoder", None)
+    task, load, langs = settings.pop("task"), settings.pop("load"), settings.pop("langs", None)
+    if task == "wsd":
+        train, test = (_texts(step, part, "en") for part in ("train", "test"))
+        if len(train) != 1:
+            raise SettingError(f"wsd learns from one text, got {len(train)}")
+        first = files["first_senses"][0] if files["first_senses"] else None
+        scores = disambiguate(_encoder(step), train=train[0], test=test, first_senses=first, load=load, **settings)
     elif task == "lexicon":
-        scores = lexicon(_encoder(step), test=step.files[0], langs=tuple(settings["langs"]))
-    else:
-        names = ("candidates", "similarity", "contextual", "method")
+        texts = [f"{lang}={file}" for lang, file in zip(langs, files["text"], strict=True)] if files["text"] else ()
+        scores = lexicon(_encoder(step), test=files["test"][0], langs=tuple(langs), texts=texts, load=load, **settings)
+    elif task in TASKS:
+        words = Words(**{"pretokenized": task == "word-alignment", **settings.pop("words")})
+        train = files["train"][0] if "train" in files else None
         scores = evaluate(
-            _encoder(step), task, test=step.files[0], langs=tuple(settings["langs"]),
-            train=step.files[1] if settings.get("train") else None,
-            words=Words(**{"pretokenized": task == "word-alignment", **settings["words"]}),
-            options={k: settings[k] for k in names if k in settings},
+            _encoder(step), task, test=files["test"][0], langs=tuple(langs), train=train, words=words, load=load,
+            options=settings,
+        )  # fmt: skip
+    else:
+        given = {part: _texts(step, part) for part in PARTS}
+        protocol, training, head = (_given(settings, names) for names in of_transfer(task))
+        scores = transfer(
+            _encoder(step), task, **given, seeds=settings["seeds"], load=load, options=training, head=head, **protocol
         )  # fmt: skip
     text = json.dumps([score.to_dict() for score in scores], ensure_ascii=False, indent=1)
-    (folder / "scores.json").write_text(text + "\n", encoding="utf-8")
+    (folder / SCORES).write_text(text + "\n", encoding="utf-8")
 
 
 def _encoder(step: Step) -> str:
     """Of a finished step, of a local folder, or by its name."""
-    if step.after:
-        return step.after[0]
-    local = [file for file in step.files if os.path.isfile(os.path.join(file, "config.json"))]
-    return local[0] if local else step.settings["encoder"]
+    found: Sequence[str] = step.after.get("encoder") or step.files.get("encoder") or [step.settings["encoder"]]
+    return found[0]
 
 
-WORK = {"links": _link, "align": _align, "score": _score}
+def _given(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: settings[name] for name in names if name in settings}
+
+
+def _texts(step: Step, part: str, usual: str = "") -> list[str]:
+    """Files with their languages, where these are known."""
+    langs = [lang or usual for lang in step.settings["langs"][part]]
+    return [f"{lang}={file}" if lang else file for lang, file in zip(langs, step.files[part], strict=True)]
+
+
+WORK = {
+    "pretrain": _pretrain, "join": _join, "links": _link, "entries": _entries, "anchors": _anchors,
+    "align": _align, "fit": _fit, "score": _score,
+}  # fmt: skip

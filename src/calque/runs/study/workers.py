@@ -32,8 +32,10 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
 
     def __call__(self, title: str, steps: Sequence[Step]) -> None:
-        left = [step for step in unique(steps) if not self.steps.is_done(step)]
-        self.say(f"{title}: {len(left)} of {len(unique(steps))} steps to do")
+        steps = unique(steps)
+        left = [step for step in steps if not self.steps.is_done(step)]
+        if steps:
+            self.say(f"{title}: {len(left)} of {len(steps)} steps to do")
         done = map(self.steps.do, left) if self._pool is None else self._pool.map(self.steps.do, left)
         for number, place in enumerate(done, 1):
             self.say(f"{title}: {number} of {len(left)} ({place.name})")

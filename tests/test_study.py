@@ -1,0 +1,382 @@
+"""Studies: what their file may say, and that every step is done once."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from calque.cli import main
+from calque.encoders import load_encoder
+from calque.encoders.mapped import MappedEncoder
+from calque.errors import InputError, SettingError
+from calque.runs.steps import Step, Steps, digest
+from calque.runs.study import Study, study, tables
+from planted import tagged, trees, words, write_tags, write_trees
+
+PLAN = """
+seeds = 1
+[encoders]
+tiny = "{encoder}"
+
+[methods.base]
+[methods.rotation]
+[methods.quick]
+method = "contrastive"
+epochs = 1
+batch = 4
+
+[supervision.parallel]
+de = "train.tsv"
+
+[tasks.ner]
+train = ["ner.train.en.tsv"]
+test = ["de=ner.test.de.tsv", "ner.test.es.tsv"]
+epochs = 1
+hidden = 8
+
+[tasks.retrieval]
+test = {{ de = "train.tsv" }}
+train = {{ de = "train.tsv" }}
+"""
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return caught.value.code, *capsys.readouterr()
+
+
+@pytest.fixture
+def plan(tmp_path, tiny_folder):
+    write_tags(tagged(40, "en"), tmp_path / "ner.train.en.tsv")
+    for lang in ("de", "es"):
+        write_tags(tagged(12, lang, 1), tmp_path / f"ner.test.{lang}.tsv")
+    rng = np.random.default_rng(0)
+    translations = {"the": "der", "a": "ein", "in": "in", "e": "und", "1": "1"}
+    rows = []
+    for _ in range(40):
+        chosen = [list(translations)[k] for k in rng.integers(0, 5, rng.integers(2, 6))]
+        rows.append(f"{' '.join(chosen)}\t{' '.join(translations[word] for word in chosen)}\n")
+    (tmp_path / "train.tsv").write_text("".join(rows))
+    path = tmp_path / "study.toml"
+    path.write_text(PLAN.format(encoder=tiny_folder))
+    return path
+
+
+# -- once ------------------------------------------------------------------------------------------------------------
+def test_a_study_does_every_step_once(plan):
+    said = []
+    records = study(plan, say=said.append)
+    assert "preparing: 1 of 1 steps to do" in said
+    assert "aligning: 2 of 2 steps to do" in said
+    assert "evaluating: 6 of 6 steps to do" in said
+    assert {(r["method"], r["task"]) for r in records} == {
+        (method, task) for method in ("base", "rotation", "quick") for task in ("ner", "retrieval")
+    }
+    folder = plan.parent / "study"
+    first = (folder / "results.jsonl").read_text()
+    said.clear()
+    assert study(plan, say=said.append) == records
+    assert said == [
+        f"{title}: 0 of {n} steps to do" for title, n in (("preparing", 1), ("aligning", 2), ("evaluating", 6))
+    ]
+    assert (folder / "results.jsonl").read_text() == first
+    table = (folder / "results.md").read_text()
+    assert "## ner, f1" in table
+    assert "| tiny | quick |" in table
+    # A setting of one method changes its steps and no others; a folder that was moved stays what it is.
+    plan.write_text(plan.read_text().replace("batch = 4", "batch = 8"))
+    folder.rename(plan.parent / "moved")
+    said.clear()
+    study(plan, out=plan.parent / "moved", say=said.append)
+    assert said[0] == "preparing: 0 of 1 steps to do"
+    assert "aligning: 1 of 2 steps to do" in said
+    assert "evaluating: 2 of 6 steps to do" in said
+
+
+def test_the_command_and_two_workers(plan, capsys):
+    code, said, news = run(capsys, "study", plan, "--workers", 2, "--test", f"ner=nl={plan.parent / 'ner.test.es.tsv'}")
+    assert code == 0, news
+    assert said.startswith("## ner, f1")
+    assert "| nl ner.test.es.tsv |" in said.splitlines()[2]
+    one = study(plan, data=plan.parent, out=plan.parent / "again")
+    two = [json.loads(line) for line in (plan.parent / "study" / "results.jsonl").read_text().splitlines()]
+
+    def strip(records):
+        return [(r["method"], r["data"].rpartition("/")[2], r["metric"], round(r["value"] or 0, 6))
+                for r in records if r["languages"][-1] != "nl"]  # fmt: skip
+
+    assert strip(one) == strip(two)
+    code, said, news = run(capsys, "study", plan, "--test", "retrieval=x.tsv", "-q")
+    assert (code, said) == (2, "")
+    assert "expected TASK=FILE, with one of the tasks ner" in news
+
+
+def test_one_model_for_each_language(plan):
+    plan.write_text(plan.read_text().replace("seeds = 1", 'seeds = 1\ntogether = false\ntowards = "target"'))
+    records = study(plan)
+    rotated = [r for r in records if r["method"] == "rotation" and r["task"] == "ner"]
+    assert {r["languages"][-1] for r in rotated} == {"de"}  # its text is in German only
+
+
+def test_layers_of_an_encoder_each_on_its_own(plan):
+    text = (
+        plan.read_text()
+        .replace('tiny = "', 'tiny = { layers = [0, 2], path = "')
+        .replace('"\n\n[methods.base]', '" }\n\n[methods.base]')
+    )
+    text = text[: text.index("[tasks.ner]")] + text[text.index("[tasks.retrieval]") :]
+    plan.write_text(text)
+    said = []
+    records = study(plan, say=said.append)
+    assert "aligning: 3 of 3 steps to do" in said  # the maps of both layers come from one pass
+    assert "evaluating: 6 of 6 steps to do" in said
+    found = {
+        (r["method"], r["layer"]): r["settings"]["encoder_fingerprint"]
+        for r in records
+        if r["metric"] == "accuracy.all"
+    }
+    assert set(found) == {(method, layer) for method in ("base", "rotation", "quick") for layer in (0, 2)}
+    assert len(set(found.values())) == 6
+    places = [p for p in (plan.parent / "study" / "steps").glob("align-*") if (p / "maps.safetensors").exists()]
+    mapped = load_encoder(places[0], layer=0)
+    assert isinstance(mapped, MappedEncoder)
+    assert mapped.layers == (0,)
+    assert found["rotation", 0] == mapped.fingerprint
+    with pytest.raises(SettingError, match="layer 1: .* has maps of 0, 2"):
+        load_encoder(places[0], layer=1)
+    assert "| tiny, layer 2 | rotation |" in tables(records)
+
+
+# -- an encoder of the study's own, dictionaries, and tasks of meaning -----------------------------------------------
+OWN = """
+seeds = 1
+[encoders.elmo]
+layers = [0, 1, 2]
+[encoders.elmo.pretrain]
+model = "elmo"
+apart = true
+texts = { en = "en.txt", de = "de.txt" }
+pretokenized = true
+held_out = 6
+dim = 4
+hidden = 6
+filters = [[1, 4], [2, 4]]
+highway = 1
+min_count = 1
+updates = 3
+batch = 8
+
+[methods.base]
+[methods.rotation]
+refine = 1
+[methods.identical]
+restarts = 1
+
+[supervision.dictionary]
+kind = "dictionary"
+entries = [0, 9]
+texts = { en = "en.txt", de = "de.txt" }
+pretokenized = true
+limit = 60
+de = "dict.tsv"
+
+[supervision.nothing]
+kind = "text"
+texts = { en = "en.txt", de = "de.txt" }
+pretokenized = true
+
+[tasks.lexicon]
+entries = [9, 12]
+texts = { en = "en.txt", de = "de.txt" }
+pretokenized = true
+test = { de = "dict.tsv" }
+
+[tasks.parsing]
+train = ["en.conllu"]
+test = ["en.conllu", "de.conllu"]
+epochs = 1
+hidden = 4
+layers = 1
+arc = 4
+label = 4
+upos = 2
+
+[tasks.senses]
+task = "wsd"
+train = "en=train.data.xml"
+test = ["en=test.data.xml"]
+"""
+
+
+def senses(folder, name, lemmas):
+    """Words whose sense is their lemma's number."""
+    rows = [f'<sentence><instance id="i{k}" lemma="{lemma}" pos="NOUN">{lemma}</instance><wf>.</wf></sentence>'
+            for k, lemma in enumerate(lemmas)]  # fmt: skip
+    (folder / f"{name}.data.xml").write_text(f"<corpus>{''.join(rows)}</corpus>")
+    (folder / f"{name}.gold.key.txt").write_text("".join(f"i{k} {lemma}%1\n" for k, lemma in enumerate(lemmas)))
+
+
+@pytest.fixture
+def own(tmp_path):
+    rng = np.random.default_rng(0)
+    for lang in ("en", "de"):
+        sentences = [*words(rng, 70, lang), ["same", "word"], ["word"]]
+        (tmp_path / f"{lang}.txt").write_text("".join(" ".join(sentence) + "\n" for sentence in sentences))
+        write_trees(trees(12, lang), tmp_path / f"{lang}.conllu")
+    (tmp_path / "dict.tsv").write_text("".join(f"e{k}\td{k}\n" for k in range(12)))
+    senses(tmp_path, "train", ["e1", "e2", "e1"])
+    senses(tmp_path, "test", ["e2", "e1", "e5"])
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore::calque.encoders.anchored.FailedMapWarning")
+def test_elmos_of_the_study_and_maps_from_dictionaries(own):
+    pytest.importorskip("h5py")
+    said = []
+    records = study(own, say=said.append)
+    steps = {title: next(line for line in said if line.startswith(title)) for title in ("pretraining", "joining", "preparing",
+             "aligning", "evaluating")}  # fmt: skip
+    assert steps == {
+        "pretraining": "pretraining: 2 of 2 steps to do", "joining": "joining encoders: 1 of 1 steps to do",
+        # anchors of two languages with a limit and without, and the dictionary's part
+        "preparing": "preparing: 5 of 5 steps to do", "aligning": "aligning: 2 of 2 steps to do",
+        "evaluating": "evaluating: 27 of 27 steps to do",
+    }  # fmt: skip
+    rows = {(r["method"], r["supervision"], r["layer"]) for r in records if r["task"] != "language-model"}
+    assert rows == {
+        (method, supervision, layer) for layer in (0, 1, 2)
+        for method, supervision in (("base", ""), ("rotation", "dictionary"), ("identical", "nothing"))
+    }  # fmt: skip
+    measured = [(r["metric"], r["languages"]) for r in records if r["task"] == "language-model"]
+    assert measured == [(metric, [lang]) for lang in ("en", "de") for metric in ("perplexity", "unigram-perplexity")]
+    p_at_1 = [r for r in records if r["metric"] == "p@1"]
+    assert {r["n"] for r in p_at_1} == {3}
+    assert {(tuple(r["languages"]), r["metric"]) for r in records if r["task"] == "parsing"} == {
+        (("en", lang), metric) for lang in ("en", "de") for metric in ("las", "uas")
+    }  # fmt: skip
+    assert {(r["n"], r["settings"]["senses"]) for r in records if r["task"] == "senses"} == {(3, 2)}
+    # The base's words of German do not lie where the maps carry them; English ones stay.
+    place = next((own.parent / "study" / "steps").glob("join-*"))
+    fits = {json.loads((p / "done.json").read_text())["settings"].get("start"): p for p in place.parent.glob("fit-*")}
+    for lang, moved in (("en", False), ("de", True)):
+        from calque.text import Sentences
+
+        text = Sentences.of([["e1", "d1"]], lang)
+        base, mapped = (load_encoder(where, layer=1).encode(text).data for where in (place, fits[None]))
+        assert np.array_equal(base, mapped) != moved
+    table = (own.parent / "study" / "results.md").read_text()
+    assert "| elmo, layer 1 | rotation (dictionary) |" in table
+    assert "## language-model, unigram-perplexity" in table
+    # Right senses count though no setting names their file; what was learnt before them stays.
+    (own.parent / "test.gold.key.txt").write_text("i0 e2%1\ni1 e1%1\ni2 e2%1\n")
+    digest.cache_clear()
+    said.clear()
+    study(own, say=said.append)
+    assert "aligning: 0 of 2 steps to do" in said
+    assert "evaluating: 9 of 27 steps to do" in said
+
+
+@pytest.mark.parametrize(("old", "new", "fact"), [
+    ("seeds = 1", "sedes = 1", "'sedes' is not a part of a study, expected data, encoders"),
+    ("[methods.rotation]", '[methods.rotation]\nmethod = "turn"', "method 'turn' is not known"),
+    ("[methods.rotation]", "[methods.rcsls]", "method 'rcsls' has nothing to learn from: .* kind = 'dictionary'"),
+    ("[methods.rotation]", '[methods.rotation]\nstart = "identical"', "'rotation' has nothing .* kind = 'text'"),
+    ("[methods.rotation]", "[methods.rotation]\nrefine = 5", "'refine' is no setting of methods.rotation with a supervision"),
+    ("batch = 4", "batches = 4", "'batches' is no setting of methods.quick"),
+    ("[methods.rotation]", '[methods.rotation]\nsupervision = "x"', "there is no supervision x"),
+    ("hidden = 8", "heddin = 8", "'heddin' is no setting of tasks.ner, expected task, train, test"),
+    ("[tasks.retrieval]", '[tasks.retrieval]\ntask = "cooking"', "task 'cooking' is not known, expected retrieval"),
+    ("[supervision.parallel]", '[supervision.parallel]\nkind = "x"', "'parallel' is of kind 'x', expected parallel, dict"),
+    ("[supervision.parallel]", '[supervision.parallel]\nkind = "dictionary"', "has no text for anchors"),
+    ("[supervision.parallel]", '[supervision.parallel]\nkind = "dictionary"\ntexts = { de = "x" }', "has no texts in en"),
+    ('"de=ner.test.de.tsv"', '"test.tsv"', "test.tsv: which language is it in"),
+    ('test = { de = "train.tsv" }', 'test = ["train.tsv"]', "'retrieval': test is .* expected a table by language"),
+    ("seeds = 1", 'seeds = 1\ntowards = "target"', "together = false"),
+    ("[encoders]\n", "[encoders]\nx = { pretrain = {} }\n", "'x' is pretrained on nothing"),
+    ("[encoders]\n", '[encoders]\nx = { pretrain = { texts = { en = "a" }, model = "gpt" } }\n', "'gpt' cannot be pretrained"),
+    ("[encoders]\n", '[encoders]\nx = { pretrain = { texts = { en = "a" }, dims = 3 } }\n', "'dims' is no setting of enc"),
+    ("[encoders]\n", "[encoders]\nx = { layers = [1] }\n", "encoder 'x': expected either a path"),
+    ("[encoders]\n", "[encoders\n", "cannot be read as a study"),
+])  # fmt: skip
+def test_a_study_that_cannot_be(old, new, fact, plan):
+    plan.write_text(plan.read_text().replace(old, new))
+    with pytest.raises(InputError, match=fact) as error:
+        Study.read(plan)
+    assert "\n" not in str(error.value)
+
+
+def test_the_recipes_can_be_read():
+    from pathlib import Path
+
+    recipes = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
+    assert recipes
+    for recipe in recipes:
+        assert Study.read(recipe).tasks
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+def test_a_stopped_step_begins_again(tmp_path):
+    tries = []
+
+    def work(step, folder):
+        tries.append(folder.name)
+        (folder / f"part{len(tries)}").write_text("x")
+        if len(tries) == 1:
+            raise SettingError("stopped")
+
+    steps = Steps(tmp_path / "steps", {"work": work})
+    step = Step("work", {"a": 1})
+    with pytest.raises(SettingError):
+        steps.do(step)
+    assert not steps.is_done(step)
+    place = steps.do(step)
+    assert sorted(file.name for file in place.iterdir()) == ["done.json", "part1", "part2"]
+    assert steps.do(step) == place
+    assert len(tries) == 2
+
+
+def test_what_a_step_reads_is_part_of_its_name(tmp_path):
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "b").write_text("2")
+    a, b = ([str(tmp_path / name)] for name in "ab")
+    keys = {Step("work", settings, files, after).key for settings, files, after in (
+        ({}, {}, {}), ({"x": 1}, {}, {}), ({}, {"x": a}, {}), ({}, {"x": b}, {}), ({}, {"y": a}, {}), ({}, {"x": a + b}, {}),
+        ({}, {}, {"x": ["steps/fit-1"]}), ({}, {}, {"x": ["steps/fit-2"]}),
+    )}  # fmt: skip
+    assert len(keys) == 8
+    assert Step("work", after={"x": ["here/fit-1"]}).key == Step("work", after={"x": ["there/fit-1"]}).key
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x").write_text("1")
+    assert digest(str(tmp_path / "folder")) != digest(str(tmp_path / "a"))
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+def record(method, value, low, high, **more):
+    return {"task": "ner", "metric": "f1", "encoder": "e", "method": method, "supervision": "", "languages": ["en", "de"],
+            "data": "t", "value": value, "low": low, "high": high, "settings": {"sd": 0.01}, **more}  # fmt: skip
+
+
+def test_only_a_clear_best_is_marked():
+    clear = tables([record("a", 0.5, 0.45, 0.55), record("b", 0.7, 0.6, 0.8)])
+    assert "**70.0 ± 1.0**" in clear
+    assert "**" not in tables([record("a", 0.65, 0.55, 0.75), record("b", 0.7, 0.6, 0.8)])
+
+
+def test_what_a_table_shows():
+    shown = tables([
+        record("a", 0.5, 0.4, 0.6), record("a", 0.5, 0.4, 0.6, settings={"protocol": "ceiling"}),
+        record("a", 0.5, 0.4, 0.6, metric="f1.PER"), record("a", None, None, None, layer=1, languages=["en", "es"]),
+        record("a", 12.5, 10, 15, task="lm", metric="perplexity", percent=False, settings={}),
+        record("b", 22.5, 20, 25, task="lm", metric="perplexity", percent=False, settings={}),
+    ])  # fmt: skip
+    assert shown.splitlines() == [
+        "## ner, f1", "", "| encoder | method | de t | es t | mean |", "|---|---|---:|---:|---:|",
+        "| e | a | 50.0 ± 1.0 |  | 50.0 |", "| e | a, ceiling | 50.0 |  | 50.0 |", "| e, layer 1 | a |  |  |  |", "",
+        "## lm, perplexity", "", "| encoder | method | de t | mean |", "|---|---|---:|---:|",
+        "| e | a | **12.5** | 12.5 |", "| e | b | 22.5 | 22.5 |",
+    ]  # fmt: skip
