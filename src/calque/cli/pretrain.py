@@ -49,6 +49,9 @@ def pretrain(
     learning_rate: Annotated[float | None, typer.Option(help="Its highest value.")] = None,
     alpha: Annotated[float, typer.Option(min=0, max=1, help="1 draws languages as they are, 0 all alike often.")] = 0.5,
     precision: Precision = "auto",
+    held_out: Annotated[
+        int, typer.Option(min=0, help="ELMo: sentences of each language not to train on but to measure perplexity on.")
+    ] = 0,
     half: Annotated[bool, typer.Option("--half", help="Write the weights in float16.")] = False,
     pretokenized: Pretokenized = False,
     checkpoint_every: Annotated[int, typer.Option(min=0, help="Updates between checkpoints.")] = 200,
@@ -72,11 +75,12 @@ def pretrain(
 
         others = {"--heads": heads, "--tokenizer": tokenizer, "--start": start, "--positions": positions}
         _refuse({**others, "--half": half or None}, "an ELMo")
-        record = pretrain_elmo(texts, options={**options, "hidden": hidden, "vocabulary": vocabulary}, **how)
+        options |= {"hidden": hidden, "vocabulary": vocabulary}
+        record = pretrain_elmo(texts, options=options, held_out=held_out, **how)
     elif model == "bert":
         from calque.runs.pretrain import pretrain as run
 
-        _refuse({"--hidden": hidden}, "a BERT")
+        _refuse({"--hidden": hidden, "--held-out": held_out or None}, "a BERT")
         options |= {"heads": heads, "positions": 256 if positions is None else positions}
         record = run(
             texts, vocabulary=vocabulary, tokenizer=tokenizer, start=start, options=options, half=half, **how
@@ -84,6 +88,8 @@ def pretrain(
     else:
         raise SettingError(f"--model {model}: expected bert or elmo")
     say(f"written to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
+    for score in record.get("scores", []):
+        say(f"{score['metric']} in {score['languages'][0]}: {score['value']:.1f}")
 
 
 def _refuse(options: dict[str, Any], what: str) -> None:
@@ -94,7 +100,7 @@ def _refuse(options: dict[str, Any], what: str) -> None:
 
 def perplexity(
     encoder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="Hub name, folder, or mini: a masked language model.")
+        str, typer.Argument(metavar="ENCODER", help="Hub name, folder, or mini: a masked language model, or an ELMo.")
     ],
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt …")],
     share: Annotated[float, typer.Option(help="Of the words to hide.")] = 0.15,
@@ -104,7 +110,7 @@ def perplexity(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure how well a masked language model guesses hidden words."""
+    """Measure how well a language model guesses words: hidden ones, or, an ELMo, those that come next."""
     from calque.runs.evaluate import table
     from calque.runs.perplexity import perplexity as run
 

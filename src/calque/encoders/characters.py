@@ -12,12 +12,11 @@ from torch import Tensor
 from calque.encoders.batches import ranges
 from calque.encoders.static import _types
 from calque.encoders.subwords import SplitSentences, not_a_string
-from calque.nn.characters import PADDING, SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, CharacterCNN
+from calque.nn.characters import CHUNK, PADDING, SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, CharacterCNN
 from calque.text import Sentence, Sentences
 
 #: numbers of the two ends of a sentence among the word types
 BEGIN, END = 0, 1
-_CHUNK = 256  # word types computed at a time
 
 
 def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
@@ -87,7 +86,7 @@ class WordTypes:
         rows = np.concatenate([sentence_ends(length), character_rows(forms, length)])
         sizes = (rows != PADDING + 1).sum(1)
         # Words of about equal length together, see `CharacterCNN`.
-        self._chunks = list(torch.from_numpy(sizes).argsort(stable=True).split(_CHUNK))
+        self._chunks = list(torch.from_numpy(sizes).argsort(stable=True).split(CHUNK))
         self._unfinished, self._filled = len(self._chunks), Event()
         like = self._network.projection
         self._rows = torch.from_numpy(rows).to(like.device)

@@ -50,7 +50,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
     except (OSError, ValueError) as error:
         raise InputError(f"no options of an ELMo ({error})", path=options) from error
     try:
-        with _h5py().File(weights, "r") as file:
+        with h5py_module().File(weights, "r") as file:
             return _read(told, file, options, weights)
     except OSError as error:
         what = "no such file" if isinstance(error, FileNotFoundError) else f"no HDF5 file ({error})"
@@ -90,7 +90,7 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
     Raises:
         MissingExtraError: h5py is not installed.
     """
-    h5py = _h5py()
+    h5py = h5py_module()
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / (WEIGHTS_FILE + ".part")
     with h5py.File(part, "w") as file:
@@ -130,7 +130,12 @@ def _dataset(file: Any, key: str, path: Path) -> Any:
     return found
 
 
-def _h5py() -> Any:
+def h5py_module() -> Any:
+    """h5py, which is an extra.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
     try:
         import h5py
     except ImportError as error:

@@ -14,7 +14,7 @@ from calque.errors import SettingError
 #: what a row of characters may hold beside the 256 values of a byte; in a network's input all are one higher
 SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = 256, 257, 258, 259, 260
 N_CHARACTERS = 261
-_CHUNK = 256  # word types whose convolutions are computed at a time
+CHUNK = 256  # word types whose convolutions are computed at a time
 
 
 class CharacterCNN(nn.Module):
@@ -79,7 +79,7 @@ class CharacterCNN(nn.Module):
         order = lengths.argsort(stable=True)
         table = F.pad(self.characters, (0, 0, 1, 0))
         found = []
-        for rows in order.split(_CHUNK):
+        for rows in order.split(CHUNK):
             # From a word's end on, each filter sees padding only: one such place stands for all.
             longest = min(ids.shape[1], int(lengths[rows[-1]]) + self._widest)
             found.append(self._chunk(ids[rows, :longest].long(), table))

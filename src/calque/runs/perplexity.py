@@ -1,4 +1,4 @@
-"""From a masked language model and plain text to perplexities."""
+"""From a language model and plain text to perplexities."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def perplexity(
     seed: int = 0,
     say: Say = lambda line: None,
 ) -> list[Score]:
-    """Perplexity of hidden words in each language.
+    """Perplexity of hidden words in each language; of an ELMo, of each word that comes next.
 
     Args:
-        encoder: hub name, folder or `mini`: a masked language model with its head.
+        encoder: hub name, folder or `mini`: a masked language model with its head, or an ELMo with what predicts words.
         texts: `LANG=FILE`, one sentence a line.
-        share: of the words to hide.
+        share: of the words to hide; of no concern to an ELMo.
         pretokenized: words stand between spaces.
         limit: lines of each text.
         seed: of the choice of words.
@@ -43,9 +43,21 @@ def perplexity(
     from transformers.utils import logging
 
     from calque.encoders.loading import BUNDLED, load_encoder
-    from calque.tasks.perplexity import masked_perplexity
+    from calque.tasks.perplexity import masked_perplexity, word_perplexity
+    from calque.training.word_model import SOFTMAX_FILE, WordModel
 
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
+    names = {
+        lang: ", ".join(Path(text.partition("=")[2]).name for text in texts if text.startswith(f"{lang}="))
+        for lang in sentences
+    }
+    if (Path(encoder) / SOFTMAX_FILE).is_file():
+        words, name = WordModel.open(encoder), Path(encoder).resolve().name
+        return [
+            score
+            for lang, text in sentences.items()
+            for score in word_perplexity(words, text, seed=seed, data=names[lang], name=name)
+        ]
     loaded, where = load_encoder(encoder), str(BUNDLED.get(encoder, encoder))
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -60,7 +72,7 @@ def perplexity(
     return [
         masked_perplexity(
             model, loaded.subwords, text, share=share, mask_id=mask_id, seed=seed,  # type: ignore[attr-defined]
-            data=", ".join(Path(t.partition("=")[2]).name for t in texts if t.startswith(f"{lang}=")), name=loaded.name,
+            data=names[lang], name=loaded.name,
         )
         for lang, text in sentences.items()
     ]  # fmt: skip

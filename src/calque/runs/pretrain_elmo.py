@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import calque
 from calque.errors import SettingError
 from calque.runs.pretrain import _divided, read_languages
 from calque.runs.texts import Say
+
+if TYPE_CHECKING:
+    from calque.text import Sentences
 
 
 def pretrain_elmo(
@@ -18,6 +23,7 @@ def pretrain_elmo(
     *,
     out: str | Path,
     options: Mapping[str, Any] | None = None,
+    held_out: int = 0,
     pretokenized: bool = False,
     limit: int | None = None,
     overwrite: bool = False,
@@ -31,6 +37,8 @@ def pretrain_elmo(
         texts: `LANG=FILE`, one sentence a line; several files of one language are read one after the other.
         out: folder for the result. A stopped run continues from what it finds there.
         options: keyword arguments of `BiLanguageModel`.
+        held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity.
+            Of these, those that stand in the rest of the text word for word are left out.
         pretokenized: words stand between spaces.
         limit: lines of each text.
         overwrite: replace a finished result in `out`.
@@ -39,22 +47,25 @@ def pretrain_elmo(
         say: takes a line of news.
 
     Returns:
-        what was done, as `calque-run.json` has it.
+        what was done, as `calque-run.json` has it; `scores` are those on what was held out.
 
     Raises:
         SettingError: texts that are not `LANG=FILE`, or a finished encoder in `out`.
         MissingExtraError: h5py is not installed; before anything is computed.
     """
     from calque.distributed import is_first
-    from calque.encoders.elmo_files import OPTIONS_FILE, _h5py
+    from calque.encoders.elmo_files import OPTIONS_FILE, h5py_module
+    from calque.tasks.perplexity import word_perplexity
     from calque.training.bilm import BiLanguageModel
 
-    _h5py()
+    h5py_module()
     folder = Path(out)
     if any((folder / name).exists() for name in (OPTIONS_FILE, "config.json")) and not overwrite:
         raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
     method = BiLanguageModel(**dict(options or {}))
     corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
+    aside = {lang: _hold_out(text, held_out) for lang, text in corpora.items()} if held_out else {}
+    corpora |= {lang: rest for lang, (rest, _) in aside.items()}
     method.train(corpora, folder=folder / "training", checkpoint_every=checkpoint_every, progress=progress)
     mixture, history, vocabulary = method.mixture, method.history, method.model.vocabulary
     record = {
@@ -74,12 +85,27 @@ def pretrain_elmo(
         "updates": len(history),
         "first_loss": history[0]["loss"],
         "last_loss": sum(line["loss"] for line in history[-100:]) / len(history[-100:]),
+        "scores": [
+            score.to_dict()
+            for _, text in aside.values()
+            for score in word_perplexity(method.model, text, data=f"{len(text):,} sentences held out", name=folder.name)
+        ],
     }
     if is_first():
         method.model.save(folder)
         (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         (folder / "README.md").write_text(_card(record), encoding="utf-8")
     return record
+
+
+def _hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
+    """A text without some of its sentences, and these."""
+    if not 0 < 2 * n <= len(text):
+        raise SettingError(f"{n} sentences held out of {len(text)} in {text.lang}: expected half of them at most")
+    chosen = np.arange(n) * len(text) // n
+    rest = text.take(np.setdiff1d(np.arange(len(text)), chosen))
+    known = {sentence.words for sentence in rest}
+    return rest, text.take(np.array([k for k in chosen if text[int(k)].words not in known], dtype=np.int64))
 
 
 def _card(record: dict[str, Any]) -> str:
@@ -98,6 +124,8 @@ def _card(record: dict[str, Any]) -> str:
         "`vocabulary.json` are what predicts words.", "",
         "| language | sentences | words | passes |", "|---|---:|---:|---:|", *rows, "",
         f"Texts: {', '.join(text['path'] for text in record['texts'])}.", "",
+        *(f"{score['metric'].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"
+          for score in record["scores"]),
         "## Settings", "", "```json", json.dumps(settings, indent=2), "```", "",
     ]  # fmt: skip
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""How well a masked language model guesses hidden words."""
+"""How well a language model guesses words: hidden ones, or those that come next."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from calque.encoders.subwords import SplitSentences, Subwords
     from calque.text import Sentences
+    from calque.training.word_model import WordModel
 
 _LOGITS = 100_000_000  # numbers held at once
 
@@ -79,6 +80,36 @@ def masked_perplexity(
     return Score(
         "masked-words", data, (sentences.lang,), metric, *figures, len(chosen), seed, about, percent=False
     )  # fmt: skip
+
+
+def word_perplexity(
+    model: WordModel, sentences: Sentences, *, bootstrap: int = 1000, seed: int = 0, data: str = "", name: str = ""
+) -> list[Score]:
+    """Perplexity of each word and each sentence's end, read from the left and from the right (see `Perplexity`); then
+    that of the same words by their frequency in the training text alone.
+
+    Args:
+        model: of words.
+        sentences: the text.
+        bootstrap, seed: samples and seed of the interval, over sentences.
+        data, name: of the text and of the model, for the record.
+
+    Raises:
+        SettingError: no words.
+    """
+    from calque.training.word_model import Perplexity
+
+    sums = model.surprise(sentences)
+    found = Perplexity.of(sums)
+    about = {"forward": round(found.forward, 3), "backward": round(found.backward, 3), "unknown": found.unknown,
+             "vocabulary": len(model.vocabulary), "encoder": name}  # fmt: skip
+    scores = []
+    for metric, total in (("perplexity", sums[:, :2].mean(axis=1)), ("unigram-perplexity", sums[:, 2])):
+        pairs = np.stack([total, sums[:, 3]], axis=1)
+        figures = interval(pairs, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap, seed=seed)
+        lang = (sentences.lang,)
+        scores.append(Score("next-word", data, lang, metric, *figures, found.words, seed, about, percent=False))
+    return scores
 
 
 def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:

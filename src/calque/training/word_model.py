@@ -57,6 +57,13 @@ class Perplexity:
     words: int
     unknown: int
 
+    @classmethod
+    def of(cls, sums: np.ndarray) -> Perplexity:
+        """From what `WordModel.surprise` gives."""
+        forward, backward, unigram, n, unknown = sums.sum(axis=0).tolist()
+        values = [math.exp(total / n) for total in (forward, backward, (forward + backward) / 2, unigram)]
+        return cls(*values, words=int(n), unknown=int(unknown))
+
 
 class WordModel(nn.Module):
     """p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n), a word's characters in and its number out.
@@ -106,7 +113,6 @@ class WordModel(nn.Module):
         )
         return Contexts(states, (numbers[not_first], numbers[not_last]))
 
-    @torch.inference_mode()
     def perplexity(self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096) -> Perplexity:
         """How surprised the model is by each word and each sentence's end, over its whole vocabulary.
 
@@ -117,25 +123,39 @@ class WordModel(nn.Module):
         Raises:
             SettingError: no words.
         """
+        return Perplexity.of(self.surprise(sentences, budget=budget))
+
+    @torch.inference_mode()
+    def surprise(self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096) -> np.ndarray:
+        """What a perplexity is made of, sentence by sentence.
+
+        Returns:
+            float64 `[n_sentences, 5]`, sums over the predictions in each sentence that has words: −log p forwards,
+            backwards, and by frequency alone; their number, and how many of them are of unknown words.
+
+        Raises:
+            SettingError: no words.
+        """
         text = WordText.seen_by(self.vocabulary, sentences)
         rows, (blocks,) = self.rows(text.forms), text.blocks.values()
         if not len(blocks):
             raise SettingError("no words to measure the perplexity on")
-        training, totals, n, unknown, unigram = self.training, [0.0, 0.0], 0, 0, 0.0
-        frequency = np.log(self.vocabulary.unigram())
+        frequency, training = -np.log(self.vocabulary.unigram()), self.training
+        sums = np.zeros((len(blocks), 5))
         self.eval()
         for numbers in token_batches(blocks.lengths, budget):
             ids = np.concatenate([blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]] for k in numbers])
-            found = self.contexts(rows, ids, blocks.lengths[numbers])
+            states, following = self.contexts(rows, ids, blocks.lengths[numbers])
+            each = np.zeros((len(following[0]), 5))
             for side in (0, 1):
-                words = torch.from_numpy(found.following[side]).to(self.device)
-                totals[side] += float(self.head.surprise(found.states[side], words, side).double().sum())
-                unigram -= float(frequency[found.following[side]].sum()) / 2
-            n += len(found.following[0])
-            unknown += int((found.following[0] == UNKNOWN).sum())
+                words = torch.from_numpy(following[side]).to(self.device)
+                each[:, side] = self.head.surprise(states[side], words, side).double().cpu().numpy()
+                each[:, 2] += frequency[following[side]] / 2
+            each[:, 3], each[:, 4] = 1, following[0] == UNKNOWN
+            predictions = blocks.lengths[numbers] - 1
+            sums[numbers] = np.add.reduceat(each, np.cumsum(predictions) - predictions)
         self.train(training)
-        values = [math.exp(total / n) for total in (*totals, sum(totals) / 2, unigram)]
-        return Perplexity(*values, words=n, unknown=unknown)
+        return sums
 
     def encoder(self, name: str = "elmo") -> ElmoEncoder:
         """The network as an encoder, which shares its weights."""

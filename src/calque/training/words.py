@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from calque.encoders.batches import ranges
-from calque.encoders.characters import number_words
+from calque.encoders.characters import BEGIN, END, number_words
 from calque.errors import InputError, SettingError
 from calque.text import Sentence, Sentences
 from calque.training.blocks import Blocks
 
-#: numbers of the ends of a sentence, and of all words that are not predicted; then come the words
-BEGIN, END, UNKNOWN, FIRST_WORD = 0, 1, 2, 3
+#: after the numbers of the ends of a sentence: that of all words that are not predicted; then come the words
+UNKNOWN, FIRST_WORD = END + 1, END + 2
 VOCABULARY_FILE = "vocabulary.json"
 
 
