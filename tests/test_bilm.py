@@ -330,6 +330,10 @@ def test_perplexity_is_the_literal_one():
     frequency = np.log(method.model.vocabulary.unigram())
     numbers = [[*method.model.vocabulary.numbers(words), END] for words in held if words]
     assert found.unigram == pytest.approx(np.exp(-frequency[np.concatenate(numbers)].mean()))
+    each = method.model.surprise(held, budget=10)
+    assert each.shape == (3, 5)  # without the empty one
+    for row, words in zip(each, [words for words in held if words], strict=True):
+        np.testing.assert_allclose(row, method.model.surprise([words])[0], rtol=1e-5)
     with pytest.raises(SettingError, match="no words"):
         method.model.perplexity([[]])
 
@@ -396,6 +400,47 @@ def test_from_the_command_line(tmp_path, capsys):
     encoder = load_encoder(tmp_path / "out", device="cpu")
     assert (encoder.dim, encoder.n_layers) == (16, 2)
     assert WordModel.open(tmp_path / "out").perplexity(EN).both > 1
+    assert record["scores"] == []
     assert "already holds an encoder" in run("--updates", "5")[1]
     assert "--heads does not apply to an ELMo" in run("--heads", "2")[1]
     assert "expected bert or elmo" in run("--model", "gpt")[1]
+
+
+def test_perplexity_of_what_was_held_out(tmp_path, capsys):
+    from calque.cli import main
+
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice(["the", "cat", "sees", "a", "dog", "12"], 5)) for _ in range(40)]
+    lines[0] = lines[1] = "the same again"
+    (tmp_path / "en").write_text("\n".join(lines) + "\n")
+    options = ["--model", "elmo", "--hidden", "8", "--dim", "8", "--updates", "2", "--batch", "4", "--pretokenized"]
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main(list(map(str, arguments)))
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    code, _, err = run("pretrain", f"en={tmp_path / 'en'}", "--out", tmp_path / "out", "--held-out", 5, *options)
+    assert code == 0, err
+    record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
+    assert record["languages"]["en"]["sentences"] == 35
+    perplexity, unigram = record["scores"]
+    # Every eighth line; the first of them stands in the text that was trained on, too.
+    held = [lines[k].split() for k in (8, 16, 24, 32)]
+    expected = WordModel.open(tmp_path / "out").perplexity(held)
+    assert perplexity["value"] == pytest.approx(expected.both)
+    assert perplexity["low"] < expected.both < perplexity["high"]
+    assert unigram["value"] == pytest.approx(expected.unigram)
+    assert (perplexity["n"], perplexity["languages"], unigram["metric"]) == (24, ["en"], "unigram-perplexity")
+    assert f"perplexity in en: {expected.both:.1f}" in err
+    assert "Perplexity of 4 sentences held out in en" in (tmp_path / "out" / "README.md").read_text()
+    (tmp_path / "held.txt").write_text("".join(" ".join(words) + "\n" for words in held))
+    code, out, err = run("perplexity", tmp_path / "out", f"en={tmp_path / 'held.txt'}", "--pretokenized", "--json")
+    assert code == 0, err
+    assert json.loads(out)["value"] == pytest.approx(expected.both)
+    assert "8 sentences held out of 8" in run("pretrain", f"en={tmp_path / 'en'}", "--limit", 8, "--held-out", 8, "--out",
+                                              tmp_path / "b", *options)[2]  # fmt: skip
+    assert "stands in the rest of the text" in run("pretrain", f"en={tmp_path / 'en'}", "--held-out", 1, "--out",
+                                                   tmp_path / "b", *options)[2]  # fmt: skip
+    assert "--held-out does not apply to a BERT" in run("pretrain", f"en={tmp_path / 'en'}", "--held-out", 1, "--out",
+                                                        tmp_path / "b")[2]  # fmt: skip

@@ -38,7 +38,7 @@ def pretrain_elmo(
         out: folder for the result. A stopped run continues from what it finds there.
         options: keyword arguments of `BiLanguageModel`.
         held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity.
-            Of these, those that stand in the rest of the text word for word are left out.
+            Of these, those that stand in the rest of the text word for word are left out, and those without words.
         pretokenized: words stand between spaces.
         limit: lines of each text.
         overwrite: replace a finished result in `out`.
@@ -105,7 +105,10 @@ def _hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
     chosen = np.arange(n) * len(text) // n
     rest = text.take(np.setdiff1d(np.arange(len(text)), chosen))
     known = {sentence.words for sentence in rest}
-    return rest, text.take(np.array([k for k in chosen if text[int(k)].words not in known], dtype=np.int64))
+    new = [k for k in chosen.tolist() if text[k].words and text[k].words not in known]
+    if not new:
+        raise SettingError(f"every sentence held out in {text.lang} stands in the rest of the text, too: hold out more")
+    return rest, text.take(np.array(new, dtype=np.int64))
 
 
 def _card(record: dict[str, Any]) -> str:
