@@ -177,6 +177,7 @@ def test_words_without_a_vector_are_nobodys_neighbours(library, tmp_path):
     covered = np.ones(library.n_words, dtype=bool)
     covered[library.rows("he")] = False
     covered[[1, 5, library.rows("de").start]] = False
+    covered[library.rows("de").start + 9 : library.rows("de").stop - 9] = False
     data = np.where(covered[:, None], found.data, 0)
     store = WordVectors.build(
         tmp_path / "x.safetensors", library, Embeddings(data, library.offsets, covered), Neighbourhoods()
@@ -244,6 +245,21 @@ def test_no_room_is_told_before_anything_is_encoded(library, tiny_encoder, tmp_p
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingError, match="--cache"):
         Layers(tiny_encoder, {"3": 3}, library, tmp_path / "file" / "x", Neighbourhoods())
+
+
+def test_static_vectors_are_explored_too(library, tmp_path):
+    words = sorted({word for sentence in library.sentences for word in sentence.words} - {"bank"})
+    rng = np.random.default_rng(0)
+    lines = [f"{word} {' '.join(f'{x:.3f}' for x in rng.normal(size=5))}" for word in words]
+    (tmp_path / "v.vec").write_text("\n".join([f"{len(words)} 5", *lines]) + "\n", encoding="utf-8")
+    static = load_encoder(tmp_path / "v.vec")
+    explorer = Explorer(library, [Source("static", static, False)], tmp_path / "explore")
+    assert explorer.about()["encoders"][0]["layers"] == ["0"]
+    assert explorer.neighbours("static", None, 2, 4)["covered"] is False
+    found = explorer.neighbours("static", None, 2, 7, n=2)
+    assert found["same"]["total"] == 0
+    assert [len(each["words"]) for each in found["languages"]] == [2, 2, 2]
+    assert explorer.links("static", None, 2, 8)["links"]
 
 
 def test_layers_of_encoders(tiny_encoder, sources):

@@ -88,7 +88,15 @@ def serve(
     app = make_app(explorer, hosts=names - {"0.0.0.0", "::"}, any_address=not local)
     if not local:
         say(f"anyone who reaches {host} can read the text and make this machine encode sentences: there is no password")
-    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", ws="none", server_header=False)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
     if browser:
         _open(url_of(listening), say)
     rest = threading.Thread(target=explorer.prepare)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
-from calque.errors import InputError, SettingError
+from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.library import Library
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
@@ -128,8 +128,8 @@ class WordVectors:
                 continue
             own = float(_largest(near, min(K, usable)).mean())
             csls = 2 * near - own - self.hubness[self._number[lang], rows]
-            best = np.argpartition(-csls, min(n, len(csls)) - 1)[: min(n, usable)]
-            best = best[np.lexsort((best, -csls[best]))]
+            best = np.argpartition(-csls, min(n, len(csls)) - 1)[:n]
+            best = best[np.lexsort((best, -csls[best]))][:usable]
             found[other] = Found(best + rows.start, csls[best], near[best])
         return found
 
@@ -229,7 +229,7 @@ def _make_room(folder: Path, library: Library, dim: int, matrices: int) -> None:
         )
 
 
-class Stopped(Exception):
+class Stopped(CalqueError):
     """The computation was called off."""
 
 
@@ -269,7 +269,7 @@ class Neighbourhoods:
         with _bar(sum(len(rows[a]) * len(rows[b]) for a, b in pairs), self.progress) as bar:
             for a, b in pairs:
                 if self._stop:
-                    raise Stopped
+                    raise Stopped("the explorer is ending")
                 if not len(rows[a]) or not len(rows[b]):
                     continue
                 x, y = (torch.from_numpy(_part(data, rows[side])) for side in (a, b))
@@ -327,7 +327,7 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
 
     Args:
         wanted: numbers, −1 being the last; None for the embeddings, the middle and the encoder's own. An encoder that
-            combines layers, by maps or as a mixture, has what it gives and nothing else.
+            combines layers, by maps or as a mixture, has what it gives and nothing else, and static vectors have one.
 
     Raises:
         SettingError: it has no such layer.
@@ -341,6 +341,8 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
         name = str(mapped[-1]) if combine == "last" or len(mapped) == 1 else f"{'+'.join(map(str, mapped))} {combine}"
         return {name: None}, name
     own = number(getattr(encoder, "layer", -1))
+    if getattr(encoder, "n_layers", None) == 0:  # static vectors
+        return {str(own): None}, str(own)
     chosen = [0, number(-1) // 2, own] if wanted is None else [number(layer) for layer in wanted]
     numbers = sorted({*chosen, own})
     return {str(k): k for k in numbers}, str(own)

@@ -48,15 +48,16 @@ function readAddress() {
     beside: number("beside"),
     language: given.get("with"),
     n: ["3", "5", "10"].includes(given.get("n")) ? Number(given.get("n")) : 3,
-    views: SIDES.map((side) => viewOf(given.get(side), about[side])),
+    views: SIDES.map((side) => viewOf(given.get(side), side)),
   };
 }
 
-function viewOf(given, name) {
+function viewOf(given, side) {
   const cut = (given ?? "").lastIndexOf(":");
   const encoder = about.encoders.find((each) => each.name === (cut > 0 ? given.slice(0, cut) : given));
-  const chosen = encoder ?? about.encoders.find((each) => each.name === name);
-  const layer = encoder && cut > 0 ? given.slice(cut + 1) : "";
+  const chosen = encoder ?? about.encoders.find((each) => each.name === about[side]);
+  let layer = encoder && cut > 0 ? given.slice(cut + 1) : "";
+  if (!encoder && side === "before" && about.before === about.after) [layer] = chosen.layers; // one encoder: two layers of it
   return { encoder: chosen.name, layer: chosen.layers.includes(layer) ? layer : chosen.own };
 }
 
@@ -161,7 +162,8 @@ function showSentence(sentence, beside) {
 function showChoice(panel, side) {
   const { encoder, layer } = state.views[side];
   const chosen = about.encoders.find((each) => each.name === encoder);
-  panel.querySelector("h2").textContent = chosen.before ? "Before alignment" : "After alignment";
+  const aligned = about.encoders.some((each) => each.before) ? "After alignment" : ["First view", "Second view"][side];
+  panel.querySelector("h2").textContent = chosen.before ? "Before alignment" : aligned;
   panel.querySelector(".encoder").value = encoder;
   const layers = chosen.layers.map((name) => {
     const kind = name === chosen.own ? ", its own" : name === "0" ? ", embeddings" : "";
