@@ -48,6 +48,11 @@ def on_page_content(content, **_):
     return _LATEX.sub(lambda found: mathml(html.unescape(found[3]).strip(), block=found[2] == "["), content)
 
 
+def on_post_page(output, **_):
+    """The theme's search is a dialog without a name, which screen readers ask for."""
+    return output.replace('="search" role="dialog"', '="search" role="dialog" aria-label="Search"')
+
+
 def mathml(latex: str, *, block: bool) -> str:
     from latex2mathml.converter import convert
 
@@ -76,7 +81,7 @@ def commands() -> str:
         "Results go to standard output, news and progress to standard error. The exit code is 0, or 2 for a mistake in what "
         "was asked for, which is told in one line. Options that take several values (`--langs en de`, `--test a.tsv b.tsv`) "
         "take all words up to the next option.", "",
-        "| command | |", "|---|---|",
+        "| command | what it does |", "|---|---|",
     ]  # fmt: skip
     names = [function.__name__.replace("_", "-") for function in COMMANDS]
     found = {name: root.commands[name] for name in names if name in root.commands}
@@ -99,7 +104,7 @@ def _command(name: str, command) -> list[str]:
             (options if parameter.opts[0].startswith("-") else arguments).append(record)
     for title, records in (("argument", arguments), ("option", options)):
         if records:
-            lines += ["", f"| {title} | |", "|---|---|"]
+            lines += ["", f"| {title} | what it says |", "|---|---|"]
             lines += [f"| <code>{_cell(left)}</code> | {_cell(right)} |" for left, right in records]
     return lines
 
