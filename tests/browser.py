@@ -63,7 +63,7 @@ def seen() -> Seen:
 def page(browser: Any, seen: Seen) -> Iterator[Any]:
     """An empty page of 1280 × 900; `set_viewport_size` and `emulate_media(color_scheme="dark")` change it."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", bypass_csp=True)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(60_000)  # a busy machine is no failure
     opened = context.new_page()
     opened.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: seen.errors.append(str(error)))

@@ -186,7 +186,7 @@ def test_each_number_stands_in_its_line(page, folder):
     for element in page.find("data"):
         kind = element["attrs"]["data-kind"]
         check_number(lines, element["text"], kind, source_of(element))
-        assert math.isclose(float(element["attrs"]["value"]), lines.number(kind, source_of(element)), abs_tol=1e-6)
+        assert math.isclose(float(element["attrs"]["value"]), lines.number(kind, source_of(element)), rel_tol=1e-5, abs_tol=1e-9)
         kinds[kind] = kinds.get(kind, 0) + 1
     assert kinds["line.value"] > 1000
     for kind in ("line.low", "line.n", "line.sd", "mean.high", "difference.value", "better", "compared", "pearson.low"):
@@ -235,7 +235,11 @@ def test_every_mark_of_a_plot_says_its_figure(page, folder):
 
 def test_no_number_stands_without_its_line(page):
     """Digits outside of traced numbers are names, ticks, headings, users' words or provenance."""
-    free = set(["script", "style", "title", "desc", "th", "caption", "h1", "h3", "h4", "summary", "dt", "dd", "q", "pre", "nav", "header"])
+    # fmt: off
+    free = {
+        "script", "style", "title", "desc", "th", "caption", "h1", "h3", "h4", "summary", "dt", "dd", "q", "pre", "nav", "header",
+    }
+    # fmt: on
     loose = []
     for above, text in page.texts:
         if not re.search(r"\d", re.sub(r"\bF1\b", "", text)):

@@ -31,7 +31,7 @@ def test_it_renders_and_asks_for_nothing(page, seen, url):
     page.goto(url)
     assert page.title() == "A study"
     assert page.locator("main > section:visible").count() > 10
-    for name in ("#retrieval-0", "#retrieval-heat svg", "#pos-plot svg >> nth=0", "#points-plot svg >> nth=0"):
+    for name in ("#retrieval-0", "#retrieval-heat svg >> nth=0", "#pos-plot svg >> nth=0", "#points-plot svg >> nth=0"):
         box = page.locator(name).bounding_box()
         assert box["width"] > 200, name
         assert box["height"] > 100, name
@@ -111,8 +111,8 @@ def test_choosing_a_language_and_an_encoder(page, seen, url):
     page.goto(url)
     plot = page.locator("#points-plot")
     assert plot.locator(".panel:visible").count() == 1
-    plot.get_by_label("language").select_option("zh")
-    plot.get_by_label("after").select_option("rotation")
+    plot.locator(".choose").get_by_label("language").select_option("zh")
+    plot.locator(".choose").get_by_label("after").select_option("rotation")
     chosen = json.loads(plot.locator(".panel:visible").get_attribute("data-choice"))
     assert chosen == {"language": "zh", "after": "rotation"}
     plot.locator("> details summary").click()
@@ -120,7 +120,7 @@ def test_choosing_a_language_and_an_encoder(page, seen, url):
         "Word pairs of en and zh in their sentences"
     ]
     layers = page.locator("#layers-plot")
-    layers.get_by_label("figure").select_option("accuracy, pairs unseen in training")
+    layers.locator(".choose").get_by_label("figure").select_option("accuracy, pairs unseen in training")
     shown = layers.locator(".panel:visible")
     assert "unseen" in shown.locator("svg title").first.text_content()
     assert seen.errors == []

@@ -30,7 +30,7 @@ from calque.report.subjects import Subject, Subjects
 from calque.report.verdict import metric_name
 
 ALL = "mean over languages"
-_MOST_DOTS = 12_000  # in all projections together, so that the page stays small
+_MOST_DOTS = 8_000  # in all projections together, so that the page stays small
 _MOST_EXAMPLES = 60
 
 
@@ -117,21 +117,20 @@ def _figure_name(task: str, metric: str, metrics: Sequence[tuple[str, str]]) -> 
 
 
 def _grid(records: Iterable[Record], subjects: Subjects, *, by_group: bool = False) -> Grid:
-    """Figures by subject, language and place; lines of several models with the same place are averaged. With `by_group` the
-    group is a method, and a part of the subject."""
+    """Figures by subject, language and place; lines of several models or test sets with the same place are averaged. With
+    `by_group` the group is a method, and a part of the subject."""
     records = list(records)
     sources = {record.pair[0] for record in records}
-    lines: dict[tuple[Subject, str, Place], dict[str, Record]] = {}
+    lines: dict[tuple[Subject, str, Place], list[Record]] = {}
     for record in records:
         lang = record.pair[-1] if len(sources) == 1 else "-".join(record.pair)
         subject, place = subjects[record], Place(record.plain.get("group"), record.plain.get("x"))
         if by_group and place.group is not None:
             subject, place = _named(subject, place.group, subjects), Place(None, place.x)
-        key = f"{record.settings.get('encoder_fingerprint')} {record.plain.get('seed')}"
-        lines.setdefault((subject, lang, place), {})[key] = record
+        lines.setdefault((subject, lang, place), []).append(record)
     grid: Grid = {}
     for (subject, lang, place), found in lines.items():
-        figure = average([figure_of(record) for record in found.values()])
+        figure = average([figure_of(record) for record in found])
         grid.setdefault(subject, {}).setdefault(lang, {})[place] = figure
     return grid
 
@@ -366,7 +365,7 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
     if left_out:
         note.append(f" Of many pairs, {most} are drawn.")
     plot = Plot(
-        "points-plot", "Word pairs before and after", tuple(note), tuple(panels), tuple(tables.values()), kind="points"
+        "points-plot", "Word pairs before and after", tuple(note), tuple(panels), tuple(tables.values()), kind="pairs"
     )
     return Section("points", "Word pairs before and after", (), (plot,))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from calque.report import provenance
 from calque.report.analyses import GROUPED, examples, grouped, points, shape
 from calque.report.document import Block, More, Points, Report, Section
 from calque.report.questions import Question, sort_questions
-from calque.report.reading import Results
+from calque.report.reading import Record, Results
 from calque.report.subjects import Subjects, find_subjects
 from calque.report.tables import glance, heat_map, question_table
 from calque.report.transfer import transfer
@@ -28,10 +28,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     subjects = find_subjects(results, base)
     questions, superseded = sort_questions(results.records, subjects)
     headlines = _headlines(questions)
-    by_analysis = {
-        name: [record for record in results.records if record.analysis == name]
-        for name in dict.fromkeys(record.analysis for record in results.records if record.analysis)
-    }
+    by_analysis, replaced = _latest(results.records)
     sections = [_task(task, questions, headlines, subjects) for task in dict.fromkeys(q.task for q in questions)]
     own = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
@@ -48,9 +45,26 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         tuple(section for section in sections if section is not None),
         provenance.files(results),
         provenance.facts(results, subjects),
-        provenance.notes(results, superseded),
+        provenance.notes(results, superseded + replaced),
         [subject.label for subject in subjects.all],
     )
+
+
+def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
+    """Lines of analyses by analysis, and how many were superseded: a later line says the same thing of the same encoder."""
+    found: dict[str, dict[object, Record]] = {}
+    superseded = 0
+    for record in records:
+        if record.analysis is None:
+            continue
+        plain = record.plain
+        about = [plain.get(name) for name in ("encoder", "method", "supervision", "task", "data", "group", "x", "seed")]
+        metric = "" if record.analysis == "points" else plain["metric"]  # the projection, which may be another
+        key = (*about, metric, record.pair, str(record.settings.get("encoder_fingerprint")), record.file)
+        own = found.setdefault(record.analysis, {})
+        superseded += key in own
+        own[key] = record
+    return {name: list(own.values()) for name, own in found.items()}, superseded
 
 
 def _headlines(questions: Sequence[Question]) -> list[Question]:

@@ -86,9 +86,11 @@
 
   // -- pointing
   const tip = document.getElementById("tip");
-  let lit = [];
+  let lit = [], anchor = null, keyed = false;
   const hide = () => {
     tip.hidden = true;
+    anchor = null;
+    keyed = false;
     for (const each of lit) each.classList.remove("on");
     for (const each of all(".away")) each.classList.remove("away");
     lit = [];
@@ -97,6 +99,11 @@
     tip.replaceChildren(...lines.map((line) => make("div", {}, line)));
     if (source) tip.append(make("small", {}, source.length > 160 ? `${source.slice(0, 160)} …` : source));
     tip.hidden = false;
+    anchor = target;
+    settle();
+  };
+  const settle = () => {
+    const target = anchor;
     const box = target.getBoundingClientRect(), own = tip.getBoundingClientRect();
     const left = Math.min(Math.max(8, box.left + box.width / 2 - own.width / 2), innerWidth - own.width - 8);
     const above = box.top - own.height - 10;
@@ -126,11 +133,16 @@
     }
   };
   const pointable = ".mark, circle[data-pair], rect[data-pair], [data-source]";
+  let last = "";
   document.addEventListener("pointerover", (event) => {
+    const where = `${event.clientX} ${event.clientY}`;
+    if (keyed && where === last) return; // the page moved, not the pointer
+    last = where;
     const target = event.target.closest(pointable);
     if (target && target.tagName !== "svg") point(target); else hide();
   });
-  document.addEventListener("scroll", hide, { passive: true, capture: true });
+  // A pointer leaves what it pointed at when the page moves; a key does not.
+  document.addEventListener("scroll", () => { if (keyed) settle(); else hide(); }, { passive: true, capture: true });
   for (const drawing of all(".drawing")) {
     let at = -1;
     drawing.addEventListener("keydown", (event) => {
@@ -142,6 +154,7 @@
       event.preventDefault();
       at = at < 0 && step < 0 ? marks.length - 1 : (at + step + marks.length) % marks.length;
       point(marks[at]);
+      keyed = true;
     });
     drawing.addEventListener("blur", hide);
   }
