@@ -6,6 +6,7 @@ import gzip
 import re
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -144,7 +145,9 @@ def test_senses_of_a_data_set(tmp_path):
     assert (text.sentence.tolist(), text.word.tolist()) == ([0, 1], [2, 0])
     assert (text.lemmas, text.pos, text.ids) == (("bank", "run"), ("NOUN", "VERB"), ("1.3", "2.1"))
     assert text.keys == (("bank%1", "bank%2"), ("run%1", "run%2"))
-    assert (len(text.first(1)), text.first(1).keys) == (1, text.keys[:1])
+    last = text.take(np.array([1]))
+    assert (last.keys, last.ids, last.sentence.tolist(), last.word.tolist()) == (text.keys[1:], ("2.1",), [0], [0])
+    assert [sentence.words for sentence in last.sentences] == [("run",)]
     path.write_text('{"tokens": ["a", "b"], "lemmas": ["a"], "pos": ["X", "X"], "senses": [null, "k"]}\n')
     with pytest.raises(InputError, match="f.jsonl line 1: lists of 2, 1, 2, 2 values in tokens, lemmas, pos, senses"):
         read_senses(path)

@@ -6,6 +6,7 @@ import pytest
 
 from calque.cli import main, spread
 from calque.corpora.languages import language_of
+from calque.runs.transfer import spread_over
 from planted import labelled, tagged, trees, write_tags, write_trees
 
 
@@ -54,7 +55,7 @@ def test_a_ceiling_and_what_must_be_known_to_read_the_table(files, tiny_folder, 
                  "--hidden", 8, "--limit", 20, "--test-limit", 10, "--dropout", 0, "--per-epoch", 64)  # fmt: skip
     code, said, news = run(capsys, *arguments, "--per-type", "--out", "scores.jsonl")
     assert code == 0, news
-    assert "ner.train.en.tsv: 40 texts in en, of which the first 20 are used" in news
+    assert "ner.train.en.tsv: 40 texts in en, of which 20 are used" in news
     rows = [line.split() for line in said.splitlines()]
     assert [row[-1] for row in rows if row[:3] == ["ner.test.de.tsv", "de", "f1"]] == ["en", "(ceiling)"]
     assert any(row[2] == "f1.PER" for row in rows if len(row) > 2)
@@ -69,6 +70,14 @@ def test_a_ceiling_and_what_must_be_known_to_read_the_table(files, tiny_folder, 
     assert transferred["settings"]["below_ceiling"] == pytest.approx(top["value"] - transferred["value"], abs=1e-4)
     assert (top["languages"], top["n"], top["settings"]["train"]) == (["de", "de"], 10, ["ner.test.de.tsv"])
     assert (transferred["settings"]["per_epoch"], transferred["settings"]["dropout"]) == (64, 0)
+
+
+@pytest.mark.parametrize(
+    ("n", "most", "rows"), [(10, None, None), (3, 5, None), (3, 3, None), (7, 3, [0, 2, 4]), (9, 1, [0])]
+)
+def test_a_limit_takes_texts_from_the_whole_file(n, most, rows):
+    found = spread_over(n, most)
+    assert (found if found is None else found.tolist()) == rows
 
 
 def test_senses_from_files_to_scores(files, tiny_folder, capsys, monkeypatch):

@@ -181,13 +181,15 @@ class SenseText:
         """Number of annotated words."""
         return len(self.ids)
 
-    def first(self, n: int) -> SenseText:
-        """The first so many sentences."""
-        kept = int(np.searchsorted(self.sentence, n))
-        strings = {name: getattr(self, name)[:kept] for name in ("lemmas", "pos", "ids", "keys")}
-        return replace(
-            self, sentences=self.sentences[:n], sentence=self.sentence[:kept], word=self.word[:kept], **strings
-        )
+    def take(self, rows: np.ndarray) -> SenseText:
+        """Some of the sentences, by their numbers, each once."""
+        number = np.full(len(self.sentences), -1, dtype=np.int64)
+        number[rows] = np.arange(len(rows))
+        found = number[self.sentence]
+        kept = np.argsort(found, kind="stable")[int((found < 0).sum()) :]
+        names = ("lemmas", "pos", "ids", *(("keys",) if self.keys else ()))
+        strings = {name: tuple(getattr(self, name)[k] for k in kept) for name in names}
+        return replace(self, sentences=self.sentences.take(rows), sentence=found[kept], word=self.word[kept], **strings)
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,10 @@ def evaluate(
     seed: Seed = 0,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="Use only the first so many texts: of --train, of --text, or of parallel text."),
+        typer.Option(
+            min=1,
+            help="Use only so many texts: of each --train file, at even distances; of --text and of parallel text the first.",
+        ),
     ] = None,
     test_limit: Annotated[
         int | None, typer.Option(min=1, help="Zero-shot tasks, wsd: the same of --test and --dev.")

@@ -84,22 +84,23 @@ def disambiguate(
             language is English where neither the name nor `de=FILE` says another.
         first_senses: WordNet's `index.sense`, for words whose lemma the training text has not.
         restrict: "lemma", to its senses in the training text; "none" takes the nearest of all senses.
-        limit, test_limit: use only the first so many sentences.
+        limit, test_limit: use only so many sentences, at even distances.
         load: keyword arguments of `load_encoder`.
         progress, say: show bars on standard error; take a line of news.
     """
     from calque.corpora import read_senses
     from calque.encoders import load_encoder
-    from calque.runs.transfer import language_and_path
+    from calque.runs.transfer import language_and_path, spread_over
     from calque.tasks.disambiguation import Disambiguation
     from calque.tasks.disambiguation import first_senses as read_first
 
     def read(file: str, most: int | None) -> Any:
         lang, path = language_and_path(file, "en")
         text = read_senses(path, lang=lang)
-        used = "" if most is None or most >= len(text.sentences) else f", of which the first {most:,} are used"
+        some = spread_over(len(text.sentences), most)
+        used = "" if some is None else f", of which {len(some):,} are used"
         say(f"{path}: {len(text):,} words with senses in {len(text.sentences):,} sentences{used}")
-        return text.first(most) if used and most is not None else text
+        return text if some is None else text.take(some)
 
     learnt = read(train, limit)
     texts = {}

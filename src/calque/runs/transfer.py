@@ -67,7 +67,7 @@ def transfer(
         project_links, project_langs, words: Pharaoh files with their links, their languages, and how they are read and
             linked where there is no such file.
         pretokenized: words of texts are separated by white space (nli, sentiment).
-        limit: use only the first so many texts of each training file.
+        limit: use only so many texts of each training file, at even distances.
         test_limit: the same of each test and development file.
         on_error: "raise", or "skip" to leave out what cannot be read.
         format: of all files, where what they hold does not show it; see `read_tagged` and `read_labelled`.
@@ -217,8 +217,8 @@ def _read(
     known: dict[tuple[str, str, int | None], D],
     say: Say,
 ) -> list[Named[D]]:
-    """The first texts of files, with their languages; what is known, as development text and test set in one, is not
-    read again."""
+    """Texts of files, at most so many of each, with their languages; what is known, as development text and test set in
+    one, is not read again."""
     from calque.tasks.zeroshot import Named
 
     found = []
@@ -227,11 +227,18 @@ def _read(
         if (lang, path, most) not in known:
             data: Any = read(path, lang)
             n, repaired = len(data), getattr(data, "repaired", 0)
-            used = f", of which the first {most:,} are used" if most is not None and most < n else ""
+            some = spread_over(n, most)
+            used = "" if some is None else f", of which {len(some):,} are used"
             say(f"{path}: {n:,} texts in {lang}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
-            known[lang, path, most] = data.take(np.arange(most)) if used else data
+            known[lang, path, most] = data if some is None else data.take(some)
         found.append(Named(Path(path).name, lang, known[lang, path, most]))
     return found
+
+
+def spread_over(n: int, most: int | None) -> np.ndarray | None:
+    """So many numbers below `n` at even distances, None for all. Not the first ones: files are often in the order of
+    their labels, or of where they come from."""
+    return None if most is None or most >= n else np.arange(most) * n // most
 
 
 def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
