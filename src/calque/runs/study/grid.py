@@ -95,23 +95,23 @@ class Grid:
         if BASE in plan.methods:
             for layer, load in loads.items():
                 row(BASE, "", base, load, layer)
-        for kind, texts in plan.supervision.items():
+        for learnt, texts in plan.supervision.items():
             langs = plan.languages(texts)
             for some in [langs] if plan.together else [[lang] for lang in langs]:
                 made_for = None if plan.together else tuple(some)
                 for method, settings in plan.methods.items():
-                    if method == BASE or kind not in plan.supervisions(settings):
+                    if method == BASE or learnt not in plan.supervisions(settings):
                         continue
                     if settings["method"] in TUNERS:  # one training for each layer
                         for layer, load in loads.items():
-                            row(method, kind, self._aligned(base, settings, texts, some, load), {}, layer, made_for)
+                            row(method, learnt, self._aligned(base, settings, texts, some, load), {}, layer, made_for)
                     elif layers == [None] or "layers" in settings:
                         step = self._aligned(base, settings, texts, some, pooling)
-                        row(method, kind, step, {}, None, made_for)
+                        row(method, learnt, step, {}, None, made_for)
                     else:  # the maps of all layers from one pass
                         step = self._aligned(base, {"layers": layers, **settings}, texts, some, pooling)
                         for layer in layers:
-                            row(method, kind, step, {"layer": layer}, layer, made_for)
+                            row(method, learnt, step, {"layer": layer}, layer, made_for)
 
     def _aligned(self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load) -> Step:
         towards = langs[0] if self.plan.towards == "target" else self.plan.towards
@@ -158,10 +158,7 @@ class Grid:
     def _scoring(self, row: Row, given: Mapping[str, Any]) -> list[Step]:
         """The steps of a task for one encoder: one, or one for each language."""
         plan, task = self.plan, given["task"]
-        about = {
-            "load": row.load,
-            **{name: v for name, v in given.items() if name not in ("train", "test", "dev", "texts")},
-        }
+        about = {"load": row.load, **{name: v for name, v in given.items() if name not in (*PARTS, "texts")}}
         if task in BY_LANGUAGE:
             tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
             return [self._by_language(row, given, about, lang, file) for lang, file in tests.items()]
