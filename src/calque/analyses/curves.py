@@ -82,7 +82,7 @@ def layer_curve(
     """
     findings = []
     for layer in source:
-        view = (known or {}).get(layer) or questions.ask(name, source[layer], target[layer])
+        view = (known or {}).get(layer) or questions.ask(name, source[layer], target[layer], depth=1)
         own = {**dict(about or {}), "layer": layer}
         findings += headline("layers", questions, view, x=float(layer), about=own)
     return findings
@@ -157,7 +157,7 @@ def size_curve(
     findings = headline("data-size", questions, view, group=make().kind, x=0.0, about={"sentence_pairs": 0})
     train = questions.task.train
     for size, fitted in growing_maps(encoder, train, pairs, sizes, make=make, progress=progress):
-        own = questions.ask(view.name, view.source, mapped(view.target, fitted), view.about)
+        own = questions.ask(view.name, view.source, mapped(view.target, fitted), view.about, depth=1)
         about = {"sentence_pairs": size, "word_pairs": fitted.n_pairs, "map": fitted.kind}
         findings += headline("data-size", questions, own, group=fitted.kind, x=float(size), about=about)
     return findings

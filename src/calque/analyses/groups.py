@@ -60,10 +60,8 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         sums = _sums(questions, view, groups, chosen)
         totals = sums.sum(axis=0)
         asked = totals[:, 1] + totals[:, 3]
-        some = np.flatnonzero(asked)
-        classes = {
-            title: [int(k) for k in some if groups.names[k] in members] for title, members in groups.classes.items()
-        }
+        some = np.flatnonzero(asked).tolist()
+        classes = {title: [k for k in some if groups.names[k] in members] for title, members in groups.classes.items()}
         classes = {title: members for title, members in classes.items() if members}
 
         def figures(drawn: np.ndarray, classes=classes) -> np.ndarray:
@@ -83,7 +81,7 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
                     "-".join(langs): None if np.isnan(value) else float(value)
                     for langs, value in ((questions.langs, forward), (questions.langs[::-1], backward))
                 },
-                **({"class": by_group[int(k)]} if int(k) in by_group else {}),
+                **({"class": by_group[k]} if k in by_group else {}),
             }
             score = questions.score(f"accuracy.{name}", (values[k], low[k], high[k]), int(asked[k]) // share, own)
             findings.append(Finding(analysis, view.name, score, groups.names[k], groups.x[k]))
@@ -118,8 +116,11 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return ratio(np.where(known, values, 0).sum(axis=-1), known.sum(axis=-1))
 
 
+Bins = tuple[list[str], list[float], np.ndarray, np.ndarray]
+
+
 # -- which groups there are --------------------------------------------------------------------------------------------
-def binned(source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True) -> tuple:
+def binned(source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True) -> Bins:
     """Numbers of both sides in bins.
 
     Args:
@@ -134,7 +135,8 @@ def binned(source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, w
     sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
     codes = [np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1) for side in sides]
     codes = [np.where(np.isnan(side), -1, code) for side, code in zip(sides, codes, strict=True)]
-    names, places = [], []
+    names: list[str] = []
+    places: list[float] = []
     for start, end in pairwise(starts):
         if whole:
             names.append(str(start) if end == start + 1 else f"{start:,}–{end - 1:,}")
@@ -145,7 +147,7 @@ def binned(source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, w
     inside = np.concatenate([side[code == len(starts) - 1] for side, code in zip(sides, codes, strict=True)])
     names.append(f"{starts[-1]:,}+")
     places.append(round(float(inside.mean()), 2) if len(inside) else float(starts[-1]))
-    return names, places, *codes
+    return names, places, codes[0], codes[1]
 
 
 def by_pos(questions: Questions, tags: Mapping[str, tuple[np.ndarray, Sequence[str]]]) -> Groups:
@@ -196,7 +198,7 @@ def by_length(questions: Questions) -> Groups:
         numbers, forms = questions.forms[side]
         own = np.array([len(form) for form in forms], dtype=np.int64)
         lengths.append(own[numbers[questions.rows[side]]] if forms else np.zeros(0))
-    names, places, source, target = binned(*lengths, LENGTHS)
+    names, places, source, target = binned(lengths[0], lengths[1], LENGTHS)
     return Groups(names, source, target, x=places, settings={"unit": "characters"})
 
 
@@ -213,5 +215,5 @@ def by_subwords(questions: Questions, counts: Mapping[str, np.ndarray]) -> Group
         counts: of every word of both sides, `[n_words]`.
     """
     own = [counts[side][questions.rows[side]] for side in ("source", "target")]
-    names, places, source, target = binned(*own, SUBWORDS)
+    names, places, source, target = binned(own[0], own[1], SUBWORDS)
     return Groups(names, source, target, x=places, settings={"unit": "subwords"})

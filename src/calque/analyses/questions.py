@@ -85,15 +85,19 @@ class Questions:
         found = {"all": np.ones(len(self.pairs), dtype=bool)}
         return found if self.unseen is None else {**found, "unseen": self.unseen}
 
-    def ask(self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None) -> View:
+    def ask(
+        self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None,
+        *, depth: int = DEPTH,
+    ) -> View:  # fmt: skip
         """One encoder's answers: one sweep over the similarities.
 
         Args:
             name: what the encoder is called.
             source, target: its vectors of both sides.
             about: what to record of it.
+            depth: how many of the nearest words are listed; `hubness` needs the default, accuracy 1.
         """
-        _, _, answers = self.task.ask(source, target, depth=DEPTH)
+        _, _, answers = self.task.ask(source, target, depth=depth)
         return View(name, source, target, answers, dict(about or {}))
 
     def score(

@@ -263,13 +263,14 @@ def _seen(
             vectors = [by_layer[own] for by_layer in found]
         else:
             vectors = [encoder.encode(text, progress=progress) for text in texts]
-        view = questions.ask(name, *vectors, about)
-        known = {own: view} if own in layers else {}
-        findings += layer_curve(questions, name, *found, about=about, known=known)
+        view = questions.ask(name, vectors[0], vectors[1], about)
+        known = {own: view} if own is not None and own in layers else {}
+        findings += layer_curve(questions, name, found[0], found[1], about=about, known=known)
     else:
-        view = questions.ask(name, *(encoder.encode(text, progress=progress) for text in texts), about)
+        vectors = [encoder.encode(text, progress=progress) for text in texts]
+        view = questions.ask(name, vectors[0], vectors[1], about)
     subwords = getattr(getattr(encoder, "base", encoder), "subwords", None)
-    if wanted("subwords", subwords is not None, f"{name} has no subwords", some=some):
+    if wanted("subwords", subwords is not None, f"{name} has no subwords", some=some) and subwords is not None:
         counts = {
             side: subwords.split(text).word_lengths for side, text in zip(("source", "target"), texts, strict=True)
         }
