@@ -19,6 +19,7 @@ from calque.explore.app import make_app
 from calque.explore.explorer import Explorer
 from calque.explore.library import Gatherer, Library
 from calque.explore.sources import Source
+from calque.explore.store import Neighbourhoods, WordVectors
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
@@ -83,38 +84,57 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--dims", type=int, nargs="*", default=[128, 768])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--neighbourhoods", action="store_true", help="compute them, which takes minutes, and say how long"
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     library = text(options.words, options.seed)
     for dim in options.dims:
+        encoder = Random(dim, options.seed)
         with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / f"{library.fingerprint[:12]}-{encoder.fingerprint[:12]}"
+            place.mkdir()
+            sums = Neighbourhoods() if options.neighbourhoods else blank
             start = time.perf_counter()
-            explorer = Explorer(library, [Source("random", Random(dim, options.seed), True)], Path(folder))
+            WordVectors.build(place / "own.safetensors", library, encoder.encode(library.sentences), sums)  # type: ignore[arg-type]
             prepared = time.perf_counter() - start
-            app = make_app(explorer)
-            data = explorer.views["random"].layers.get("own").embeddings.data
-            rng = np.random.default_rng(options.seed)
-            times: dict[str, list[float]] = {"product": [], "answer": []}
-            for sentence in rng.integers(0, len(library), options.rounds + 3):
-                word = int(rng.integers(0, len(library.sentences[sentence])))
-                vector = np.array(data[library.offsets[sentence] + word])
-                start = time.perf_counter()
-                data @ vector
-                middle = time.perf_counter()
-                body = request(app, "/api/neighbours", encoder="random", id=int(sentence), word=word, n=10)
-                end = time.perf_counter()
-                assert json.loads(body)["covered"]
-                times["product"].append(middle - start)
-                times["answer"].append(end - middle)
-            product, answer = (1000 * statistics.median(times[name][3:]) for name in ("product", "answer"))
-            slow = 1000 * float(np.quantile(times["answer"][3:], 0.95))
-        print(
-            f"explore, {library.n_words:,} words × {dim} in {len(LANGUAGES)} languages, {options.threads} threads: an answer "
-            f"takes {answer / product:.2f} times one product with all vectors; median of {options.rounds} "
-            f"{answer:.0f} ms (95% within {slow:.0f} ms, below 100 ms asked), product {product:.0f} ms; "
-            f"neighbourhoods computed in {prepared:.0f} s"
-        )
+            measure(Explorer(library, [Source("random", encoder, True)], Path(folder)), options)
+        if options.neighbourhoods:
+            print(f"  its neighbourhoods took {prepared:.0f} s")
+
+
+def blank(data: np.ndarray, covered: np.ndarray | None, library: Library) -> np.ndarray:
+    """In place of neighbourhoods: an answer takes as long whatever they are."""
+    return np.zeros((len(library.languages), len(data)), dtype=np.float32)
+
+
+def measure(explorer: Explorer, options: argparse.Namespace) -> None:
+    library, app = explorer.library, make_app(explorer)
+    data = explorer.views["random"].layers.get("own").embeddings.data
+    rng = np.random.default_rng(options.seed)
+    times: dict[str, list[tuple[float, float]]] = {"product": [], "answer": []}
+    for sentence in rng.integers(0, len(library), options.rounds + 3):
+        word = int(rng.integers(0, len(library.sentences[sentence])))
+        vector = np.array(data[library.offsets[sentence] + word])
+        start = time.perf_counter(), time.process_time()
+        data @ vector
+        middle = time.perf_counter(), time.process_time()
+        body = request(app, "/api/neighbours", encoder="random", id=int(sentence), word=word, n=10)
+        end = time.perf_counter(), time.process_time()
+        assert json.loads(body)["covered"]
+        times["product"].append((middle[0] - start[0], middle[1] - start[1]))
+        times["answer"].append((end[0] - middle[0], end[1] - middle[1]))
+    (product, _), (answer, processor) = (
+        [1000 * statistics.median(column) for column in zip(*times[name][3:], strict=True)] for name in times
+    )
+    slow = 1000 * float(np.quantile([wall for wall, _ in times["answer"][3:]], 0.95))
+    print(
+        f"explore, {library.n_words:,} words × {data.shape[1]} in {len(LANGUAGES)} languages, {options.threads} threads: an "
+        f"answer takes {answer / product:.1f} times one product with all vectors ({product:.1f} ms); median of "
+        f"{options.rounds} {answer:.1f} ms (at most 100 asked), 95% within {slow:.1f} ms, {processor:.1f} ms of processor time"
+    )
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def opened(page, url: str, view: str = RIVER):  # noqa: F811
 
 def settled(page) -> None:  # noqa: F811
     """Wait for both encoders' answers."""
-    page.wait_for_function("document.querySelectorAll('.body[aria-busy=false] .near').length === 2")
+    page.locator(".body[aria-busy=false] .near").nth(1).wait_for()
 
 
 def chosen(page) -> str:  # noqa: F811
