@@ -165,8 +165,10 @@ def _sentence(comparison: Comparison) -> Text:
         columns = comparison.having(outcome)
         if not columns:
             continue
-        if len(columns) == total > 1:
-            where: Text = (f"{word} in all ", counted("compared", comparison.pairs), f" {_unit(comparison)}s")
+        if len(columns) == total == 2:
+            where: Text = (f"{word} in both {_unit(comparison)}s",)
+        elif len(columns) == total > 1:
+            where = (f"{word} in all ", counted("compared", comparison.pairs), f" {_unit(comparison)}s")
         else:
             where = (f"{word} in {_listed([column.label for column in columns])}",)
         top = max(columns, key=lambda column: abs(difference(*comparison.pair(column)).value))
