@@ -277,7 +277,7 @@ class Run(Generic[D]):
         self.kept = kept
         langs = [task.sources.index(each.lang) for each in task.train]
         self.groups = np.repeat(langs, sizes)[kept]
-        self.text = joined([self._data(each) for each in task.train])
+        self.text: Any = joined([self._data(each) for each in task.train])
         if not task.tune:  # the same tensors for every seed
             self.text = task.frozen(self.text, self.processes.device)
             self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
