@@ -179,6 +179,9 @@ def by_rank(questions: Questions) -> Groups:
 
     Ranks are those of lower-cased forms within their language, see `frequency_ranks`, counted in the test text and the
     training text [choice: the paper does not say]. The bins grow by factors of about three.
+
+    Give a training text. In a test text alone most forms come once and share one rank, which is lower in the language that
+    has more forms: the pairs of such words all have the same difference, and one bin in the middle is full of them.
     """
     ranks = []
     for side in ("source", "target"):

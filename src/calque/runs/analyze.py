@@ -210,6 +210,10 @@ def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, op
     for name, made in (("rank", by_rank), ("length", by_length), ("position", by_position)):
         if wanted(name):
             groups[name] = made(questions)
+            if name == "rank" and questions.task.train is None:
+                say(
+                    "rank: frequencies are counted in the test text alone, where most words come once; --train makes them finer"
+                )
     measures: dict[str, Callable[[Questions, View], list[Finding]]] = {
         "isometry": isometry, "hubness": hubness, "anisotropy": anisotropy, "language": partial(language, seed=words.seed),
     }  # fmt: skip
