@@ -150,13 +150,15 @@ def test_senses_and_a_vocabulary(capsys, data, tiny_folder, tmp_path):
 
 
 # -- maps ------------------------------------------------------------------------------------------------------------
-def agreement(encoder, lang):
-    """Mean cosine of words and their translations."""
-    found = []
-    for word in WORDS:
-        x, y = (encoder.encode([Sentence((f(word),), of)]).data[0] for f, of in ((str, "en"), (TURNS[lang], lang)))
-        found.append(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
-    return np.mean(found)
+def agreement(encoder, data, lang):
+    """How much larger the cosine of words with their translations is than with all words, by their anchors."""
+    sides = []
+    for of, turn in (("en", str), (lang, TURNS[lang])):
+        anchors = next(iter(compute_anchors(encoder, sentences(data, of)).values()))
+        row = dict(zip(anchors.words, anchors.vectors, strict=True))
+        sides.append(np.stack([row[turn(word)] / np.linalg.norm(row[turn(word)]) for word in WORDS]))
+    cosines = sides[0] @ sides[1].T
+    return np.diag(cosines).mean() - cosines.mean()
 
 
 @pytest.mark.parametrize("method", ["rotation", "normalized-rotation", "linear", "rcsls", "whitened"])
@@ -164,15 +166,15 @@ def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_
     _, err = works(
         capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
         "--dictionary", data / "en-de.txt", "--text", data / "en.txt", f"de={data / 'de.txt'}", "--method", method,
-        "--layers", "2,3", "--refine", 1, "--held-out", 0.2,
+        "--layers", "2,3", "--refine", 0,
     )  # fmt: skip
     assert "de, layer 3: " in err
     made = load_encoder(tmp_path / "m")
     assert isinstance(made, MappedEncoder)
     assert made.layers == (2, 3)
-    assert agreement(made, "de") > agreement(tiny_encoder, "de") + 0.05
+    assert agreement(made, data, "de") > agreement(tiny_encoder, data, "de") + 0.02
     record = json.loads((tmp_path / "m" / "calque-run.json").read_text())
-    assert record["settings"]["fits"]["de"]["3"]["seeds"] in (8, 10)
+    assert record["settings"]["fits"]["de"]["3"]["seeds"] == 10
     assert record["failed"] == []
     card = (tmp_path / "m" / "README.md").read_text()
     assert "| en-de.txt | en-de | 10 |" in card
@@ -192,7 +194,7 @@ def test_many_languages_together_from_anchors(capsys, data, tiny_folder, tiny_en
         made.append(load_encoder(tmp_path / f"m{len(more)}"))
     for lang in ("de", "fr"):
         for encoder in made:
-            assert agreement(encoder, lang) > agreement(tiny_encoder, lang) + 0.05
+            assert agreement(encoder, data, lang) > agreement(tiny_encoder, data, lang) + 0.01
             w = encoder.maps[lang][3].matrix
             np.testing.assert_allclose(w @ w.T, np.eye(32), atol=1e-9)
         assert np.abs(made[0].maps[lang][3].matrix - made[1].maps[lang][3].matrix).max() > 1e-3
@@ -203,6 +205,7 @@ def test_many_languages_together_from_anchors(capsys, data, tiny_folder, tiny_en
     )
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
 def test_words_written_alike(capsys, data, tiny_folder, tmp_path):
     code, _, err = run(
         capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
@@ -214,6 +217,7 @@ def test_words_written_alike(capsys, data, tiny_folder, tmp_path):
     assert "words written alike" in (tmp_path / "m" / "README.md").read_text()
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
 def test_static_vectors_and_no_dictionary(capsys, vectors, tmp_path):
     both = f"en={vectors / 'en.vec'},de={vectors / 'de.vec'}"
     job = ("align", "--encoder", both, "--towards", "en", "--langs", "en", "de")

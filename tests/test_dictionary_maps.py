@@ -73,6 +73,7 @@ def right(fit, source, target, gold):
     return precision_at_1(x, z, gold)
 
 
+BENT = np.random.default_rng(5).standard_normal((DIM, DIM)) / 4  # a linear map that is far from a rotation
 NO_ROUNDS = Refinement(rounds=0, held_out=0)
 
 
@@ -242,13 +243,12 @@ def test_the_gradient_of_rcsls_is_that_of_its_loss():
 
 
 def test_rcsls_beats_procrustes_where_the_map_is_no_rotation():
-    bend = np.diag(np.linspace(0.3, 2.5, DIM))
-    source, target, gold, _ = planted(noise=0.1, bend=bend)
+    source, target, gold, _ = planted(noise=0.6, bend=BENT)
     seeds = gold[:300]
     plain = fit_dictionary(source, target, seeds, refinement=NO_ROUNDS)
     relaxed = dict(rate=10.0, steps=25)
     better = fit_dictionary(source, target, seeds, method="rcsls", refinement=NO_ROUNDS, relaxed=relaxed)
-    assert right(better, source, target, gold[300:]) > right(plain, source, target, gold[300:]) + 0.05
+    assert right(better, source, target, gold[300:]) > right(plain, source, target, gold[300:]) + 0.04
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
     _, losses = relaxed_csls(x, z, seeds, **relaxed)
     assert (np.diff(losses) < 0).all()
@@ -285,11 +285,11 @@ def test_steps_of_vecmap_written_down():
 
 
 def test_whitening_helps_where_dimensions_are_bent():
-    source, target, gold, _ = planted(noise=0.1, bend=np.diag(np.linspace(0.3, 2.5, DIM)))
+    source, target, gold, _ = planted(noise=0.6, bend=BENT)
     plain = fit_dictionary(source, target, gold[:300], refinement=NO_ROUNDS)
     both = fit_dictionary(source, target, gold[:300], refinement=NO_ROUNDS, whitened=Whitened(dewhiten=(None, None)))
     assert both.target is not None
-    assert right(both, source, target, gold[300:]) > right(plain, source, target, gold[300:])
+    assert right(both, source, target, gold[300:]) > right(plain, source, target, gold[300:]) + 0.04
     same = fit_dictionary(
         source, target, gold[:300], refinement=NO_ROUNDS, whitened=Whitened(False, (0, 0), (None, None))
     )
@@ -324,14 +324,25 @@ def test_identical_words_are_a_start():
 
 
 def test_adversarial_training_finds_the_rotation():
-    source, target, gold, _ = planted(n=500, dim=6, noise=0.05, seed=3)
-    options = dict(epochs=3, updates=700, hidden=64, rate=0.2, batch=64)
-    fit = fit_unsupervised(source, target, start="adversarial", options=options, restarts=4)
-    assert right(fit, source, target, gold) > 0.9
-    x, z = unit_rows(source.vectors), unit_rows(target.vectors)
-    w = adversarial_start(x, z, epochs=1, updates=20, hidden=16, seed=1)
-    np.testing.assert_array_equal(w, adversarial_start(x, z, epochs=1, updates=20, hidden=16, seed=1))
-    np.testing.assert_allclose(w @ w.T, np.eye(6), atol=0.2)
+    rng = np.random.default_rng(1)
+    centres = np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.2 * rng.standard_normal((3, 3))
+    heap = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # no other rotation brings heaps of these sizes onto each other
+    x = unit_rows(centres[heap] + 0.1 * rng.standard_normal((400, 3)))
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    z = unit_rows(x @ turn + 0.02 * rng.standard_normal((400, 3)))[rng.permutation(400)]
+    options = dict(epochs=3, updates=100, hidden=32, batch=64, rate=0.3, judge_updates=3)
+    assert np.einsum("ij,ij->i", x, x @ turn).mean() < 0
+    for seed in (0, 1):
+        w = adversarial_start(x, z, seed=seed, **options)
+        assert np.einsum("ij,ij->i", x @ w, x @ turn).mean() > 0.9
+    np.testing.assert_array_equal(w, adversarial_start(x, z, seed=1, **options))
+    source, target, _, _ = planted(n=200)
+    tiny = dict(epochs=1, updates=3, hidden=4)
+    fit = fit_unsupervised(
+        source, target, start="adversarial", options=tiny, restarts=2, refinement=Refinement(rounds=1)
+    )
+    assert fit.settings["start"] == "adversarial"
+    assert fit.verdict is not None
 
 
 def test_a_search_that_failed_says_so():
@@ -476,7 +487,7 @@ def test_static_vectors_take_maps_without_any_text(tmp_path):
     )
     assert precision_at_1(unit_rows(x), unit_rows(z), gold) > 0.95
     made.save(tmp_path)
-    np.testing.assert_array_equal(load_encoder(tmp_path).encode([Sentence(("s1",), "xx")]).data, x[1:2])
+    np.testing.assert_allclose(load_encoder(tmp_path).encode([Sentence(("s1",), "xx")]).data, x[1:2], atol=1e-6)
     nothing, _ = fit_anchored(encoder, anchors, towards="en", start="distributions", options=dict(patience=5))
     x = nothing.encode(Sentences.of([[w] for w in source.words], "xx")).data
     assert precision_at_1(unit_rows(x), unit_rows(z), gold) > 0.9
