@@ -38,6 +38,9 @@ def test_table_folders_and_the_same_again(capsys, tiny_folder, tmp_path, monkeyp
         for lang in ("de", "tr")
         if (method, task) != ("statistical aligner", "retrieval")
     }
+    page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
+    assert all(f">{heading}</h2>" in page for heading in ("Verdict", "Word retrieval", "Word pairs before and after"))
+    assert "calque demo --encoder" in page
     assert len((tmp_path / "one" / "text" / "de.train.tsv").read_text().splitlines()) == 357
     code, out, err = run(capsys, *options, "--out", tmp_path / "one")
     assert code == 2

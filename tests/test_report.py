@@ -186,7 +186,9 @@ def test_each_number_stands_in_its_line(page, folder):
     for element in page.find("data"):
         kind = element["attrs"]["data-kind"]
         check_number(lines, element["text"], kind, source_of(element))
-        assert math.isclose(float(element["attrs"]["value"]), lines.number(kind, source_of(element)), rel_tol=1e-5, abs_tol=1e-9)
+        assert math.isclose(
+            float(element["attrs"]["value"]), lines.number(kind, source_of(element)), rel_tol=1e-5, abs_tol=1e-9
+        )
         kinds[kind] = kinds.get(kind, 0) + 1
     assert kinds["line.value"] > 1000
     for kind in ("line.low", "line.n", "line.sd", "mean.high", "difference.value", "better", "compared", "pearson.low"):
@@ -491,6 +493,34 @@ def test_settings_that_make_another_question(tmp_path):
     composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
     captions = [block.caption for block in composed.sections[0].blocks]
     assert [caption.rpartition(", ")[2] for caption in captions] == ["contextual", "non-contextual"]
+
+
+def test_correlations_that_an_analysis_found(tmp_path):
+    """Lines of `calque analyze --only correlation`, whose points say in `x` what retrieval says."""
+    from calque.analyses.correlation import correlation
+
+    lines = study(("de", "es", "fr", "zh", "bg"), ("base", "contrastive"), ("retrieval", "ner"))
+    for each in lines:
+        if each["task"] == "retrieval":
+            each["settings"] = {**each["settings"], "source_candidates": 100}
+    first = write(tmp_path / "study" / "results.jsonl", lines)
+    second = write(tmp_path / "study" / "correlation.jsonl", [found.to_dict() for found in correlation(lines)])
+    report([first, second], out=tmp_path / "r.html")
+    page, found, kinds = Page((tmp_path / "r.html").read_text(encoding="utf-8")), Lines(first, second), set()
+    for element in page.find("data"):
+        kind, source = element["attrs"]["data-kind"], source_of(element)
+        if "correlation" in source:
+            kinds.add(kind)
+            if kind == "place.value":
+                assert abs(read_number(element["text"])[0] - 100 * found.number(kind, source)) < 0.0501
+            else:
+                check_number(found, element["text"], kind, source)
+    assert {"place.value", "line.value", "line.low"} <= kinds
+    text = page.find("main")[0]["text"]
+    assert "Pearson's r over all points is" in text
+    (table,) = [e for e in page.find("table") if "Correlation over languages" in e["text"]]
+    inside = [e["text"].strip() for e in page.elements if table in e["above"] and e["attrs"].get("scope") == "row"]
+    assert inside == ["base", "contrastive", "all points"]  # called as everywhere else
 
 
 # -- other forms -------------------------------------------------------------------------------------------------------------

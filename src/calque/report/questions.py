@@ -93,9 +93,9 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
     }
     groups: dict[tuple[str, str, str], dict[tuple[Subject, Column], dict[str, Record]]] = {}
     for record in records:
-        pair = record.pair
-        source = len(pair) > 1 and pair[-1] in pair[:-1]
-        lang = "-".join(pair) if several_sources[record["task"]] and len(pair) == 2 else pair[-1]
+        *sources, tested = pair = record.pair
+        source = tested in sources
+        lang = "-".join(pair) if several_sources[record["task"]] and len(pair) == 2 else tested
         column = Column(lang, record["data"], source)
         key = (record["task"], record["metric"], variants[record.source])
         cell = groups.setdefault(key, {}).setdefault((subjects[record], column), {})

@@ -30,8 +30,10 @@ def transfer(headlines: Sequence[Question], correlations: Sequence[Record], subj
 
 def _computed(headlines: Sequence[Question]) -> list[Panel]:
     retrieval = next((question for question in headlines if question.task == "retrieval"), None)
+    if retrieval is None:
+        return []
     panels = []
-    for question in headlines if retrieval is not None else ():
+    for question in headlines:
         points = _points(retrieval, question) if question.task in ZERO_SHOT else []
         found = pearson([point.x for point in points], [point.y for point in points])
         if found is not None:

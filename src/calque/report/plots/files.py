@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ FORMATS = ("svg", "png")
 _ZOOM = 3  # points of a PNG to a unit of the drawing: 300 to an inch at 6.9 inches' width
 
 
-def write_plots(plots: Sequence[Plot], folder: str | Path, form: str = "svg") -> list[Path]:
+def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str], form: str = "svg") -> list[Path]:
     """Write every view of every plot, named by what it shows.
 
     Args:
