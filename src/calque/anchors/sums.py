@@ -16,6 +16,7 @@ from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
 _NO_LIMIT = np.iinfo(np.int64).max
+_BLOCK = 256  # types that are divided at a time
 
 
 class AnchorSums:
@@ -192,12 +193,15 @@ class AnchorSums:
         words = tuple(names[k] for k in order)
         found = {}
         for layer in self.layers:
-            means = self._sums[layer][order] / counts[:, None]
-            spread = self._squares[layer][order] / counts - np.einsum("ij,ij->i", means, means)
+            vectors, spread = np.empty((len(order), self.dim), dtype=np.float32), np.empty(len(order))
+            for start in range(0, len(order), _BLOCK):  # new memory costs more than the sums did
+                part = slice(start, start + _BLOCK)
+                means = self._sums[layer][order[part]] / counts[part, None]
+                vectors[part] = means
+                spread[part] = self._squares[layer][order[part]] / counts[part] - np.einsum("ij,ij->i", means, means)
             found[layer] = Anchors(
-                words, means.astype(np.float32), counts, self.lang, np.maximum(spread, 0.0),
-                self._norms[layer][order] / counts,
-            )  # fmt: skip
+                words, vectors, counts, self.lang, np.maximum(spread, 0.0), self._norms[layer][order] / counts
+            )
         return found
 
     def order(self, *, at_least: int = 1, most: int | None = None) -> np.ndarray:
