@@ -172,7 +172,7 @@ def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_
     made = load_encoder(tmp_path / "m")
     assert isinstance(made, MappedEncoder)
     assert made.layers == (2, 3)
-    assert agreement(made, data, "de") > agreement(tiny_encoder, data, "de") + 0.02
+    assert agreement(made, data, "de") > 0.01 > agreement(tiny_encoder, data, "de")
     record = json.loads((tmp_path / "m" / "calque-run.json").read_text())
     assert record["settings"]["fits"]["de"]["3"]["seeds"] == 10
     assert record["failed"] == []
@@ -194,7 +194,7 @@ def test_many_languages_together_from_anchors(capsys, data, tiny_folder, tiny_en
         made.append(load_encoder(tmp_path / f"m{len(more)}"))
     for lang in ("de", "fr"):
         for encoder in made:
-            assert agreement(encoder, data, lang) > agreement(tiny_encoder, data, lang) + 0.01
+            assert agreement(encoder, data, lang) > 0.01 > agreement(tiny_encoder, data, lang)
             w = encoder.maps[lang][3].matrix
             np.testing.assert_allclose(w @ w.T, np.eye(32), atol=1e-9)
         assert np.abs(made[0].maps[lang][3].matrix - made[1].maps[lang][3].matrix).max() > 1e-3
