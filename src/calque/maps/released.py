@@ -121,10 +121,11 @@ class _Reader(pickle._Unpickler):
         super().__init__(file, encoding="latin1")
 
     def load_bytearray8(self) -> None:
-        (length,) = struct.unpack("<Q", self.read(8))
-        self.append(self.read(min(length, _MOST_BYTES)))  # the original first makes an array of that length
+        (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]
+        # the original first makes an array of that length
+        self.append(self.read(min(length, _MOST_BYTES)))  # type: ignore[attr-defined]
 
-    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8  # type: ignore[assignment]
 
     def find_class(self, module: str, name: str) -> Any:
         known = _KNOWN.get((module, name))

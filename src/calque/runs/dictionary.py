@@ -122,9 +122,8 @@ def align_dictionary(
         pretokenized=pretokenized, limit=limit, progress=progress, say=say,
     )  # fmt: skip
     averaged = time.perf_counter()
-    aligned, fits = fit_anchored(
-        base, found, read, towards=towards, start=start, together=together, combine=combine, **options
-    )  # type: ignore[arg-type]
+    how: Any = options | {"start": start, "together": together, "combine": combine}
+    aligned, fits = fit_anchored(base, found, read, towards=towards, **how)
     records = {lang: {str(layer): record_of(fit) for layer, fit in of.items()} for lang, of in fits.items()}
     for lang, of in records.items():
         for layer, told in of.items():
