@@ -85,6 +85,7 @@ def test_a_word_shows_its_sentence_and_its_translation(page, seen, url):
     panel = page.locator("#points-plot .panel:visible")
     dot = panel.locator("circle[data-pair='3']").first
     dot.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)  # the page stops moving, which would put the tip away
     dot.dispatch_event("pointerover", {"bubbles": True})
     text = page.locator("#tip").inner_text()
     assert "green – grün" in text

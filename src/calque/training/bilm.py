@@ -57,7 +57,8 @@ class BiLanguageModel:
         vocabulary: most words that are predicted; the others count as one, but are read by their characters.
         min_count: occurrences below which a word is not predicted.
         negatives, tables, correction: see `WordSoftmax`.
-        dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last.
+        dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last. Which ones
+            depends on the number of threads, too.
         length: words beyond which a sentence is cut, see `WordText`.
         alpha: how far small languages are seen more often than they occur, see `Mixture`.
         batch: sentences in an update.
@@ -246,7 +247,7 @@ class _Predict:
 
 
 class _Dropout:
-    """Dropout with random numbers of its own, so that shares in several threads draw the same every time."""
+    """Dropout with random numbers of its own, so that as many threads draw the same every time."""
 
     def __init__(self, share: float, rng: np.random.Generator, device: torch.device):
         self._share = share
