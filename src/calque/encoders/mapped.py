@@ -57,7 +57,8 @@ class MappedEncoder(Encoder):
         layers = {tuple(sorted(by_layer)) for by_layer in maps.values()}
         if len(layers) != 1 or not min(layers):
             raise SettingError(f"every language needs maps of the same layers, got {sorted(layers)}")
-        self.base, self.towards, self.combine = base, towards, combine
+        self.base, self.towards = base, towards
+        self.combine: Combine = combine
         self.maps = {lang: dict(by_layer) for lang, by_layer in maps.items()}
         (self.layers,) = layers
         self.dim = base.dim * (len(self.layers) if combine == "concat" else 1)
