@@ -37,7 +37,21 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help comes up four times as fast
 )
 
-COMMANDS = (words, align, anchors, neighbours, evaluate, analyze, study, encode, pretrain, perplexity, demo, report, explore)
+COMMANDS = (
+    words,
+    align,
+    anchors,
+    neighbours,
+    evaluate,
+    analyze,
+    study,
+    encode,
+    pretrain,
+    perplexity,
+    demo,
+    report,
+    explore,
+)
 
 
 def _version(value: bool) -> None:
