@@ -16,8 +16,8 @@ import torch
 
 from calque.encoders.base import Encoder
 from calque.explore.app import make_app
+from calque.explore.collection import Collection, Gatherer
 from calque.explore.explorer import Explorer
-from calque.explore.library import Gatherer, Library
 from calque.explore.sources import Source
 from calque.explore.store import Neighbourhoods, WordVectors
 from calque.text import Sentence
@@ -48,7 +48,7 @@ class Random(Encoder):
         raise OSError("nothing to save")
 
 
-def text(n_words: int, seed: int) -> Library:
+def text(n_words: int, seed: int) -> Collection:
     """Sentences of 6 to 24 words of a Zipfian vocabulary, as many in each language."""
     rng = np.random.default_rng(seed)
     gatherer = Gatherer()
@@ -57,7 +57,7 @@ def text(n_words: int, seed: int) -> Library:
         cuts = np.cumsum(rng.integers(6, 25, len(words) // 6))
         sentences = np.split(words, cuts[cuts < len(words)])
         gatherer.add(Sentence(tuple(f"{lang}{k}" for k in sentence), lang) for sentence in sentences)
-    return gatherer.library()
+    return gatherer.collection()
 
 
 def request(app, path: str, **query) -> bytes:
@@ -90,34 +90,34 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    library = text(options.words, options.seed)
+    collection = text(options.words, options.seed)
     for dim in options.dims:
         encoder = Random(dim, options.seed)
         with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder) / f"{library.fingerprint[:12]}-{encoder.fingerprint[:12]}"
+            place = Path(folder) / f"{collection.fingerprint[:12]}-{encoder.fingerprint[:12]}"
             place.mkdir()
             sums = Neighbourhoods() if options.neighbourhoods else blank
             start = time.perf_counter()
-            WordVectors.build(place / "own.safetensors", library, encoder.encode(library.sentences), sums)  # type: ignore[arg-type]
+            WordVectors.build(place / "own.safetensors", collection, encoder.encode(collection.sentences), sums)  # type: ignore[arg-type]
             prepared = time.perf_counter() - start
-            measure(Explorer(library, [Source("random", encoder, True)], Path(folder)), options)
+            measure(Explorer(collection, [Source("random", encoder, True)], Path(folder)), options)
         if options.neighbourhoods:
             print(f"  its neighbourhoods took {prepared:.0f} s")
 
 
-def blank(data: np.ndarray, covered: np.ndarray | None, library: Library) -> np.ndarray:
+def blank(data: np.ndarray, covered: np.ndarray | None, collection: Collection) -> np.ndarray:
     """In place of neighbourhoods: an answer takes as long whatever they are."""
-    return np.zeros((len(library.languages), len(data)), dtype=np.float32)
+    return np.zeros((len(collection.languages), len(data)), dtype=np.float32)
 
 
 def measure(explorer: Explorer, options: argparse.Namespace) -> None:
-    library, app = explorer.library, make_app(explorer)
+    collection, app = explorer.collection, make_app(explorer)
     data = explorer.views["random"].layers.get("own").embeddings.data
     rng = np.random.default_rng(options.seed)
     times: dict[str, list[tuple[float, float]]] = {"product": [], "answer": []}
-    for sentence in rng.integers(0, len(library), options.rounds + 3):
-        word = int(rng.integers(0, len(library.sentences[sentence])))
-        vector = np.array(data[library.offsets[sentence] + word])
+    for sentence in rng.integers(0, len(collection), options.rounds + 3):
+        word = int(rng.integers(0, len(collection.sentences[sentence])))
+        vector = np.array(data[collection.offsets[sentence] + word])
         start = time.perf_counter(), time.process_time()
         data @ vector
         middle = time.perf_counter(), time.process_time()
@@ -131,7 +131,7 @@ def measure(explorer: Explorer, options: argparse.Namespace) -> None:
     )
     slow = 1000 * float(np.quantile([wall for wall, _ in times["answer"][3:]], 0.95))
     print(
-        f"explore, {library.n_words:,} words × {data.shape[1]} in {len(LANGUAGES)} languages, {options.threads} threads: an "
+        f"explore, {collection.n_words:,} words × {data.shape[1]} in {len(LANGUAGES)} languages, {options.threads} threads: an "
         f"answer takes {answer / product:.1f} times one product with all vectors ({product:.1f} ms); median of "
         f"{options.rounds} {answer:.1f} ms (at most 100 asked), 95% within {slow:.1f} ms, {processor:.1f} ms of processor time"
     )

@@ -21,8 +21,8 @@ from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.explore import server
 from calque.explore.app import make_app
+from calque.explore.collection import Collection, Gatherer, is_right_to_left, is_unspaced
 from calque.explore.explorer import Explorer, Typed
-from calque.explore.library import Gatherer, Library, is_right_to_left, is_unspaced
 from calque.explore.server import listen, require, serve, url_of
 from calque.explore.sources import Source, find_encoders, find_text, is_collection, place_for
 from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
@@ -48,11 +48,11 @@ def pairs_of(left: list[str], right: list[str], langs: tuple[str, str]) -> Paral
 
 
 @pytest.fixture(scope="module")
-def library() -> Library:
+def collection() -> Collection:
     gatherer = Gatherer()
     gatherer.add_pairs(pairs_of(ENGLISH, GERMAN, ("en", "de")))
     gatherer.add_pairs(pairs_of(ENGLISH[:2], HEBREW, ("en", "he")), trained=True)
-    return gatherer.library()
+    return gatherer.collection()
 
 
 @pytest.fixture(scope="module")
@@ -66,60 +66,60 @@ def sources(tiny_encoder) -> list[Source]:
 
 
 @pytest.fixture(scope="module")
-def explorer(library, sources, tmp_path_factory) -> Explorer:
-    return Explorer(library, sources, tmp_path_factory.mktemp("explore"))
+def explorer(collection, sources, tmp_path_factory) -> Explorer:
+    return Explorer(collection, sources, tmp_path_factory.mktemp("explore"))
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
-def test_a_sentence_is_there_once_and_knows_its_translations_through_a_third_language(library):
-    assert library.languages == ["en", "de", "he"]
-    assert library.ranges == {"en": (0, 6), "de": (6, 12), "he": (12, 14)}
-    assert library.translations(0) == {"de": 6, "he": 12}
-    assert library.translations(6) == {"en": 0, "he": 12}  # German and Hebrew never stood side by side
-    assert library.translations(2) == {"de": 8}
-    assert library.related(12) == {0, 6}
-    assert library.trained.tolist() == [True, True, *[False] * 10, True, True]
+def test_a_sentence_is_there_once_and_knows_its_translations_through_a_third_language(collection):
+    assert collection.languages == ["en", "de", "he"]
+    assert collection.ranges == {"en": (0, 6), "de": (6, 12), "he": (12, 14)}
+    assert collection.translations(0) == {"de": 6, "he": 12}
+    assert collection.translations(6) == {"en": 0, "he": 12}  # German and Hebrew never stood side by side
+    assert collection.translations(2) == {"de": 8}
+    assert collection.related(12) == {0, 6}
+    assert collection.trained.tolist() == [True, True, *[False] * 10, True, True]
 
 
-def test_rows_and_places_are_inverse(library):
-    words = [word for sentence in library.sentences for word in sentence.words]
-    for row in range(library.n_words):
-        sentence, word = library.place(row)
-        assert library.sentences[sentence].words[word] == words[row]
-    assert words[library.rows("de")] == " ".join(GERMAN).split()
+def test_rows_and_places_are_inverse(collection):
+    words = [word for sentence in collection.sentences for word in sentence.words]
+    for row in range(collection.n_words):
+        sentence, word = collection.place(row)
+        assert collection.sentences[sentence].words[word] == words[row]
+    assert words[collection.rows("de")] == " ".join(GERMAN).split()
 
 
 def test_what_is_empty_or_repeated_is_counted():
     gatherer = Gatherer()
     gatherer.add_pairs(pairs_of(["a b", "", "a b"], ["c", "d", "e"], ("en", "de")))
-    library = gatherer.library()
-    assert (gatherer.empty, gatherer.repeated, len(library)) == (1, 1, 4)
-    assert library.related(0) == {1, 3}
-    assert library.translations(0) == {"de": 1}
+    collection = gatherer.collection()
+    assert (gatherer.empty, gatherer.repeated, len(collection)) == (1, 1, 4)
+    assert collection.related(0) == {1, 3}
+    assert collection.translations(0) == {"de": 1}
 
 
-def test_search_wants_every_word_and_prefers_whole_ones(library):
-    assert library.search("bank") == (3, [3, 2, 9])
-    assert library.search("BANK", "en") == (2, [3, 2])
-    assert library.search("ban the", "en") == (2, [3, 2])
-    assert library.search("bank river") == (1, [2])
-    assert library.search("Fähre", "en") == (0, [])
-    assert library.search("the", limit=1)[0] == 6
-    assert library.search("  ") == (0, [])
+def test_search_wants_every_word_and_prefers_whole_ones(collection):
+    assert collection.search("bank") == (3, [3, 2, 9])
+    assert collection.search("BANK", "en") == (2, [3, 2])
+    assert collection.search("ban the", "en") == (2, [3, 2])
+    assert collection.search("bank river") == (1, [2])
+    assert collection.search("Fähre", "en") == (0, [])
+    assert collection.search("the", limit=1)[0] == 6
+    assert collection.search("  ") == (0, [])
 
 
 def test_search_needs_no_spaces_in_chinese():
     gatherer = Gatherer()
     gatherer.add([Sentence(("我们", "坐", "在", "河岸", "上"), "zh")])
-    assert gatherer.library().search("坐在河岸") == (1, [0])
+    assert gatherer.collection().search("坐在河岸") == (1, [0])
 
 
 @pytest.mark.parametrize(
     ("text", "lang"),
     [("the house of the cat", "en"), ("das Haus der Katze", "de"), ("הבית", "he"), ("!!", "en"), ("Fünf Vögel!", "de")],
 )
-def test_the_language_of_a_typed_sentence_is_guessed(library, text, lang):
-    assert library.guess_language(text) == lang
+def test_the_language_of_a_typed_sentence_is_guessed(collection, text, lang):
+    assert collection.guess_language(text) == lang
 
 
 def test_writing_systems():
@@ -132,19 +132,19 @@ def test_writing_systems():
 
 
 # -- vectors -----------------------------------------------------------------------------------------------------------
-def planted(library: Library, dim: int = 24, seed: int = 0) -> Embeddings:
+def planted(collection: Collection, dim: int = 24, seed: int = 0) -> Embeddings:
     rng = np.random.default_rng(seed)
-    return Embeddings(rng.normal(size=(library.n_words, dim)).astype(np.float32) + 0.4, library.offsets)
+    return Embeddings(rng.normal(size=(collection.n_words, dim)).astype(np.float32) + 0.4, collection.offsets)
 
 
-def test_neighbours_are_those_of_a_whole_csls_search(library, tmp_path):
-    found = planted(library)
-    store = WordVectors.build(tmp_path / "x.safetensors", library, found, Neighbourhoods())
+def test_neighbours_are_those_of_a_whole_csls_search(collection, tmp_path):
+    found = planted(collection)
+    store = WordVectors.build(tmp_path / "x.safetensors", collection, found, Neighbourhoods())
     unit = unit_rows(found.data)
-    for lang in library.languages:
-        own = library.rows(lang)
-        for other in library.languages:
-            rows = library.rows(other)
+    for lang in collection.languages:
+        own = collection.rows(lang)
+        for other in collection.languages:
+            rows = collection.rows(other)
             if other == lang:
                 continue
             expected = csls_neighbours(unit[own], unit[rows], k=K, n_best=4)
@@ -154,11 +154,11 @@ def test_neighbours_are_those_of_a_whole_csls_search(library, tmp_path):
                 np.testing.assert_allclose(got.csls, expected.target_scores[place], atol=2e-6)
 
 
-def test_neighbours_in_the_same_language_leave_the_word_itself_out(library, tmp_path):
+def test_neighbours_in_the_same_language_leave_the_word_itself_out(collection, tmp_path):
     """Against the formula, word by word."""
-    found = planted(library, seed=1)
-    store = WordVectors.build(tmp_path / "x.safetensors", library, found, Neighbourhoods())
-    rows = library.rows("en")
+    found = planted(collection, seed=1)
+    store = WordVectors.build(tmp_path / "x.safetensors", collection, found, Neighbourhoods())
+    rows = collection.rows("en")
     unit = unit_rows(found.data)[rows].astype(np.float64)
     cosines = unit @ unit.T
     np.fill_diagonal(cosines, -np.inf)
@@ -172,88 +172,88 @@ def test_neighbours_in_the_same_language_leave_the_word_itself_out(library, tmp_
         np.testing.assert_allclose(got.cosines, cosines[place][best], atol=2e-6)
 
 
-def test_words_without_a_vector_are_nobodys_neighbours(library, tmp_path):
-    found = planted(library, seed=2)
-    covered = np.ones(library.n_words, dtype=bool)
-    covered[library.rows("he")] = False
-    covered[[1, 5, library.rows("de").start]] = False
-    covered[library.rows("de").start + 9 : library.rows("de").stop - 9] = False
+def test_words_without_a_vector_are_nobodys_neighbours(collection, tmp_path):
+    found = planted(collection, seed=2)
+    covered = np.ones(collection.n_words, dtype=bool)
+    covered[collection.rows("he")] = False
+    covered[[1, 5, collection.rows("de").start]] = False
+    covered[collection.rows("de").start + 9 : collection.rows("de").stop - 9] = False
     data = np.where(covered[:, None], found.data, 0)
     store = WordVectors.build(
-        tmp_path / "x.safetensors", library, Embeddings(data, library.offsets, covered), Neighbourhoods()
+        tmp_path / "x.safetensors", collection, Embeddings(data, collection.offsets, covered), Neighbourhoods()
     )
     everyone = store.neighbours(store.vector(0), "en", 100, but=0)
     assert len(everyone["he"].rows) == 0
-    assert set(everyone["de"].rows) == set(np.flatnonzero(covered[library.rows("de")]) + library.rows("de").start)
-    assert set(everyone["en"].rows) == set(np.flatnonzero(covered[library.rows("en")])) - {0}
-    left, right = (np.flatnonzero(covered[library.rows(lang)]) for lang in ("en", "de"))
+    assert set(everyone["de"].rows) == set(np.flatnonzero(covered[collection.rows("de")]) + collection.rows("de").start)
+    assert set(everyone["en"].rows) == set(np.flatnonzero(covered[collection.rows("en")])) - {0}
+    left, right = (np.flatnonzero(covered[collection.rows(lang)]) for lang in ("en", "de"))
     unit = unit_rows(data)
-    expected = csls_neighbours(unit[library.rows("en")][left], unit[library.rows("de")][right], k=K, n_best=3)
+    expected = csls_neighbours(unit[collection.rows("en")][left], unit[collection.rows("de")][right], k=K, n_best=3)
     got = store.neighbours(store.vector(0), "en", 3, but=0)["de"]
-    assert got.rows.tolist() == (right[expected.targets[0]] + library.rows("de").start).tolist()
+    assert got.rows.tolist() == (right[expected.targets[0]] + collection.rows("de").start).tolist()
 
 
-def test_a_store_is_an_embeddings_file_of_unit_vectors(library, tmp_path):
-    found = planted(library)
-    WordVectors.build(tmp_path / "x.safetensors", library, found, Neighbourhoods())
+def test_a_store_is_an_embeddings_file_of_unit_vectors(collection, tmp_path):
+    found = planted(collection)
+    WordVectors.build(tmp_path / "x.safetensors", collection, found, Neighbourhoods())
     opened = Embeddings.open(tmp_path / "x.safetensors")
     np.testing.assert_array_equal(opened.data, unit_rows(found.data))
     assert isinstance(opened.data, np.memmap)
     with pytest.raises(InputError, match="another text"):
-        WordVectors.open(tmp_path / "x.safetensors", Gatherer().library())
+        WordVectors.open(tmp_path / "x.safetensors", Gatherer().collection())
 
 
-def test_neighbourhoods_can_be_called_off(library):
+def test_neighbourhoods_can_be_called_off(collection):
     sums = Neighbourhoods()
     sums.stop()
     with pytest.raises(Stopped):
-        sums(planted(library).data, None, library)
+        sums(planted(collection).data, None, collection)
 
 
-def test_vectors_that_are_not_finite_are_told(library, tmp_path):
-    found = planted(library)
+def test_vectors_that_are_not_finite_are_told(collection, tmp_path):
+    found = planted(collection)
     found.data[3, 2] = np.inf
     with pytest.raises(SettingError, match="vector 3 has a component"):
-        WordVectors.build(tmp_path / "x.safetensors", library, found, Neighbourhoods())
+        WordVectors.build(tmp_path / "x.safetensors", collection, found, Neighbourhoods())
 
 
-def test_vectors_are_made_once(library, tiny_encoder, tmp_path, monkeypatch):
+def test_vectors_are_made_once(collection, tiny_encoder, tmp_path, monkeypatch):
     numbers, own = layers_of(tiny_encoder, [1, -1])
     assert (numbers, own) == ({"1": 1, "3": 3}, "3")
-    first = Layers(tiny_encoder, numbers, library, tmp_path / "a", Neighbourhoods())
+    first = Layers(tiny_encoder, numbers, collection, tmp_path / "a", Neighbourhoods())
     assert not (tmp_path / "a" / "3.safetensors").exists()  # neighbourhoods only when asked for
     once = {name: np.array(first.get(name).hubness) for name in numbers}
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["1.safetensors", "3.safetensors"]
-    encoded = tiny_encoder.encode_layers(library.sentences, [1, 3])
+    encoded = tiny_encoder.encode_layers(collection.sentences, [1, 3])
     np.testing.assert_allclose(first.get("1").embeddings.data, unit_rows(encoded[1].data), atol=1e-6)
     monkeypatch.setattr(type(tiny_encoder), "encode_layers", lambda *_, **__: pytest.fail("encoded again"))
-    again = Layers(tiny_encoder, numbers, library, tmp_path / "a", Neighbourhoods())
+    again = Layers(tiny_encoder, numbers, collection, tmp_path / "a", Neighbourhoods())
     for name in numbers:
         np.testing.assert_array_equal(again.get(name).hubness, once[name])
 
 
-def test_a_torn_store_is_made_anew(library, tiny_encoder, tmp_path):
+def test_a_torn_store_is_made_anew(collection, tiny_encoder, tmp_path):
     (tmp_path / "3.safetensors").write_bytes(b"torn")
-    layers = Layers(tiny_encoder, {"3": 3}, library, tmp_path, Neighbourhoods())
-    assert layers.get("3").embeddings.n_words == library.n_words
+    layers = Layers(tiny_encoder, {"3": 3}, collection, tmp_path, Neighbourhoods())
+    assert layers.get("3").embeddings.n_words == collection.n_words
 
 
-def test_no_room_is_told_before_anything_is_encoded(library, tiny_encoder, tmp_path, monkeypatch):
+def test_no_room_is_told_before_anything_is_encoded(collection, tiny_encoder, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Disk", (), {"free": 1000})())
     with pytest.raises(SettingError, match="fewer --layers"):
-        Layers(tiny_encoder, {"3": 3}, library, tmp_path, Neighbourhoods())
+        Layers(tiny_encoder, {"3": 3}, collection, tmp_path, Neighbourhoods())
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingError, match="--cache"):
-        Layers(tiny_encoder, {"3": 3}, library, tmp_path / "file" / "x", Neighbourhoods())
+        Layers(tiny_encoder, {"3": 3}, collection, tmp_path / "file" / "x", Neighbourhoods())
 
 
-def test_static_vectors_are_explored_too(library, tmp_path):
-    words = sorted({word for sentence in library.sentences for word in sentence.words} - {"bank"})
+def test_static_vectors_are_explored_too(collection, tmp_path):
+    words = sorted({word for sentence in collection.sentences for word in sentence.words} - {"bank"})
     rng = np.random.default_rng(0)
     lines = [f"{word} {' '.join(f'{x:.3f}' for x in rng.normal(size=5))}" for word in words]
     (tmp_path / "v.vec").write_text("\n".join([f"{len(words)} 5", *lines]) + "\n", encoding="utf-8")
     static = load_encoder(tmp_path / "v.vec")
-    explorer = Explorer(library, [Source("static", static, False)], tmp_path / "explore")
+    explorer = Explorer(collection, [Source("static", static, False)], tmp_path / "explore")
     assert explorer.about()["encoders"][0]["layers"] == ["0"]
     assert explorer.neighbours("static", None, 2, 4)["covered"] is False
     found = explorer.neighbours("static", None, 2, 7, n=2)
@@ -280,8 +280,8 @@ def test_about_says_what_there_is(explorer):
     ]
     assert (about["before"], about["after"]) == ("tiny", "turned")
     start = about["start"]
-    assert len(explorer.library.translations(start["id"])) == 2
-    assert explorer.library.sentences[start["id"]].words[start["word"]]
+    assert len(explorer.collection.translations(start["id"])) == 2
+    assert explorer.collection.sentences[start["id"]].words[start["word"]]
 
 
 def test_neighbours_of_a_word(explorer):
@@ -296,7 +296,7 @@ def test_neighbours_of_a_word(explorer):
     assert scores == sorted(scores, reverse=True)
     for each in answer["languages"]:
         for hit in each["words"]:
-            assert hit["words"] == list(explorer.library.sentences[hit["id"]].words)
+            assert hit["words"] == list(explorer.collection.sentences[hit["id"]].words)
             assert hit["translation"] == (hit["id"] == 8)
     same = answer["same"]
     assert same["total"] == 1
@@ -545,10 +545,10 @@ def test_a_demo_is_understood(demo_folder, tiny_encoder):
     found = find_encoders([str(demo_folder)], None, print)
     assert [(each.name, each.before) for each in found] == [("tiny", True), ("rotation", False), ("contrastive", False)]
     assert found[0].encoder.fingerprint == tiny_encoder.fingerprint
-    library = find_text([str(demo_folder)])
-    assert library.languages == ["en", "de"]
-    assert (~library.trained).sum() == 4
-    assert library.trained[library.ranges["en"][0]] == np.False_  # what encoders have not seen comes first
+    collection = find_text([str(demo_folder)])
+    assert collection.languages == ["en", "de"]
+    assert (~collection.trained).sum() == 4
+    assert collection.trained[collection.ranges["en"][0]] == np.False_  # what encoders have not seen comes first
     assert place_for(str(demo_folder)) == demo_folder / "explore"
 
 
@@ -580,12 +580,12 @@ def test_text_by_language_parallel_or_the_sample(tmp_path):
     (tmp_path / "a.de.txt").write_text("Das Haus.\n\nDie Katze.\n", encoding="utf-8")
     (tmp_path / "b.txt").write_text("The house.\n")
     said: list[str] = []
-    library = find_text([], text=[str(tmp_path / "a.de.txt"), f"en={tmp_path / 'b.txt'}"], say=said.append)
-    assert library.ranges == {"de": (0, 2), "en": (2, 3)}
+    collection = find_text([], text=[str(tmp_path / "a.de.txt"), f"en={tmp_path / 'b.txt'}"], say=said.append)
+    assert collection.ranges == {"de": (0, 2), "en": (2, 3)}
     assert "1 empty lines left out" in said[-1]
     (tmp_path / "t.tsv").write_text("The house.\tDas Haus.\n", encoding="utf-8")
-    library = find_text([], test=[str(tmp_path / "t.tsv")], langs=[("en", "de")])
-    assert library.translations(0) == {"de": 1}
+    collection = find_text([], test=[str(tmp_path / "t.tsv")], langs=[("en", "de")])
+    assert collection.translations(0) == {"de": 1}
     with pytest.raises(SettingError, match="1 parallel texts"):
         find_text([], test=[str(tmp_path / "t.tsv")])
     with pytest.raises(SettingError, match="which language"):

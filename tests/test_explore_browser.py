@@ -14,7 +14,7 @@ import uvicorn
 from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401
 from calque.explore.app import make_app
 from calque.explore.server import listen, url_of
-from test_explore import explorer, library, sources  # noqa: F401
+from test_explore import collection, explorer, sources  # noqa: F401
 
 RIVER = "?id=2&word=4&with=de"  # she sat on the [bank] of the river .
 
@@ -89,7 +89,8 @@ def test_what_it_shows_is_what_the_server_answers(page, url, explorer):  # noqa:
         assert drawn.count() == len(links)
         assert all(re.match(r"M[\d.]+ [\d.]+C", path.get_attribute("d")) for path in drawn.all())
         assert panel.locator("figcaption .hidden").text_content() == ", ".join(
-            f"{explorer.library.sentences[2].words[i]} – {explorer.library.sentences[8].words[j]}" for i, j, _ in links
+            f"{explorer.collection.sentences[2].words[i]} – {explorer.collection.sentences[8].words[j]}"
+            for i, j, _ in links
         )
 
 

@@ -47,13 +47,13 @@ def explore(
 
     say = news(quiet)
     pairs = pairs_of(langs, len(test or [])) if langs else []
-    library = find_text(
+    collection = find_text(
         encoders, text=text or [], test=test or [], langs=pairs, pretokenized=pretokenized, limit=limit, say=say
     )
     sources = find_encoders(encoders, base, say)
     say("encoders: " + ", ".join(f"{each.name}{' (before alignment)' if each.before else ''}" for each in sources))
     folder = cache or place_for(encoders[0])
-    explorer = Explorer(library, sources, folder, layers=numbers(layers), progress=not quiet)
+    explorer = Explorer(collection, sources, folder, layers=numbers(layers), progress=not quiet)
     listening = listen(host, port)
     print(url_of(listening), flush=True)
     say("Ctrl-C ends it")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calque.errors import SettingError
-from calque.explore.library import Library, is_right_to_left, is_unspaced
+from calque.explore.collection import Collection, is_right_to_left, is_unspaced
 from calque.explore.sources import Source
 from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
 from calque.segment import split_words
@@ -46,11 +46,11 @@ class View:
 class Explorer:
     """Answers in plain dictionaries, ready for JSON.
 
-    A sentence is a number (its place in the library) or `Typed`. Words are counted from 0. Calls may come from several
+    A sentence is a number (its place in the collection) or `Typed`. Words are counted from 0. Calls may come from several
     threads.
 
     Args:
-        library: the text.
+        collection: the text.
         sources: the encoders.
         folder: where vectors are kept, for any number of encoders and texts.
         layers: see `layers_of`.
@@ -62,7 +62,7 @@ class Explorer:
 
     def __init__(
         self,
-        library: Library,
+        collection: Collection,
         sources: Sequence[Source],
         folder: Path,
         *,
@@ -71,20 +71,20 @@ class Explorer:
     ):
         if not sources:
             raise SettingError("no encoder to explore")
-        self.library = library
+        self.collection = collection
         self.views: dict[str, View] = {}
         self._sums = Neighbourhoods(progress=progress)
         for source in sources:
             numbers, own = layers_of(source.encoder, layers)
-            place = folder / f"{library.fingerprint[:12]}-{source.encoder.fingerprint[:12]}"
-            stores = Layers(source.encoder, numbers, library, place, self._sums, progress=progress)
+            place = folder / f"{collection.fingerprint[:12]}-{source.encoder.fingerprint[:12]}"
+            stores = Layers(source.encoder, numbers, collection, place, self._sums, progress=progress)
             self.views[source.name] = View(source, stores, own)
         self._typed: OrderedDict[tuple[str, Typed], dict[str, Embeddings]] = OrderedDict()
         self.before, self.after = self._shown_first()
         for name in dict.fromkeys((self.before, self.after)):
             self.views[name].layers.get(self.views[name].own)
         self._sums.progress = False
-        library.index()
+        collection.index()
 
     def _shown_first(self) -> tuple[str, str]:
         befores = [name for name, view in self.views.items() if view.source.before]
@@ -105,9 +105,9 @@ class Explorer:
     # -- what there is ---------------------------------------------------------------------------------------------
     def about(self) -> dict[str, Any]:
         """Languages, encoders with their layers, and a sentence to begin with."""
-        library = self.library
+        collection = self.collection
         return {
-            "words": library.n_words,
+            "words": collection.n_words,
             "neighbourhood": K,
             "languages": [
                 {
@@ -116,9 +116,9 @@ class Explorer:
                     "spaced": not is_unspaced(lang),
                     "first": first,
                     "sentences": last - first,
-                    "words": int(library.offsets[last] - library.offsets[first]),
+                    "words": int(collection.offsets[last] - collection.offsets[first]),
                 }
-                for lang, (first, last) in library.ranges.items()
+                for lang, (first, last) in collection.ranges.items()
             ],
             "encoders": [
                 {"name": name, "before": view.source.before, "dim": view.source.encoder.dim, "layers": list(view.layers.numbers),
@@ -132,28 +132,28 @@ class Explorer:
 
     def _start(self) -> dict[str, int]:
         """The first sentence with the most translations, one that no encoder learnt from if possible."""
-        first = max(range(min(len(self.library), 1000)), key=lambda k: self._interest(k))
-        words = self.library.sentences[first].words
+        first = max(range(min(len(self.collection), 1000)), key=lambda k: self._interest(k))
+        words = self.collection.sentences[first].words
         return {"id": first, "word": max(range(len(words)), key=lambda k: len(words[k]))}
 
     def _interest(self, sentence: int) -> tuple[int, bool, int]:
         return (
-            len(self.library.translations(sentence)),
-            not self.library.trained[sentence],
-            -abs(len(self.library.sentences[sentence]) - 10),
+            len(self.collection.translations(sentence)),
+            not self.collection.trained[sentence],
+            -abs(len(self.collection.sentences[sentence]) - 10),
         )
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
         """Sentences that hold all words of the query."""
-        total, found = self.library.search(query, self._known(lang), min(limit, 200))
+        total, found = self.collection.search(query, self._known(lang), min(limit, 200))
         return {"total": total, "sentences": [self._shown(number) for number in found]}
 
     def sentence(self, which: int | Typed) -> dict[str, Any]:
         """A sentence, and its translations if it is one of the text's."""
         shown = self._shown(which)
         if isinstance(which, int):
-            shown["trained"] = bool(self.library.trained[which])
-            shown["translations"] = [self._shown(other) for other in self.library.translations(which).values()]
+            shown["trained"] = bool(self.collection.trained[which])
+            shown["translations"] = [self._shown(other) for other in self.collection.translations(which).values()]
         return shown
 
     def typed(self, text: str, lang: str | None = None) -> Typed:
@@ -168,22 +168,22 @@ class Explorer:
         if len(text) > LONGEST:
             raise SettingError(f"{len(text):,} characters, a sentence may have {LONGEST:,}")
         known = self._known(lang)
-        return Typed(text, self.library.guess_language(text) if known is None else known)
+        return Typed(text, self.collection.guess_language(text) if known is None else known)
 
     def _known(self, lang: str | None) -> str | None:
-        if lang and lang not in self.library.ranges:
-            raise SettingError(f"no text in {lang!r} here, there is {', '.join(self.library.languages)}")
+        if lang and lang not in self.collection.ranges:
+            raise SettingError(f"no text in {lang!r} here, there is {', '.join(self.collection.languages)}")
         return lang or None
 
     def _words(self, which: int | Typed) -> tuple[str, ...]:
         if isinstance(which, Typed):
             return tuple(split_words(which.text, which.lang))
-        if not 0 <= which < len(self.library):
-            raise SettingError(f"no sentence {which}, there are 0 to {len(self.library) - 1}")
-        return self.library.sentences[which].words
+        if not 0 <= which < len(self.collection):
+            raise SettingError(f"no sentence {which}, there are 0 to {len(self.collection) - 1}")
+        return self.collection.sentences[which].words
 
     def _language(self, which: int | Typed) -> str:
-        return which.lang if isinstance(which, Typed) else self.library.sentences[which].lang
+        return which.lang if isinstance(which, Typed) else self.collection.sentences[which].lang
 
     def _shown(self, which: int | Typed) -> dict[str, Any]:
         words = self._words(which)
@@ -208,12 +208,12 @@ class Explorer:
         if not 1 <= n <= _MOST:
             raise SettingError(f"n={n}, expected 1 to {_MOST}")
         vectors = self._vectors(encoder, name, which)
-        row = None if isinstance(which, Typed) else int(self.library.offsets[which]) + word
+        row = None if isinstance(which, Typed) else int(self.collection.offsets[which]) + word
         covered = vectors.covered is None or bool(vectors.covered[word])
         answer: dict[str, Any] = {"encoder": encoder, "layer": name, "word": words[word], "covered": covered}
         if not covered:
             return {**answer, "languages": [], "same": {"total": 0, "nearest": [], "farthest": []}}
-        related = set() if isinstance(which, Typed) else self.library.related(which)
+        related = set() if isinstance(which, Typed) else self.collection.related(which)
         vector = np.asarray(vectors.data[word])
         languages = []
         for other, found in store.neighbours(vector, lang, n, but=row).items():
@@ -225,12 +225,12 @@ class Explorer:
         return {**answer, "languages": languages, "same": self._same(store, vector, lang, words[word], row)}
 
     def _hit(self, row: int, related: set[int]) -> dict[str, Any]:
-        sentence, word = self.library.place(row)
+        sentence, word = self.collection.place(row)
         return {**self._shown(sentence), "word": word, "translation": sentence in related}
 
     def _same(self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None) -> dict[str, Any]:
         """Where else the form stands, the nearest in meaning first and the farthest last."""
-        rows = np.array([r for r in self.library.forms.get((lang, form.casefold()), []) if r != row], dtype=np.int64)
+        rows = np.array([r for r in self.collection.forms.get((lang, form.casefold()), []) if r != row], dtype=np.int64)
         if store.embeddings.covered is not None:
             rows = rows[np.asarray(store.embeddings.covered)[rows]]
         cosines = np.asarray(store.embeddings.data[rows]) @ vector
@@ -281,7 +281,7 @@ class Explorer:
             return self._encoded(encoder, which)[layer]
         self._words(which)
         store = self.views[encoder].layers.get(layer).embeddings
-        first, last = self.library.offsets[which : which + 2]
+        first, last = self.collection.offsets[which : which + 2]
         covered = None if store.covered is None else np.asarray(store.covered[first:last])
         return Embeddings(store.data[first:last], np.array([0, last - first]), covered)
 

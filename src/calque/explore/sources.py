@@ -13,7 +13,7 @@ from calque.corpora import read_parallel, read_sentences
 from calque.corpora.languages import language_of
 from calque.corpora.sample import LANGUAGES, sample_text
 from calque.errors import CalqueError, InputError, SettingError
-from calque.explore.library import Gatherer, Library
+from calque.explore.collection import Collection, Gatherer
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
@@ -154,7 +154,7 @@ def find_text(
     pretokenized: bool = False,
     limit: int | None = None,
     say: Say = lambda line: None,
-) -> Library:
+) -> Collection:
     """The text to explore: what is given, else that of a demo's folder, else the sample that comes with calque.
 
     Args:
@@ -190,14 +190,14 @@ def find_text(
             for lang in LANGUAGES:
                 corpus = sample_text(lang)
                 gatherer.add_pairs(corpus if limit is None else corpus[:limit])
-    library = gatherer.library()
-    if not library.n_words:
+    collection = gatherer.collection()
+    if not collection.n_words:
         raise SettingError("there is not a word in the text to explore")
     say(
-        f"{library.n_words:,} words of {len(library):,} sentences in {', '.join(library.languages)}"
+        f"{collection.n_words:,} words of {len(collection):,} sentences in {', '.join(collection.languages)}"
         + (f"; {gatherer.empty:,} empty lines left out" if gatherer.empty else "")
     )
-    return library
+    return collection
 
 
 def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:

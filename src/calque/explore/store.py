@@ -1,4 +1,4 @@
-"""Word vectors of a library under one layer of an encoder: encoded once, kept on disk, asked in milliseconds."""
+"""Word vectors of a collection under one layer of an encoder: encoded once, kept on disk, asked in milliseconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from calque.algebra.normalize import unit_rows
 from calque.errors import CalqueError, InputError, SettingError
-from calque.explore.library import Library
+from calque.explore.collection import Collection
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
 if TYPE_CHECKING:
@@ -42,48 +42,48 @@ class Found:
 
 
 class WordVectors:
-    """The vectors of all words of a library, of length 1, with what CSLS needs.
+    """The vectors of all words of a collection, of length 1, with what CSLS needs.
 
     The file is an `Embeddings` store with one tensor more, `hubness`.
 
     Args:
-        library: the text.
+        collection: the text.
         embeddings: rows of length 1, zero where a word has no vector.
         hubness: float32 `[n_languages, n_words]`, mean cosine of each word with its `K` nearest words of each language
             (of its own language: itself left out); r in CSLS.
     """
 
-    def __init__(self, library: Library, embeddings: Embeddings, hubness: np.ndarray):
-        self.library, self.embeddings, self.hubness = library, embeddings, hubness
-        self._number = {lang: k for k, lang in enumerate(library.languages)}
+    def __init__(self, collection: Collection, embeddings: Embeddings, hubness: np.ndarray):
+        self.collection, self.embeddings, self.hubness = collection, embeddings, hubness
+        self._number = {lang: k for k, lang in enumerate(collection.languages)}
         self._missing = None if embeddings.covered is None else np.flatnonzero(~np.asarray(embeddings.covered))
 
     @classmethod
-    def open(cls, path: Path, library: Library) -> WordVectors:
+    def open(cls, path: Path, collection: Collection) -> WordVectors:
         """Map a store into memory.
 
         Raises:
-            InputError: not a store of this library.
+            InputError: not a store of this collection.
         """
         arrays, about = map_arrays(path)
-        if about.get("calque.explore") != _about(library):
+        if about.get("calque.explore") != _about(collection):
             raise InputError("word vectors of another text, or of another version of calque", path=path)
-        return cls(library, Embeddings.open(path), arrays["hubness"])
+        return cls(collection, Embeddings.open(path), arrays["hubness"])
 
     @classmethod
-    def build(cls, path: Path, library: Library, found: Embeddings, sums: Neighbourhoods) -> WordVectors:
+    def build(cls, path: Path, collection: Collection, found: Embeddings, sums: Neighbourhoods) -> WordVectors:
         """Write a store: vectors brought to length 1, and the hubness of every word towards every language."""
         n, dim = found.data.shape
         part = path.with_name(path.name + ".part")
         shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]] = {
             "data": ((n, dim), np.float32),
-            "offsets": (library.offsets.shape, np.int64),
-            "hubness": ((len(library.languages), n), np.float32),
+            "offsets": (collection.offsets.shape, np.int64),
+            "hubness": ((len(collection.languages), n), np.float32),
         }
         if found.covered is not None:
             shapes["covered"] = ((n,), np.bool_)
-        arrays = create_arrays(part, shapes, {"calque.explore": _about(library)})
-        arrays["offsets"][...] = library.offsets
+        arrays = create_arrays(part, shapes, {"calque.explore": _about(collection)})
+        arrays["offsets"][...] = collection.offsets
         if found.covered is not None:
             arrays["covered"][...] = found.covered
         for start in range(0, n, _BLOCK):
@@ -91,13 +91,13 @@ class WordVectors:
                 arrays["data"][start : start + _BLOCK] = unit_rows(found.data[start : start + _BLOCK])
             except SettingError as error:
                 raise SettingError(f"{error}: the encoder cannot be explored") from error
-        arrays["hubness"][...] = sums(arrays["data"], found.covered, library)
+        arrays["hubness"][...] = sums(arrays["data"], found.covered, collection)
         for array in arrays.values():
             if isinstance(array, np.memmap):
                 array.flush()
         del arrays
         os.replace(part, path)
-        return cls.open(path, library)
+        return cls.open(path, collection)
 
     def vector(self, row: int) -> np.ndarray:
         return self.embeddings.data[row]
@@ -119,8 +119,8 @@ class WordVectors:
         if but is not None:
             cosines[but] = -np.inf
         found = {}
-        for other in self.library.languages:
-            rows = self.library.rows(other)
+        for other in self.collection.languages:
+            rows = self.collection.rows(other)
             near = cosines[rows]
             usable = int(np.count_nonzero(np.isfinite(near)))
             if not usable:
@@ -142,12 +142,12 @@ class WordVectors:
 
 
 class Layers:
-    """The layers of an encoder over a library: encoded at once, each one's neighbourhoods computed when first asked for.
+    """The layers of an encoder over a collection: encoded at once, each one's neighbourhoods computed when first asked for.
 
     Args:
         encoder: the encoder.
         numbers: its layers' numbers by name; None for what the encoder itself gives.
-        library: the text.
+        collection: the text.
         folder: of this encoder and this text alone. What a stopped run left there is continued.
         sums: what computes neighbourhoods.
         progress: show a bar on standard error.
@@ -160,27 +160,27 @@ class Layers:
         self,
         encoder: Encoder,
         numbers: dict[str, int | None],
-        library: Library,
+        collection: Collection,
         folder: Path,
         sums: Neighbourhoods,
         *,
         progress: bool = False,
     ):
-        self.numbers, self._library, self._folder, self._sums = numbers, library, folder, sums
+        self.numbers, self._library, self._folder, self._sums = numbers, collection, folder, sums
         self._paths = {name: folder / f"{name}.safetensors" for name in numbers}
         self._open: dict[str, WordVectors] = {}
         self._building = threading.Lock()
         self._raw: dict[int | None, Embeddings] = {}
         for name, path in self._paths.items():
-            if _is_store(path, library):
-                self._open[name] = WordVectors.open(path, library)
+            if _is_store(path, collection):
+                self._open[name] = WordVectors.open(path, collection)
         if len(self._open) < len(numbers):
-            _make_room(folder, library, encoder.dim, 2 * len(numbers) - len(self._open))
+            _make_room(folder, collection, encoder.dim, 2 * len(numbers) - len(self._open))
             asked = [number for number in numbers.values() if number is not None]
             if asked:  # all of them, whatever is done: the same question finds what a stopped run left
-                self._raw |= encoder.encode_layers(library.sentences, asked, progress=progress, out=self._encoding)  # type: ignore[attr-defined]
+                self._raw |= encoder.encode_layers(collection.sentences, asked, progress=progress, out=self._encoding)  # type: ignore[attr-defined]
             if None in numbers.values():
-                self._raw[None] = encoder.encode(library.sentences, progress=progress)
+                self._raw[None] = encoder.encode(collection.sentences, progress=progress)
 
     @property
     def _encoding(self) -> Path:
@@ -202,18 +202,18 @@ class Layers:
         return self._open[name]
 
 
-def _is_store(path: Path, library: Library) -> bool:
+def _is_store(path: Path, collection: Collection) -> bool:
     try:
-        return map_arrays(path)[1].get("calque.explore") == _about(library)
+        return map_arrays(path)[1].get("calque.explore") == _about(collection)
     except InputError:  # not there, or torn: it is made anew
         return False
 
 
-def _about(library: Library) -> str:
-    return json.dumps([_FORMAT, K, library.fingerprint])
+def _about(collection: Collection) -> str:
+    return json.dumps([_FORMAT, K, collection.fingerprint])
 
 
-def _make_room(folder: Path, library: Library, dim: int, matrices: int) -> None:
+def _make_room(folder: Path, collection: Collection, dim: int, matrices: int) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
@@ -221,10 +221,10 @@ def _make_room(folder: Path, library: Library, dim: int, matrices: int) -> None:
         raise SettingError(
             f"{folder} cannot be written ({error.strerror}): choose another folder by --cache"
         ) from error
-    needed = matrices * library.n_words * dim * 4
+    needed = matrices * collection.n_words * dim * 4
     if needed > free:
         raise SettingError(
-            f"the vectors of {library.n_words:,} words need {needed / 1e9:.1f} GB while they are made, {folder} has "
+            f"the vectors of {collection.n_words:,} words need {needed / 1e9:.1f} GB while they are made, {folder} has "
             f"{free / 1e9:.1f} GB: fewer --layers, less text by --limit, or another folder by --cache"
         )
 
@@ -251,7 +251,7 @@ class Neighbourhoods:
         """Call off what runs: it raises `Stopped` after the pair of languages that it is at."""
         self._stop = True
 
-    def __call__(self, data: np.ndarray, covered: np.ndarray | None, library: Library) -> np.ndarray:
+    def __call__(self, data: np.ndarray, covered: np.ndarray | None, collection: Collection) -> np.ndarray:
         """float32 `[n_languages, n_words]`; 0 for a word without a vector.
 
         Args:
@@ -262,9 +262,9 @@ class Neighbourhoods:
 
         from calque.algebra.sweep import sweep
 
-        languages = library.languages
+        languages = collection.languages
         hubness = np.zeros((len(languages), len(data)), dtype=np.float32)
-        rows = [_rows(library.rows(lang), covered) for lang in languages]
+        rows = [_rows(collection.rows(lang), covered) for lang in languages]
         pairs = [(a, b) for a in range(len(languages)) for b in range(a, len(languages))]
         with _bar(sum(len(rows[a]) * len(rows[b]) for a, b in pairs), self.progress) as bar:
             for a, b in pairs:

@@ -17,7 +17,7 @@ _RIGHT_TO_LEFT = {"ar", "he", "fa", "ur", "yi", "ps", "sd", "ug", "dv", "ckb", "
 _WIDEST = 64  # partners of one sentence that are followed; "Yes." translates thousands
 
 
-class Library:
+class Collection:
     """Sentences one after the other, language by language; a sentence that comes twice in a language is there once.
 
     Attributes:
@@ -152,7 +152,7 @@ class Library:
 
 
 class Gatherer:
-    """Collects sentences into a `Library`.
+    """Collects sentences into a `Collection`.
 
     Attributes:
         repeated, empty: how many sentences were there already, and how many had no word.
@@ -190,8 +190,8 @@ class Gatherer:
                     if len(others) < _WIDEST and other not in others:
                         others.append(other)
 
-    def library(self) -> Library:
-        return Library({lang: list(known) for lang, known in self._numbers.items()}, self._partners, self._trained)
+    def collection(self) -> Collection:
+        return Collection({lang: list(known) for lang, known in self._numbers.items()}, self._partners, self._trained)
 
 
 def is_right_to_left(lang: str) -> bool:
