@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from os import PathLike, fspath
 
+from calque.errors import SettingError
 from calque.segment import language_parts
 
 # ISO 639-1, and what data sets of this field are also called by.
@@ -49,3 +50,24 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
         if close is None and parts[:shared] == asked[:shared]:
             close = tag
     return close
+
+
+def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
+    """From `de=FILE`, or from a name that says the language.
+
+    Args:
+        file: as the user wrote it.
+        otherwise: the language where neither says one.
+
+    Raises:
+        SettingError: nothing says one.
+    """
+    lang, equals, path = file.partition("=")
+    if equals and lang and "/" not in lang and ":" not in lang:
+        if not path:
+            raise SettingError(f"{file}: no file behind the language, expected {lang}=FILE")
+        return lang, path
+    found = language_of(file) or otherwise
+    if found is None:
+        raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
+    return found, file

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.encoders.base import Encoder
+from calque.encoders.base import LayeredEncoder
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.characters import WordTypes
 from calque.encoders.elmo_files import file_pair, read_network, write_network
@@ -29,7 +29,7 @@ from calque.vectors import Embeddings
 _MIXED = -1  # the number under which `extract` keeps the mixture of all layers
 
 
-class ElmoEncoder(Encoder):
+class ElmoEncoder(LayeredEncoder):
     """Words as layers of ELMo (Peters et al. 2018), from the files of bilm-tf and AllenNLP.
 
     Layer 0 is the vector of the characters, twice; layers 1 to L are those of the LSTM, each with its forward half before
@@ -122,26 +122,6 @@ class ElmoEncoder(Encoder):
         """
         key = self.layer if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress, None if out is None else {key: Path(out)}, dtype)[key]
-
-    def encode_layers(
-        self,
-        sentences: Iterable[Sentence | Sequence[str]],
-        layers: Sequence[int],
-        *,
-        progress: bool = False,
-        out: str | PathLike[str] | None = None,
-        dtype: str = "float32",
-    ) -> dict[int, Embeddings]:
-        """Several layers from one pass, by the numbers that were asked for.
-
-        Args:
-            out: a folder, in which layer 1 becomes `layer-01.safetensors`; else as in `encode`.
-        """
-        numbers = {layer: self.layer_number(layer) for layer in layers}
-        distinct = sorted(set(numbers.values()))
-        paths = None if out is None else {n: Path(out) / f"layer-{n:02d}.safetensors" for n in distinct}
-        found = self._encode(sentences, distinct, progress, paths, dtype)
-        return {layer: found[number] for layer, number in numbers.items()}
 
     def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
         if dtype not in ("float32", "float16"):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from calque.encoders.base import Encoder
+from calque.encoders.base import LayeredEncoder
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.extraction import Plan, extract
@@ -36,7 +36,7 @@ ABOUT_FILE = "calque.json"
 _DIGESTS: WeakKeyDictionary[nn.Module, tuple[tuple, str]] = WeakKeyDictionary()
 
 
-class HuggingFaceEncoder(Encoder):
+class HuggingFaceEncoder(LayeredEncoder):
     """Words as hidden states of a `transformers` model: one layer, one vector for the subwords of a word.
 
     Layer 0 is the embedding output, layer L the last, and −1 means the last everywhere. The word vectors of a sentence
@@ -223,26 +223,6 @@ class HuggingFaceEncoder(Encoder):
         """
         paths = None if out is None else {self.layer: Path(out)}
         return self._encode(sentences, [self.layer], progress, paths, dtype)[self.layer]
-
-    def encode_layers(
-        self,
-        sentences: Iterable[Sentence | Sequence[str]],
-        layers: Sequence[int],
-        *,
-        progress: bool = False,
-        out: str | PathLike[str] | None = None,
-        dtype: str = "float32",
-    ) -> dict[int, Embeddings]:
-        """Several layers from one pass, by the numbers that were asked for.
-
-        Args:
-            out: a folder, in which layer 6 becomes `layer-06.safetensors`; else as in `encode`.
-        """
-        numbers = {layer: self.layer_number(layer) for layer in layers}
-        distinct = sorted(set(numbers.values()))
-        paths = None if out is None else {n: Path(out) / f"layer-{n:02d}.safetensors" for n in distinct}
-        found = self._encode(sentences, distinct, progress, paths, dtype)
-        return {layer: found[number] for layer, number in numbers.items()}
 
     def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
         if dtype not in ("float32", "float16"):

@@ -160,23 +160,6 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
     return found
 
 
-def language_and_path(text: str) -> tuple[str, str]:
-    """`de=FILE`, or a file whose name says its language.
-
-    Raises:
-        SettingError: neither says it.
-    """
-    from calque.corpora.languages import language_of
-
-    lang, equals, path = text.partition("=")
-    if equals and lang and "/" not in lang:
-        return lang, path
-    found = language_of(text)
-    if found is None:
-        raise SettingError(f"{text}: which language is it in? Say it before the name, as in de={text}")
-    return found, text
-
-
 def _checked(finishing: Mapping[str, Any]) -> str:
     senses, format = finishing.get("senses", "keep"), finishing.get("format", "safetensors")
     if senses not in SENSES:

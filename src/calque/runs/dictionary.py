@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calque.corpora.languages import language_and_path
 from calque.errors import SettingError
 from calque.runs.align import Aligned
-from calque.runs.anchors import language_and_path, open_folder
+from calque.runs.anchors import open_folder
 from calque.runs.card import model_card
 from calque.runs.texts import Say
 

@@ -46,9 +46,9 @@ def lexicon(
         progress, say: show bars on standard error; take a line of news.
     """
     from calque.corpora import read_dictionary
+    from calque.corpora.languages import language_and_path
     from calque.encoders import load_encoder
     from calque.runs.pretrain import read_languages
-    from calque.runs.transfer import language_and_path
     from calque.tasks.lexicon import Lexicon, by_frequency
 
     dictionary = by_frequency(read_dictionary(test, langs=langs, on_error=on_error), *entries)
@@ -89,8 +89,9 @@ def disambiguate(
         progress, say: show bars on standard error; take a line of news.
     """
     from calque.corpora import read_senses
+    from calque.corpora.languages import language_and_path
     from calque.encoders import load_encoder
-    from calque.runs.transfer import language_and_path, spread_over
+    from calque.runs.transfer import spread_over
     from calque.tasks.disambiguation import Disambiguation
     from calque.tasks.disambiguation import first_senses as read_first
 

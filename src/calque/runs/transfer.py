@@ -219,6 +219,7 @@ def _read(
 ) -> list[Named[D]]:
     """Texts of files, at most so many of each, with their languages; what is known, as development text and test set in
     one, is not read again."""
+    from calque.corpora.languages import language_and_path
     from calque.tasks.zeroshot import Named
 
     found = []
@@ -239,29 +240,6 @@ def spread_over(n: int, most: int | None) -> np.ndarray | None:
     """So many numbers below `n` at even distances, None for all. Not the first ones: files are often in the order of
     their labels, or of where they come from."""
     return None if most is None or most >= n else np.arange(most) * n // most
-
-
-def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
-    """From `de=FILE`, or from a name that says the language.
-
-    Args:
-        file: as the user wrote it.
-        otherwise: the language where neither says one.
-
-    Raises:
-        SettingError: nothing says one.
-    """
-    from calque.corpora.languages import language_of
-
-    lang, equals, path = file.partition("=")
-    if equals and lang and "/" not in lang and ":" not in lang:
-        if not path:
-            raise SettingError(f"{file}: no file behind the language, expected {lang}=FILE")
-        return lang, path
-    found = language_of(file) or otherwise
-    if found is None:
-        raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
-    return found, file
 
 
 def table(scores: Sequence[Score], *, kinds: bool = False) -> str:
