@@ -20,14 +20,17 @@ WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Three small parallel texts: xx is en word by word in capitals, yy too but backwards."""
+    """Three small parallel texts: xx is en word by word with its letters backwards, yy with its words backwards too.
+
+    Letters that the tiny tokenizer knows: capitals would all be one unknown subword, and nothing could be learnt.
+    """
     folder = tmp_path_factory.mktemp("texts")
     rng = np.random.default_rng(0)
-    for name, turn, n in (("en-xx", 1, 60), ("en-yy", -1, 40), ("test", 1, 30)):
+    for name, turn, n in (("en-xx", 1, 60), ("en-yy", -1, 40), ("test", 1, 8)):
         with open(folder / f"{name}.tsv", "w", encoding="utf-8") as file:
             for _ in range(n):
                 words = [WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False)]
-                file.write(f"{' '.join(words)}\t{' '.join(w.upper() for w in words[::turn])}\torigin\n")
+                file.write(f"{' '.join(words)}\t{' '.join(w[::-1] for w in words[::turn])}\torigin\n")
     return folder
 
 
@@ -57,7 +60,8 @@ def test_the_whole_job(capsys, texts, tiny_folder, tmp_path):
     aligned = tmp_path / "aligned"
     code, out, err = run(
         capsys, "align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method",
-        "contrastive", "--towards", "en", "--out", aligned, "--links", links, "--epochs", 20, "--batch", 10,
+        "contrastive", "--towards", "en", "--out", aligned, "--links", links, "--epochs", 40, "--batch", 10,
+        "--learning-rate", "1e-3",
     )  # fmt: skip
     assert code == 0, err
     found = {}
@@ -71,7 +75,7 @@ def test_the_whole_job(capsys, texts, tiny_folder, tmp_path):
         assert {"metric", "value", "low", "high", "queries", "settings"} <= found[name].keys()
         assert len(found[name]["scores"]) >= 2
     whole = {name: next(s for s in f["scores"] if "unseen" not in s["metric"]) for name, f in found.items()}
-    assert 0 <= whole["base"]["value"] < whole["aligned"]["value"] <= 1
+    assert 0 <= whole["base"]["value"] < whole["aligned"]["value"] - 0.15 <= 0.85
 
 
 def test_the_folder_is_a_transformers_model(capsys, texts, tiny_folder, tmp_path):
