@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from calque.cli import main, spread
+from calque.cli import spread
 from calque.errors import SettingError
+from command import fails, run
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
@@ -32,24 +33,6 @@ def texts(tmp_path_factory):
                 words = [WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False)]
                 file.write(f"{' '.join(words)}\t{' '.join(w[::-1] for w in words[::turn])}\torigin\n")
     return folder
-
-
-def run(capsys, *arguments) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
-    captured = capsys.readouterr()
-    return end.value.code, captured.out, captured.err
-
-
-def fails(capsys, *arguments) -> str:
-    """The one line of an error."""
-    code, out, err = run(capsys, *arguments)
-    assert code == 2, err
-    assert out == ""
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("calque: error: ")
-    assert "Traceback" not in err
-    return last
 
 
 def test_the_whole_job(capsys, texts, tiny_folder, tmp_path):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from calque.analyses import ANALYSES
-from calque.cli import main, spread
+from calque.cli import spread
+from command import fails, run
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 TAGS = ["DET", "NOUN", "VERB", "DET", "NOUN", "ADP", "NOUN", "CCONJ", "NOUN", "ADP"]
@@ -31,20 +32,6 @@ def texts(tmp_path_factory):
         (folder / f"{name}.align").write_text("".join(links), encoding="utf-8")
         (folder / f"{name}.upos").write_text("".join(tags), encoding="utf-8")
     return folder
-
-
-def run(capsys, *arguments) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
-    captured = capsys.readouterr()
-    return end.value.code, captured.out, captured.err
-
-
-def fails(capsys, *arguments) -> str:
-    code, out, err = run(capsys, *arguments)
-    assert (code, out) == (2, ""), err
-    assert "Traceback" not in err
-    return err.strip().splitlines()[-1]
 
 
 def given(texts, *more):

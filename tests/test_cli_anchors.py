@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calque.anchors import open_anchors, read_avg_embeds
-from calque.cli import main, spread
+from calque.cli import spread
 from calque.encoders import load_encoder
 from calque.encoders.anchored import compute_anchors
 from calque.encoders.mapped import MappedEncoder
@@ -15,6 +15,7 @@ from calque.encoders.per_language import PerLanguage
 from calque.encoders.static import StaticEncoder
 from calque.maps.released import read_released
 from calque.text import Sentence, Sentences
+from command import fails, run, works
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 TURNS = {"en": str, "de": str.upper, "fr": str.title}
@@ -45,30 +46,6 @@ def vectors(tmp_path_factory):
         (folder / f"{lang}.vec").write_text(f"120 8\n{''.join(lines)}", encoding="utf-8")
     (folder / "en-de.txt").write_text("".join(f"en{k} de{k}\n" for k in range(40)), encoding="utf-8")
     return folder
-
-
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
-    captured = capsys.readouterr()
-    return end.value.code, captured.out, captured.err
-
-
-def works(capsys, *arguments):
-    """Standard output and standard error of a command that ends well."""
-    code, out, err = run(capsys, *arguments)
-    assert code == 0, err
-    return out, err
-
-
-def fails(capsys, *arguments):
-    """The one line of an error."""
-    code, out, err = run(capsys, *arguments)
-    assert (code, out) == (2, ""), err
-    assert "Traceback" not in err
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("calque: error: ")
-    return last
 
 
 def sentences(data, lang):

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from transformers import AutoModel
 
-from calque.cli import main
 from calque.runs import demo as module
-
-
-def run(capsys, *arguments) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
-    captured = capsys.readouterr()
-    return end.value.code, captured.out, captured.err
+from command import run
 
 
 def test_table_folders_and_the_same_again(capsys, tiny_folder, tmp_path, monkeypatch):

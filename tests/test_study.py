@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from calque.cli import main
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
 from calque.runs.steps import Step, Steps, digest
 from calque.runs.study import Study, study, tables
+from command import run
 from planted import tagged, trees, words, write_tags, write_trees
 
 PLAN = """
@@ -40,12 +40,6 @@ hidden = 8
 test = {{ de = "train.tsv" }}
 train = {{ de = "train.tsv" }}
 """
-
-
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main([str(argument) for argument in arguments])
-    return caught.value.code, *capsys.readouterr()
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from calque.cli import main, spread
+from calque.cli import spread
 from calque.corpora.languages import language_of
 from calque.runs.transfer import spread_over
+from command import run
 from planted import labelled, tagged, trees, write_tags, write_trees
 
 
@@ -22,12 +23,6 @@ def files(tmp_path):
     write_trees(trees(12, "en"), tmp_path / "en_tree.conllu")
     (tmp_path / "dict.tsv").write_text("the\tder\na\teine\nin\tin\n")
     return tmp_path
-
-
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main([str(argument) for argument in arguments])
-    return caught.value.code, *capsys.readouterr()
 
 
 def test_ner_from_files_to_scores(files, tiny_folder, capsys):
