@@ -15,6 +15,7 @@ from calque.anchors import (
 )
 from calque.anchors.senses import kmeans, silhouette
 from calque.encoders.anchored import compute_anchors, sum_anchors
+from calque.encoders.extraction import UncoveredWordsWarning
 from calque.errors import InputError, SettingError
 from calque.text import Sentences
 from calque.vectors import Embeddings
@@ -373,3 +374,11 @@ def test_sentences_without_wanted_words_are_not_encoded(tiny_encoder, text, monk
     assert got[2].counts.tolist() == [4]
     assert all("cat" in sentence.words for sentence in seen)
     assert len(seen) < 10
+
+
+def test_words_without_vectors_are_told_of_once(tiny_encoder):
+    long = Sentences.of([["cat"] * 90] * 3, "en")  # beyond the 64 positions of this encoder
+    with pytest.warns(UncoveredWordsWarning) as told:
+        sums = sum_anchors(tiny_encoder, long, block=1)
+    assert sums.uncovered > 0
+    assert [str(warning.message).split()[0] for warning in told] == [str(sums.uncovered)]

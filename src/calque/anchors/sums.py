@@ -112,8 +112,13 @@ class AnchorSums:
         self._grow(len(self._numbers))
         rows = choose(codes, self._counts, self.most_occurrences or _NO_LIMIT)
         chosen = codes[rows]
+        order = np.argsort(
+            chosen, kind="stable"
+        )  # a type's sum is fetched and written back once a part, not once a word
         for layer in self.layers:
-            add_rows(data[layer], rows, chosen, self._sums[layer], self._squares[layer], self._norms[layer])
+            add_rows(
+                data[layer], rows[order], chosen[order], self._sums[layer], self._squares[layer], self._norms[layer]
+            )
         if self.samples is not None:
             self.samples.add(rows, chosen, len(self._numbers), [data[layer] for layer in self.layers])
 

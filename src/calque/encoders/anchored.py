@@ -20,6 +20,7 @@ from calque.algebra.normalize import unit_rows
 from calque.anchors import Anchors, AnchorSums
 from calque.annotated import Dictionary
 from calque.encoders.base import Encoder
+from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
@@ -88,6 +89,9 @@ def sum_anchors(
 
     Raises:
         SettingError: text of several languages, layers that the encoder has not, or a `partial` of another pass.
+
+    Warns:
+        UncoveredWordsWarning: some words had no vector; once for the whole text.
     """
     k, n = shard
     if not 0 <= k < n:
@@ -114,7 +118,8 @@ def sum_anchors(
     saved, done = time.monotonic(), 0
     total = len(text) if isinstance(text, Sentences) and n == 1 else None
     with tqdm(total=total, initial=sums.n_sentences, unit=" sentences", desc="anchors", mininterval=0.5,
-              dynamic_ncols=True, disable=not progress) as bar:  # fmt: skip
+              dynamic_ncols=True, disable=not progress) as bar, warnings.catch_warnings():  # fmt: skip
+        warnings.simplefilter("ignore", UncoveredWordsWarning)  # one line in the end, not one for each block
         for part in islice(chain([first], blocks), k, None, n):
             if part.lang != sums.lang:
                 raise SettingError(f"anchors are of one language, the text is in {sums.lang!r} and {part.lang!r}")
@@ -135,6 +140,13 @@ def sum_anchors(
         if done < sums.n_sentences:
             raise SettingError(f"{partial} has the sums of a longer text: remove it")
         kept.save(sums, finished=True)
+    if sums.uncovered:
+        warnings.warn(
+            f"{sums.uncovered:,} words have no vector and do not count: they lie beyond the limit of subwords of a "
+            "sentence, or are nothing to the tokenizer",
+            UncoveredWordsWarning,
+            stacklevel=2,
+        )
     return sums
 
 
