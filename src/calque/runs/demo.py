@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy as np
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.errors import SettingError
 from calque.runs.compare import mean
+from calque.runs.surroundings import surroundings
 from calque.runs.texts import Say
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ def demo(
     (folder / "analyses.jsonl").write_text("".join(lines), encoding="utf-8")
     chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
     record = {
-        "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
+        **surroundings(), "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
         "encoder": base.name, "encoder_fingerprint": base.fingerprint, "towards": "en", "seed": seed,
         "texts": [{"path": f"text/{lang}.train.tsv", "langs": ["en", lang], "sentence_pairs": len(text.train),
                    "word_pairs": len(text.train_links)} for lang, text in texts.items()],
         "methods": {method: _OPTIONS.get(method, {}) for method in METHODS},
-        "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)}, **surroundings(),
+        "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)},
     }  # fmt: skip
     (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return rows
@@ -183,24 +183,6 @@ def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, progress
 
     tuner = TUNERS[method](towards="en", seed=seed, **_OPTIONS[method])  # pyright: ignore[reportCallIssue]
     return tuner.tune(base, corpora, links, progress=progress)
-
-
-def surroundings() -> dict[str, Any]:
-    """What else may decide figures and times: versions, threads and the machine."""
-    import platform
-    from importlib.metadata import version
-
-    import torch
-
-    import calque
-
-    names = ("torch", "transformers", "numpy", "numba")
-    return {
-        "calque": calque.__version__,
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
-        "threads": torch.get_num_threads(),
-        "hardware": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-    }
 
 
 def _measured(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import calque
 from calque.errors import InputError, SettingError
+from calque.runs.surroundings import surroundings
 from calque.runs.texts import Say
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def pretrain(
     )
     mixture, history = method.mixture, method.history
     record = {
-        "calque": calque.__version__,
+        **surroundings(),
         "settings": method.settings(),
         "vocabulary": len(found),
         "parameters": sum(p.numel() for p in method.model.parameters()),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import calque
 from calque.errors import SettingError
 from calque.runs.pretrain import _divided, read_languages
+from calque.runs.surroundings import surroundings
 from calque.runs.texts import Say
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def pretrain_elmo(
     method.train(corpora, folder=folder / "training", checkpoint_every=checkpoint_every, progress=progress)
     mixture, history, vocabulary = method.mixture, method.history, method.model.vocabulary
     record = {
-        "calque": calque.__version__,
+        **surroundings(),
         "settings": method.settings(),
         "vocabulary": len(vocabulary),
         "parameters": sum(p.numel() for p in method.model.network.parameters()),
