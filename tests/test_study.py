@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +18,7 @@ from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
 from calque.runs.steps import Step, Steps, digest
 from calque.runs.study import Study, study, tables
+from calque.runs.study.workers import Workers
 from command import run
 from planted import tagged, trees, words, write_tags, write_trees
 
@@ -347,6 +354,45 @@ def test_what_a_step_reads_is_part_of_its_name(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "x").write_text("1")
     assert digest(str(tmp_path / "folder")) != digest(str(tmp_path / "a"))
+
+
+# -- processes -------------------------------------------------------------------------------------------------------
+def test_two_studies_do_not_share_a_folder(tmp_path):
+    steps = Steps(tmp_path / "steps", {})
+    with Workers(steps, 1, print), pytest.raises(SettingError, match="another study is at work in"):
+        Workers(steps, 1, print).__enter__()
+    with Workers(steps, 1, print):  # the first has ended
+        pass
+
+
+def test_a_killed_study_takes_its_workers_with_it():
+    program = (
+        "import os, time\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from multiprocessing import get_context\n"
+        "from calque.runs.study.workers import _begin\n"
+        "pool = ProcessPoolExecutor(1, get_context('spawn'), initializer=_begin, initargs=(1,))\n"
+        "print(pool.submit(os.getpid).result(), flush=True)\n"
+        "pool.submit(time.sleep, 600)\n"
+        "time.sleep(600)\n"
+    )
+    study = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert study.stdout is not None
+    worker = int(study.stdout.readline())
+    os.kill(worker, 0)  # it lives
+    study.kill()
+    study.wait()
+    study.stdout.close()
+    for _ in range(300):
+        try:
+            os.kill(worker, 0)
+            if " Z " in Path(f"/proc/{worker}/stat").read_text():  # dead, but nobody has asked how it ended
+                return
+        except (ProcessLookupError, FileNotFoundError):
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    raise AssertionError("the worker outlived its study by 30 seconds")
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
