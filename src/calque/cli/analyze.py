@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from calque.cli.options import (
+    Layer,
     Limit,
     MaxLength,
     Model,
@@ -75,7 +76,7 @@ def analyze(
         str, typer.Option(help="points: pca, tsne, or auto (t-SNE where scikit-learn is installed).")
     ] = "auto",
     bootstrap: Annotated[int, typer.Option(min=0, help="Samples of the intervals.")] = 1000,
-    layer: Annotated[int | None, typer.Option(help="Hidden layer; default: as the folder says, or -1.")] = None,
+    layer: Layer = None,
     pooling: Pooling = None,
     model: Model = "auto",
     symmetrize: Symmetrize = "one-to-one",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from calque.cli.options import (
+    Layer,
     Limit,
     MaxLength,
     Pooling,
@@ -23,7 +24,7 @@ def encode(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="One sentence a line; .gz and .zst too.")],
     lang: Annotated[str, typer.Option(help="Its language.")],
     out: Annotated[Path, typer.Option(help="Safetensors file: data [words, dim] and offsets [sentences + 1].")],
-    layer: Annotated[int | None, typer.Option(help="Hidden layer; default: as the folder says, or -1.")] = None,
+    layer: Layer = None,
     pooling: Pooling = None,
     pretokenized: Pretokenized = False,
     max_length: MaxLength = None,

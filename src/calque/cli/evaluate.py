@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from calque.cli.options import (
+    Layer,
     MaxLength,
     Model,
     Pooling,
@@ -151,7 +152,7 @@ def evaluate(
         bool, typer.Option("--non-contextual", help="retrieval: only the first occurrence of each word type.")
     ] = False,
     extract: Annotated[str, typer.Option(help="word-alignment: mutual, iterative, softmax or transport.")] = "mutual",
-    layer: Annotated[int | None, typer.Option(help="Hidden layer; default: as the folder says, or -1.")] = None,
+    layer: Layer = None,
     pooling: Pooling = None,
     model: Model = "auto",
     symmetrize: Symmetrize = "one-to-one",

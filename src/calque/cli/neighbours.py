@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from calque.cli.options import MaxLength, Pooling, Pretokenized, loading
+from calque.cli.options import Layer, MaxLength, Pooling, Pretokenized, loading
 
 
 def neighbours(
@@ -24,7 +24,7 @@ def neighbours(
         str | None, typer.Option(help="The encoder after training, where --encoder is the one before.")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many words.")] = 5,
-    layer: Annotated[int | None, typer.Option(help="Hidden layer; default: as the folder says, or -1.")] = None,
+    layer: Layer = None,
     pooling: Pooling = None,
     pretokenized: Pretokenized = False,
     max_length: MaxLength = None,

@@ -26,6 +26,7 @@ Symmetrize = Annotated[
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first so many sentence pairs of each text.")]
+Layer = Annotated[int | None, typer.Option(help="Hidden layer; default: as the folder says, or -1.")]
 Pooling = Annotated[str | None, typer.Option(help="A word's vector from its subwords: last, first or mean.")]
 MaxLength = Annotated[int | None, typer.Option(min=3, help="Most subwords of a sentence; default: the model's limit.")]
 Precision = Annotated[str, typer.Option(help="Training: auto, float32 or bfloat16.")]
