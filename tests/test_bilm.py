@@ -13,6 +13,7 @@ import torch
 
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
+from calque.nn import cross_entropy
 from calque.nn.ragged import Ragged
 from calque.text import Sentence, Sentences
 from calque.threads import Threads
@@ -121,8 +122,10 @@ def drawn(n=40, size=30, dim=5, seed=0):
     return torch.randn(n, dim).requires_grad_(), torch.randint(size, (n,)), WordSoftmax(size, dim, negatives=10)
 
 
+@pytest.mark.parametrize("held", [1, 37, 10_000])  # scores: of one state at a time, of a few, of all at once
 @pytest.mark.parametrize("correction", [True, False])
-def test_sampled_loss_and_its_gradient_are_the_literal_ones(correction):
+def test_sampled_loss_and_its_gradient_are_the_literal_ones(correction, held, monkeypatch):
+    monkeypatch.setitem(cross_entropy._HELD, "cpu", held)
     states, words, head = drawn()
     sampler = LogUniform(30)
     negatives = sampler.draw(10, np.random.default_rng(0))
@@ -136,6 +139,18 @@ def test_sampled_loss_and_its_gradient_are_the_literal_ones(correction):
     pairs = zip(torch.autograd.grad(found, weights), torch.autograd.grad(expected, weights), strict=True)
     for ours, theirs in pairs:
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    with torch.no_grad():
+        torch.testing.assert_close(head.loss(states, words, 1, negatives), found.detach())
+
+
+def test_scores_far_apart_neither_overflow_nor_vanish():
+    states = torch.tensor([[200.0], [-200.0]], requires_grad=True)
+    head = WordSoftmax(3, 1)
+    head.weight[0].data = torch.tensor([[1.0], [0.0], [-1.0]])
+    loss = head.loss(states, torch.tensor([0, 0]), 0)
+    assert float(loss.detach()) == pytest.approx(400.0)
+    (gradient,) = torch.autograd.grad(3 * loss, states)
+    assert gradient.squeeze(1).tolist() == pytest.approx([0.0, -6.0])
 
 
 def test_with_all_words_as_negatives_it_is_the_full_softmax():

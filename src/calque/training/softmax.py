@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.errors import SettingError
+from calque.nn.cross_entropy import cross_entropy
 
-_LOGITS = 50_000_000  # numbers held at once where nothing is learnt
+_LOGITS = 4_000_000  # numbers held at once where nothing is learnt
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,7 @@ class WordSoftmax(nn.Module):
         """
         weight, bias = self.weight[side % len(self.weight)], self.bias[side % len(self.bias)]
         if negatives is None:
-            scores = torch.addmm(bias, states, weight.t())
-            return F.cross_entropy(scores.float(), words, reduction="sum")
+            negatives = Negatives(np.arange(len(bias)), None)
         return sampled_loss(states, words, weight, bias, negatives, self.sampler if self.correction else None)
 
     @torch.inference_mode()
@@ -141,10 +141,6 @@ def sampled_loss(
     if sampler is not None:
         offset = offset - torch.from_numpy(sampler.log_expected(some, negatives.tries)).to(offset)
     columns, own = (torch.from_numpy(part).to(device) for part in np.split(place, [len(drawn)]))
-    scores = torch.addmm(offset[columns], states, table[columns].t()).float()
-    right = ((states * table[own]).sum(1) + offset[own]).float()
     hit = np.minimum(np.searchsorted(drawn, answers), len(drawn) - 1)
-    accidental = np.flatnonzero(drawn[hit] == answers)
-    where = torch.from_numpy(accidental).to(device), torch.from_numpy(hit[accidental]).to(device)
-    scores = scores.index_put(where, scores.new_tensor(-torch.inf))
-    return (torch.logaddexp(scores.logsumexp(1), right) - right).sum()
+    accidental = torch.from_numpy(np.where(drawn[hit] == answers, hit, -1)).to(device)
+    return cross_entropy(states, (table[own], offset[own]), (table[columns], offset[columns]), accidental)
