@@ -199,8 +199,10 @@ def test_a_sweep_keeps_the_largest_of_rows_and_columns(engine):
     rng = np.random.default_rng(6)
     x, y = (torch.from_numpy(rng.standard_normal((n, 5)).astype(np.float32)) for n in (71, 203))
     bias_x, bias_y = (rng.standard_normal(n).astype(np.float32) for n in (71, 203))
-    found = sweep(x, y, 4, 7, bias_x=bias_x, bias_y=bias_y, engine=engine, tile=(30, 75))
+    held = torch.full((71, 203), torch.nan)
+    found = sweep(x, y, 4, 7, bias_x=bias_x, bias_y=bias_y, engine=engine, tile=(30, 75), held=held)
     product = x.numpy() @ y.numpy().T
+    np.testing.assert_allclose(held.numpy(), product, atol=1e-5)
     for lists, entries in (
         (found.rows, product),
         (found.columns, product.T),

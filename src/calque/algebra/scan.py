@@ -144,3 +144,64 @@ def dot_pairs(x, y, rows, columns, out):
         for t in range(dim):
             total += np.float64(left[t]) * np.float64(right[t])
         out[pair] = total
+
+
+@numba.njit(nogil=True, cache=True)
+def draw_bytes(out, seed, first):
+    """Fill with random bits, eight bytes at a time: the numbers `first…` of a splitmix64 sequence (Steele et al. 2014).
+
+    Args:
+        out: uint64 `[n]`, out.
+        seed: uint64, of the sequence.
+        first: number of the first.
+    """
+    step = np.uint64(0x9E3779B97F4A7C15)
+    one, two = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+    state = seed + np.uint64(first) * step
+    for i in range(np.uint64(len(out))):
+        bits = state + (i + np.uint64(1)) * step
+        bits = (bits ^ (bits >> np.uint64(30))) * one
+        bits = (bits ^ (bits >> np.uint64(27))) * two
+        out[i] = bits ^ (bits >> np.uint64(31))
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+def scan_kept(tile, row_bias, column_bias, limit, seed, first_row, forward, largest, backward):
+    """Of entries less a bias, each 0 unless its random byte is below `limit`, the largest of each row and of each column.
+
+    Args:
+        tile: float32 `[rows, all columns]`, the similarities of rows `first_row…`.
+        row_bias, column_bias: float32 `[all rows]` and `[all columns]`.
+        limit: 256 keeps all.
+        seed: uint64, see `draw_bytes`; each row takes two stretches of the sequence, whichever tile it is in.
+        forward: int32 `[all rows]`, where the largest entry less the column's bias is; out.
+        largest: float32 `[all columns]`, the largest entry less the row's bias so far; changed in place.
+        backward: int32 `[all columns]`, its row; changed in place.
+    """
+    n_rows, n_columns = np.uint64(tile.shape[0]), np.uint64(tile.shape[1])
+    first, bound = np.uint64(first_row), np.int32(limit)
+    stretch = (n_columns + np.uint64(7)) // np.uint64(8)
+    words = np.empty(stretch, dtype=np.uint64)
+    drawn = words.view(np.uint8)
+    scores = np.empty(n_columns, dtype=np.float32)
+    # The sign of a difference is what is multiplied by: a comparison would become a branch that nobody can predict.
+    shift, one = np.int32(31), np.int32(1)
+    for i in range(n_rows):
+        row, at = tile[i], np.uint64(2) * (first + i)
+        draw_bytes(words, seed, at * stretch)
+        best = np.float32(-np.inf)
+        for j in range(n_columns):
+            score = (row[j] - column_bias[j]) * np.float32((np.int32(drawn[j]) - bound) >> shift & one)
+            scores[j] = score
+            best = max(best, score)
+        place = np.uint64(0)
+        while scores[place] != best:
+            place += np.uint64(1)
+        forward[first + i] = np.int32(place)
+        draw_bytes(words, seed, (at + np.uint64(1)) * stretch)
+        less, name = row_bias[first + i], np.int32(first + i)
+        for j in range(n_columns):
+            so_far, row_so_far = largest[j], backward[j]
+            score = (row[j] - less) * np.float32((np.int32(drawn[j]) - bound) >> shift & one)
+            backward[j] = name if score > so_far else row_so_far
+            largest[j] = max(score, so_far)

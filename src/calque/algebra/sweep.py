@@ -79,6 +79,7 @@ def sweep(
     dtype: torch.dtype = torch.float32,
     engine: Engine | None = None,
     tile: tuple[int, int] | None = None,
+    held: Tensor | None = None,
 ) -> Sweep:
     """The largest inner products of every row of `x` with rows of `y`, and the other way round.
 
@@ -92,6 +93,7 @@ def sweep(
             uses `torch.topk` alone and runs on any device (among equal values it may keep any). By default
             by device.
         tile: rows and columns multiplied at a time.
+        held: float32 `[n, m]`, contiguous, for all inner products, where these are wanted, too; changed in place.
     """
     engine = engine or ("numba" if x.device.type == "cpu" else "torch")
     biases = tuple(
@@ -104,9 +106,9 @@ def sweep(
     lists = (rows, ranked_rows), (columns, ranked_columns)
     with full_precision():
         if engine == "numba":
-            _sweep_numba(left, right, lists, biases, tile or _CPU_TILE)
+            _sweep_numba(left, right, lists, biases, tile or _CPU_TILE, held)
         else:
-            _sweep_torch(left, right, lists, biases, tile or _GPU_TILE)
+            _sweep_torch(left, right, lists, biases, tile or _GPU_TILE, held)
     return Sweep(rows, columns, ranked_rows, ranked_columns, error)
 
 
@@ -185,7 +187,9 @@ def bfloat16_is_fast(device: str) -> bool:
 
 
 # -- engines -------------------------------------------------------------------------------------------------
-def _sweep_numba(x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int]) -> None:
+def _sweep_numba(
+    x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int], held: Tensor | None
+) -> None:
     """Stripes of rows go to whichever thread is free; a thread keeps its own column lists, merged at the end.
 
     Each thread multiplies with one thread of its own: two libraries' thread pools that take turns wait for
@@ -223,6 +227,8 @@ def _sweep_numba(x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ..
                 entries = buffer[:size].view(len(stripe), len(part))
                 if rounded is not buffer:
                     entries.copy_(product)
+                if held is not None:
+                    held[top : top + height, left : left + width] = entries
                 entries = entries.numpy()
                 scan_rows(
                     entries, column_bias, rows.values, rows.indices, ranked_rows.values, ranked_rows.indices,
@@ -241,7 +247,9 @@ def _sweep_numba(x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ..
             merge(mine.values, mine.indices, others.values, others.indices)
 
 
-def _sweep_torch(x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int]) -> None:
+def _sweep_torch(
+    x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int], held: Tensor | None
+) -> None:
     """The same with `torch.topk` per tile."""
     (rows, ranked_rows), (columns, ranked_columns) = (
         tuple(tuple(torch.from_numpy(part).to(x.device) for part in (each.values, each.indices)) for each in side)
@@ -252,6 +260,8 @@ def _sweep_torch(x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ..
         for left in range(0, len(y), tile[1]):
             down, across = slice(top, top + tile[0]), slice(left, left + tile[1])
             product = (x[down] @ y[across].T).float()
+            if held is not None:
+                held[down, across] = product
             _absorb(rows, product, down, left)
             _absorb(columns, product.T, across, top)
             _absorb(ranked_rows, product - column_bias[across], down, left)

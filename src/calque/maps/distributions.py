@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from calque.algebra.dropped import best_of_kept
 from calque.algebra.procrustes import procrustes
-from calque.algebra.sweep import full_precision
+from calque.algebra.sweep import full_precision, sweep
 from calque.errors import SettingError
 
-_BLOCK, _HELD = 20_000_000, 100_000_000  # similarities computed at a time, and held for a second look
+_HELD = 400_000_000  # similarities at most, from one look at them to the second
 
 
 def distribution_start(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10, **options: Any) -> np.ndarray:
@@ -42,9 +43,8 @@ def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int 
         similar = torch.sort((u * s) @ u.T, dim=1).values
         similar = torch.nn.functional.normalize(similar, dim=1)
         rows.append(torch.nn.functional.normalize(similar - similar.mean(dim=0), dim=1))
-    forward, backward = _best(rows[0], rows[1], k, 1.0, None)[:2]
-    own = torch.arange(n)
-    return torch.stack([torch.cat([own, backward]), torch.cat([forward, own])], dim=1).numpy()
+    forward, backward, _ = _best(rows[0], rows[1], k)
+    return _both_ways(forward, backward)
 
 
 def self_learning(
@@ -83,16 +83,19 @@ def self_learning(
     """
     if not 0 < keep <= 1 or growth <= 1:
         raise SettingError(f"keep={keep}, growth={growth}: expected a share above 0, and more than 1")
-    left, right = (torch.from_numpy(np.ascontiguousarray(side[:frequent])).to(device) for side in (x, z))
+    every = [torch.from_numpy(np.ascontiguousarray(side)).to(device) for side in (x, z)]
+    left, right = (side[:frequent] for side in every)
     random = np.random.default_rng(seed)
     best, waited = -math.inf, 0
-    own = [torch.arange(len(side)) for side in (left, right)]
+    held = left.new_empty(len(left), len(right)) if len(left) * len(right) <= _HELD else None
     for _ in range(most_rounds):
-        cross = x[pairs[:, 0]].T.astype(np.float64) @ z[pairs[:, 1]].astype(np.float64)
-        turn = torch.from_numpy(procrustes(cross).astype(np.float32)).to(device)
         with full_precision():
-            forward, backward, value = _best(left @ turn, right, k, keep, random)
-        pairs = torch.stack([torch.cat([own[0], backward]), torch.cat([forward, own[1]])], dim=1).numpy()
+            sources, targets = (torch.from_numpy(side).to(device) for side in pairs.T)
+            cross = every[0][sources].T @ every[1][targets]
+            turn = torch.from_numpy(procrustes(cross.double().cpu().numpy()).astype(np.float32)).to(device)
+            turned = left @ turn
+        forward, backward, value = _best(turned, right, k, keep=keep, seed=int(random.integers(2**63)), held=held)
+        pairs = _both_ways(forward, backward)
         if value >= best + threshold:
             best, waited = value, 0
             continue
@@ -104,47 +107,21 @@ def self_learning(
     return pairs
 
 
+def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+    """Pairs of each word with its nearest, of both sides."""
+    sources = np.concatenate([np.arange(len(forward)), backward])
+    return np.stack([sources, np.concatenate([forward, np.arange(len(backward))])], axis=1)
+
+
 def _best(
-    x: torch.Tensor, z: torch.Tensor, k: int, keep: float, random: np.random.Generator | None
-) -> tuple[torch.Tensor, torch.Tensor, float]:
+    x: torch.Tensor, z: torch.Tensor, k: int, *, keep: float = 1.0, seed: int = 0, held: torch.Tensor | None = None
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Nearest word of each word by CSLS, both ways, and the mean of the largest similarities of both sides.
 
-    With `keep` below 1 each similarity less hubness counts with that probability, and is 0 else, as published.
+    Each similarity less hubness counts with probability `keep`, and is 0 else, as published. `held` is room for them.
     """
-    step = max(1, _BLOCK // max(1, len(z)))
-    starts = range(0, len(x), step)
-    held = [x[i : i + step] @ z.T for i in starts] if len(x) * len(z) <= _HELD else None
-
-    def block(number: int) -> torch.Tensor:
-        return held[number] if held is not None else x[number * step : (number + 1) * step] @ z.T
-
-    rows, columns = [], torch.zeros((len(z), 0), device=z.device)
-    for number in range(len(starts)):
-        part = block(number)
-        rows.append(torch.topk(part, min(k, len(z)), dim=1).values)
-        across = torch.cat([columns, torch.topk(part.T.contiguous(), min(k, len(part)), dim=1).values], dim=1)
-        columns = torch.topk(across, min(k, across.shape[1]), dim=1).values
-    near = torch.cat(rows)
-    hub_x, hub_z = near.mean(dim=1), columns.mean(dim=1)
-    forward, backward = [], torch.zeros(len(z), dtype=torch.int64, device=z.device)
-    largest = torch.full((len(z),), -math.inf, device=z.device)
-    for number, start in enumerate(starts):
-        part = block(number)
-        forward.append(_kept(part - hub_z / 2, keep, random).argmax(dim=1))
-        values, places = _kept(part - hub_x[start : start + step, None] / 2, keep, random).max(dim=0)
-        backward = torch.where(values > largest, places + start, backward)
-        largest = torch.maximum(values, largest)
-    value = float(near[:, 0].double().mean() + columns[:, 0].double().mean()) / 2
-    return torch.cat(forward).cpu(), backward.cpu(), value
-
-
-def _kept(scores: torch.Tensor, keep: float, random: np.random.Generator | None) -> torch.Tensor:
-    """Scores, of which each becomes 0 with probability 1 − `keep`, to a 256th; changed in place."""
-    if keep >= 1 or random is None:
-        return scores
-    if scores.device.type == "cpu":  # bytes from NumPy cost a fifth of floats from PyTorch
-        drawn = torch.from_numpy(random.integers(0, 256, scores.shape, dtype=np.uint8))
-    else:
-        seeded = torch.Generator(device=scores.device).manual_seed(int(random.integers(2**62)))
-        drawn = torch.randint(0, 256, scores.shape, dtype=torch.uint8, generator=seeded, device=scores.device)
-    return scores.mul_(drawn < max(1, round(256 * keep)))
+    near = sweep(x, z, k, held=held)
+    hub_x, hub_z = (side.values.mean(axis=1) / 2 for side in (near.rows, near.columns))
+    forward, backward = best_of_kept(x, z, hub_x, hub_z, keep, seed, held=held)
+    largest = [float(side.values[:, 0].mean(dtype=np.float64)) for side in (near.rows, near.columns)]
+    return forward, backward, sum(largest) / 2
