@@ -9,7 +9,7 @@ from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
 from calque.maps import LinearMap, NormalizedRotation, Rotation
 from calque.pairs import WordPairs
-from calque.text import ParallelCorpus, Sentence
+from calque.text import ParallelCorpus, Sentence, Sentences
 
 DIM = 12
 
@@ -145,6 +145,21 @@ def test_mapped_encoder_takes_mixed_languages(tiny_encoder, text):
     np.testing.assert_allclose(found[0], mapped.encode(corpus.source[:1]).data, atol=1e-5)
     np.testing.assert_allclose(found[1], mapped.encode(corpus.target[:1]).data, atol=1e-5)
     np.testing.assert_allclose(found[2], tiny_encoder.encode(corpus.target[1:2]).data, atol=1e-5)
+
+
+def test_a_variety_goes_through_the_maps_of_its_language(tiny_encoder, text):
+    corpus, pairs = text
+    assert corpus.langs == ("en", "xx")
+    mapped = MappedEncoder.fit(tiny_encoder, corpus, pairs, make=Rotation, towards="en")
+    words = corpus.target[1].words
+    raw, turned = (encoder.encode([Sentence(words, "xx")]).data for encoder in (tiny_encoder, mapped))
+    assert np.abs(raw - turned).max() > 0.1
+    for lang, expected in {"xx-AT": turned, "XX_ch": turned, "en-GB": raw, "xxy": raw}.items():
+        np.testing.assert_allclose(mapped.encode([Sentence(words, lang)]).data, expected, atol=1e-5)
+        np.testing.assert_allclose(mapped.encode(Sentences.of([words], lang)).data, expected, atol=1e-5)
+    three = mapped.encode([Sentence(words, lang) for lang in ("xx-AT", "en", "xx")])
+    for number, expected in enumerate((turned, raw, turned)):
+        np.testing.assert_allclose(three[number], expected, atol=1e-5)
 
 
 def test_sentence_rotation_uses_sentence_means(tiny_encoder, text):

@@ -334,6 +334,8 @@ def test_files_by_language(write):
     assert (encoder.name, encoder.dim) == ("en.vec+de.bin", 12)
     one = load_encoder(path["en"])
     assert one.encode([Sentence(("the",), "xx")]).covered is None
+    one_word = [encoder.encode([Sentence(("the",), lang)]).data for lang in ("de", "de-AT", "en")]
+    np.testing.assert_array_equal(one_word[0], one_word[1])
     with pytest.raises(SettingError, match="no word vectors for language 'fr'"):
         encoder.encode([Sentence(("the",), "fr")])
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from calque.algebra.procrustes import Moments
+from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError
@@ -32,7 +33,8 @@ MAPS_FILE, ABOUT_FILE = "maps.safetensors", "calque.json"
 class MappedEncoder(Encoder):
     """Word vectors of an encoder, each layer mapped into the space of one language and the layers combined.
 
-    Sentences in a language that has maps go through them; those of the others, and of `towards`, stay as they are.
+    Sentences in a language that has maps go through them, a variety (de-AT) that has none through those of its language
+    (de); those of the others, and of `towards`, stay as they are.
 
     Args:
         base: the encoder whose layers are mapped.
@@ -164,10 +166,17 @@ class MappedEncoder(Encoder):
     def _languages(self, sentences, offsets: np.ndarray) -> dict[str, slice | np.ndarray]:
         """Rows of each language that has maps."""
         if isinstance(sentences, Sentences):
-            return {sentences.lang: slice(None)} if sentences.lang in self.maps else {}
-        langs = np.array([sentence.lang for sentence in sentences])
-        owner = np.repeat(langs, np.diff(offsets))
-        return {lang: np.flatnonzero(owner == lang) for lang in self.maps if (langs == lang).any()}
+            lang = self._mapped_as(sentences.lang)
+            return {} if lang is None else {lang: slice(None)}
+        langs = [sentence.lang for sentence in sentences]
+        mapped_as = {lang: self._mapped_as(lang) or "" for lang in set(langs)}
+        owner = np.repeat(np.array([mapped_as[lang] for lang in langs]), np.diff(offsets))
+        return {lang: np.flatnonzero(owner == lang) for lang in self.maps if lang in mapped_as.values()}
+
+    def _mapped_as(self, lang: str) -> str | None:
+        """The language whose maps a sentence goes through: its own or, as for de-AT, the one that it is a variety of."""
+        found = best_match(lang, [*self.maps, self.towards])
+        return found if found in self.maps else None
 
     def _map(self, found: dict[int, Embeddings], rows: dict[str, slice | np.ndarray]) -> np.ndarray:
         wanted = self.layers[-1:] if self.combine == "last" else self.layers

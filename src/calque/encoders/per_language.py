@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder
 from calque.errors import InputError, SettingError
 from calque.text import Sentence, Sentences
@@ -87,9 +88,10 @@ class PerLanguage(Encoder):
         return {layer: Embeddings(rows, offsets, covered) for layer, rows in data.items()}
 
     def _of(self, lang: str) -> Any:
-        if lang not in self.encoders:
+        found = best_match(lang, self.encoders)  # a variety, as de-AT, is read by its language's
+        if found is None:
             raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
-        return self.encoders[lang]
+        return self.encoders[found]
 
     @property
     def fingerprint(self) -> str:

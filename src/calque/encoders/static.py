@@ -15,6 +15,7 @@ import numpy as np
 
 from calque.algebra.normalize import unit_centre_unit, unit_rows
 from calque.arrow import to_numpy
+from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
 from calque.errors import InputError, SettingError
@@ -203,14 +204,14 @@ class StaticEncoder(Encoder):
 
     def _type_vectors(self, lang: str, forms: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Vector of each form, mapped, and whether there is one."""
-        key = lang if lang in self.tables else ""
+        key = best_match(lang, self.tables) or ""  # a variety, as de-AT, has its language's words and maps
         if key not in self.tables:
             raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}")
         vectors, known = self.tables[key].lookup(forms, lower=self.lower)
         if self.normalise:
             vectors, _ = unit_centre_unit(vectors, self.mean(key))
-        if lang in self.maps:
-            vectors = self.maps[lang].transform(vectors)
+        if (mapped_as := best_match(lang, self.maps)) is not None:
+            vectors = self.maps[mapped_as].transform(vectors)
         vectors[~known] = 0.0
         return vectors, known
 
