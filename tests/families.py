@@ -33,6 +33,8 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
+from calque.training.wordpiece import train_wordpiece
+
 # Written for these tests.
 TEXT = """\
 The old ferry leaves the harbour at seven, unless the wind blows from the north.
@@ -72,13 +74,8 @@ def _ends(tokenizer: Tokenizer, first: str | None, last: str | None) -> processo
 
 
 def _wordpiece() -> Tokenizer:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=VOCABULARY, special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(TEXT, trainer)
-    tokenizer.decoder = decoders.WordPiece()
+    # The library's own trainer would give another vocabulary every time.
+    tokenizer = train_wordpiece(TEXT, size=VOCABULARY)._tokenizer
     tokenizer.post_processor = _ends(tokenizer, "[CLS]", "[SEP]")
     return tokenizer
 

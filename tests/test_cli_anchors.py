@@ -235,6 +235,10 @@ def test_released_maps_and_an_encoder_for_each_language(capsys, tiny_folder, tin
     assert isinstance(made, MappedEncoder)
     assert isinstance(made.base, PerLanguage)
     mixed = [Sentence(("the", "cat"), "en"), Sentence(("THE",), "de"), Sentence((), "en"), Sentence(("water",), "en")]
+    for varied, plain in (("de-AT", "de"), ("en-US", "en")):
+        several_words = [Sentence(("the", "cat"), lang) for lang in (varied, plain)]
+        found = made.encode(several_words)
+        np.testing.assert_array_equal(found[0], found[1])
     found = made.encode(mixed)
     for number, sentence in enumerate(mixed):
         plain = tiny_encoder.encode_layers([sentence], (1, 3))
@@ -275,7 +279,7 @@ def test_neighbours_before_and_after(capsys, data, tiny_folder, tiny_encoder, tm
         cosines = y @ x / np.linalg.norm(y, axis=1) / np.linalg.norm(x)
         assert rows[0][name] == pytest.approx(cosines.max(), abs=1e-5)
         flat = [word for sentence in text for word in sentence.words]
-        assert rows[0]["word"] == flat[int(cosines.argmax())]
+        assert rows[0]["word"] in {flat[k] for k in np.flatnonzero(cosines > cosines.max() - 1e-5)}
     out, _ = works(
         capsys,
         *job,

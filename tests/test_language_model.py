@@ -17,6 +17,7 @@ from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.blocks import Blocks, Mixture, mask
 from calque.training.language_model import MaskedLanguageModel, _Guess, train_tokenizer
+from calque.training.wordpiece import SPECIAL, train_wordpiece
 
 WORDS = {"en": ["the", "cat", "sees", "a", "house", "of", "time"], "de": ["die", "Katze", "sieht", "ein", "Haus", "和"]}
 
@@ -46,6 +47,27 @@ def test_tokenizer_splits_what_it_has_seen_and_keeps_case(tokenizer):
     split = subwords.split([["Katze", "katze", "和"]])
     assert len(tokenizer) <= 80
     assert tokenizer.decode(split.ids[split.word_starts[0] + np.arange(split.word_lengths[0])]) == "Katze"
+
+
+def test_the_same_text_gives_the_same_tokenizer():
+    """Of many merges that occur equally often, too (the trainer of `tokenizers` takes now these, now those)."""
+    text = ["Wel come to the Tok en izers libr ary , naïve café 東京 do n't [CLS]"]
+    found = [train_wordpiece(text, size=60) for _ in range(12)]
+    assert len({one.to_str() for one in found}) == 1
+    vocabulary = found[0].get_vocab()
+    assert sorted(vocabulary.values()) == list(range(len(vocabulary)))
+    letters = {letter for word in text[0].split() for letter in word}
+    assert letters <= set(vocabulary)
+    assert {"##" + letter for word in ("Wel", "izers", "naïve", "café", "CLS") for letter in word[1:]} <= set(
+        vocabulary
+    )
+    assert not {"##東", "##京", "##W"} & set(vocabulary)
+    # Only what BERT calls special is, though the trainer was told that letters are.
+    assert found[0].encode("##a [MASK]").tokens == ["[CLS]", "[UNK]", "[UNK]", "a", "[MASK]", "[SEP]"]
+    once, often = (train_wordpiece(text * n, size=60, letters=8).get_vocab() for n in (1, 5))
+    assert sum(len(part) == 1 for part in once) == sum(len(part) == 1 for part in often) == 8
+    assert len(once) < len(often) <= 60  # only what occurs twice is merged
+    assert train_wordpiece([], size=60).get_vocab() == {name: k for k, name in enumerate(SPECIAL)}
 
 
 def test_blocks_hold_every_sentence_once_in_order(texts, tokenizer):

@@ -22,6 +22,7 @@ from calque.threads import Threads
 from calque.training.blocks import Blocks, Mixture, mask
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import Pass, add_gradients, shares_at_once
+from calque.training.wordpiece import train_wordpiece
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -41,13 +42,11 @@ def train_tokenizer(
         sample: sentences to learn from.
         seed: of the sample.
     """
-    from tokenizers import BertWordPieceTokenizer
     from transformers import BertTokenizerFast  # type: ignore[attr-defined]
 
     rng = np.random.default_rng(seed)
     counts = np.array([len(text) for text in texts.values()], dtype=np.float64)
     shares = counts**alpha / (counts**alpha).sum() * min(sample, counts.sum())
-    backend = BertWordPieceTokenizer(lowercase=False, strip_accents=False)
 
     def lines():
         for text, share in zip(texts.values(), shares, strict=True):
@@ -59,7 +58,7 @@ def train_tokenizer(
                 wanted -= len(some)
 
     # Letters come first, so that a quarter of the vocabulary at most goes to rare Chinese characters.
-    backend.train_from_iterator(lines(), vocab_size=size, limit_alphabet=size // 4, show_progress=False)
+    backend = train_wordpiece(lines(), size=size, letters=size // 4)
     return BertTokenizerFast(
         tokenizer_object=backend._tokenizer, do_lower_case=False, strip_accents=False, model_max_length=512
     )
