@@ -210,7 +210,10 @@ def test_static_vectors_and_no_dictionary(capsys, vectors, tmp_path):
     lines = [f"de{k} {' '.join(map(str, row))}\n" for k, row in enumerate(noise)]
     (tmp_path / "noise.vec").write_text(f"120 8\n{''.join(lines)}", encoding="utf-8")
     code, out, err = run(capsys, "align", "--encoder", f"en={vectors / 'en.vec'},de={tmp_path / 'noise.vec'}",
-                         *job[3:], "--unsupervised", "--restarts", 1, "--out", tmp_path / "u", "--quiet")  # fmt: skip
+                         *job[3:], "--unsupervised", "--restarts", 1, "--start-option", "patience=3", "--start-option",
+                         "growth=3.5", "--out", tmp_path / "u", "--quiet")  # fmt: skip
+    record = json.loads((tmp_path / "u" / "calque-run.json").read_text())
+    assert record["settings"]["start_options"] == {"patience": 3, "growth": 3.5}
     assert (code, out) == (1, "")
     assert "de, layer 0: the map found without a dictionary failed" in err
     assert "Not to be trusted" in (tmp_path / "u" / "README.md").read_text()
@@ -316,6 +319,14 @@ def test_mistakes_are_one_line(capsys, data, tiny_folder, tmp_path):
     assert "--text en=FILE is missing" in fails(capsys, *with_dictionary, *langs)
     assert "--epochs is for parallel text" in fails(capsys, *with_dictionary, *langs, "--epochs", 2)
     assert "--refine is for --dictionary" in fails(capsys, "align", data / "en-de.txt", *target, *langs, "--refine", 2)
+    unsupervised = ("align", *target, *langs, "--unsupervised", "--start-option")
+    assert "'luck' is no option of the start distributions; there are: words, k" in fails(
+        capsys, *unsupervised, "luck=1"
+    )
+    assert "--start-option words=ten: expected words= and a whole number" in fails(capsys, *unsupervised, "words=ten")
+    assert "--start-option is for --unsupervised" in fails(
+        capsys, *with_dictionary, *langs, "--start-option", "words=9"
+    )
     assert "--start is for --unsupervised" in fails(capsys, *with_dictionary, *langs, "--start", "adversarial")
     assert "expected one of rotation" in fails(capsys, *with_dictionary, *langs, "--method", "contrastive")
     assert "expected one of none" in fails(

@@ -36,7 +36,7 @@ from calque.maps.refine import (
 )
 from calque.maps.relaxed import rcsls_loss, relaxed_csls
 from calque.maps.seeds import WordList, identical_words, seed_pairs
-from calque.maps.unsupervised import fit_unsupervised, judge
+from calque.maps.unsupervised import fit_unsupervised, judge, start_options
 from calque.maps.whitened import Whitened
 from calque.text import Sentence, Sentences
 
@@ -366,6 +366,11 @@ def test_a_search_that_failed_says_so():
     for wrong in (dict(start="luck"), dict(restarts=0)):
         with pytest.raises(SettingError, match="expected"):
             fit_unsupervised(source, target, **wrong)
+    assert start_options("distributions")["patience"] == 50
+    assert start_options("adversarial")["updates"] == 31_250
+    for start, there_are in (("distributions", "words, k, frequent"), ("adversarial", "epochs"), ("identical", "none")):
+        with pytest.raises(SettingError, match=f"'seed' is no option of the start {start}; there are: {there_are}"):
+            fit_unsupervised(source, target, start=start, options=dict(seed=1))
 
 
 # -- many languages --------------------------------------------------------------------------------------------------

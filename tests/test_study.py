@@ -173,8 +173,9 @@ batch = 8
 [methods.base]
 [methods.rotation]
 refine = 1
-[methods.identical]
+[methods.distributions]
 restarts = 1
+start_options = { patience = 1, growth = 9.0 }
 
 [supervision.dictionary]
 kind = "dictionary"
@@ -251,7 +252,7 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
     rows = {(r["method"], r["supervision"], r["layer"]) for r in records if r["task"] != "language-model"}
     assert rows == {
         (method, supervision, layer) for layer in (0, 1, 2)
-        for method, supervision in (("base", ""), ("rotation", "dictionary"), ("identical", "nothing"))
+        for method, supervision in (("base", ""), ("rotation", "dictionary"), ("distributions", "nothing"))
     }  # fmt: skip
     measured = [(r["metric"], r["languages"]) for r in records if r["task"] == "language-model"]
     assert measured == [(metric, [lang]) for lang in ("en", "de") for metric in ("perplexity", "unigram-perplexity")]
@@ -263,6 +264,8 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
     assert {(r["n"], r["settings"]["senses"]) for r in records if r["task"] == "senses"} == {(3, 2)}
     # The base's words of German do not lie where the maps carry them; English ones stay.
     place = next((own.parent / "study" / "steps").glob("join-*"))
+    made = [json.loads(p.read_text())["settings"] for p in place.parent.glob("fit-*/calque-run.json")]
+    assert {"patience": 1, "growth": 9.0} in [each["start_options"] for each in made]
     fits = {json.loads((p / "done.json").read_text())["settings"].get("start"): p for p in place.parent.glob("fit-*")}
     for lang, moved in (("en", False), ("de", True)):
         from calque.text import Sentences

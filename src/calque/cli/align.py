@@ -82,6 +82,10 @@ def align(
     ] = False,
     start: Annotated[str | None, typer.Option(help="--unsupervised: distributions (default) or adversarial.")] = None,
     restarts: Annotated[int | None, typer.Option(min=1, help="--unsupervised: tries; default 3.")] = None,
+    start_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="--unsupervised: an option of the start (frequent=5000); repeatable."),
+    ] = None,
     most: Annotated[
         int | None, typer.Option(min=1, help="Dictionaries: frequent words of each language besides; default 50000.")
     ] = None,
@@ -135,8 +139,8 @@ def align(
     trained = _given(learning_rate=learning_rate, epochs=epochs, batch=batch, temperature=temperature, weight=weight,
                      freeze=freeze, reduction=reduction, target=target)  # fmt: skip
     fitted = _given(text=text, anchors=anchors, refine=refine, held_out=held_out, normalise=normalise,
-                    together=together or None, start=start, restarts=restarts, most=most, at_least=at_least,
-                    occurrences=occurrences)  # fmt: skip
+                    together=together or None, start=start, restarts=restarts, start_option=start_option, most=most,
+                    at_least=at_least, occurrences=occurrences)  # fmt: skip
     say, load = news(quiet), loading(layer, pooling, max_length)
     place: dict[str, Any] = {"encoder": encoder, "towards": towards, "out": out, "load": load, "overwrite": overwrite}
     if train:

@@ -10,6 +10,8 @@ import typer
 from calque.cli.options import pairs_of
 from calque.errors import SettingError
 
+_KINDS = {int: "a whole number", float: "a number", str: "a name"}
+
 
 def with_dictionaries(
     dictionaries: Sequence[str], langs: Sequence[str], method: str, fitted: Mapping[str, Any], place: Mapping[str, Any]
@@ -33,8 +35,9 @@ def with_dictionaries(
     options = dict(fitted)
     start = options.pop("start", None)
     if dictionaries:
-        if start is not None or "restarts" in options:
-            raise SettingError(f"--{'start' if start else 'restarts'} is for --unsupervised")
+        for name in ("start", "restarts", "start_option"):
+            if name in fitted:
+                raise SettingError(f"--{name.replace('_', '-')} is for --unsupervised")
         if IDENTICAL in dictionaries and len(dictionaries) > 1:
             raise SettingError(f"--dictionary {IDENTICAL} stands alone: it serves all languages")
         start = IDENTICAL if IDENTICAL in dictionaries else None
@@ -42,12 +45,31 @@ def with_dictionaries(
         raise SettingError(f"--start {IDENTICAL}: say --dictionary {IDENTICAL}")
     else:
         start = start or "distributions"
+    given = _start_options(start or "", options.pop("start_option", []))
     n = len(langs) // 2 if start is not None else len(dictionaries)
     result = align_dictionary(
-        [] if start is not None else dictionaries, langs=pairs_of(langs, n), method=method, start=start,
+        [] if start is not None else dictionaries, langs=pairs_of(langs, n), method=method, start=start, start_options=given,
         texts=options.pop("text", []), most_occurrences=options.pop("occurrences", None), **options, **place,
     )  # fmt: skip
     seconds = result.record["seconds"]
     place["say"](f"written to {result.folder} in {seconds['maps']:.0f} s, after {seconds['anchors']:.0f} s of anchors")
     if result.record["failed"]:
         raise typer.Exit(1)
+
+
+def _start_options(start: str, given: list[str]) -> dict[str, Any]:
+    """From `frequent=5000`, in the type that the option's default has."""
+    if not given:
+        return {}
+    from calque.maps.unsupervised import check_start, start_options
+
+    found: dict[str, Any] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        check_start(start, {name: value})
+        kind = type(start_options(start)[name])
+        try:
+            found[name] = kind(value)
+        except ValueError:
+            raise SettingError(f"--start-option {text}: expected {name}= and {_KINDS[kind]}") from None
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from calque.algebra.procrustes import procrustes
 from calque.errors import SettingError
 from calque.maps.adversarial import adversarial_start
 from calque.maps.dictionary import DictionaryFit, Method, Normalisation, Task, Verdict
-from calque.maps.distributions import distribution_start
+from calque.maps.distributions import distribution_start, self_learning, similarity_seeds
 from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, refine
 from calque.maps.seeds import WordVectors, identical_words
 from calque.maps.whitened import Whitened
@@ -50,14 +51,13 @@ def fit_unsupervised(
         method, normalise, whitened, relaxed: see `fit_dictionary`.
         refinement: rounds after the start; nothing is held out.
         restarts: tries, of starts that draw at random.
-        options: keyword arguments of `distribution_start` or `adversarial_start`.
+        options: of the start, see `start_options`.
         seed: of everything random.
 
     Raises:
         SettingError: an argument that has no such value; no words that are written alike.
     """
-    if start not in STARTS:
-        raise SettingError(f"start={start!r}, expected one of {', '.join(STARTS)}")
+    check_start(start, options)
     if restarts < 1:
         raise SettingError(f"restarts={restarts}, expected 1 or more")
     how = replace(refinement or Refinement(), held_out=0.0)
@@ -81,6 +81,33 @@ def fit_unsupervised(
     found, verdict, seeds = max(tries, key=lambda one: (not one[1].failed, one[0].rounds[one[0].best].mutual))
     settings = {"start": start, "tries": len(tries), "gain": round(verdict.gain, 4), "rounds": how.rounds, "seed": seed}
     return replace(task.result(found, seeds=seeds, settings=settings), verdict=verdict)
+
+
+def start_options(start: str) -> dict[str, Any]:
+    """Options of a start and their defaults, which are the published ones: of `similarity_seeds` and `self_learning`, or of
+    `adversarial_start`."""
+    functions = {"distributions": (similarity_seeds, self_learning), "adversarial": (adversarial_start,)}.get(start, ())
+    return {
+        name: parameter.default
+        for function in functions
+        for name, parameter in signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name != "seed"
+    }
+
+
+def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
+    """Whether there are such a start and such options of it.
+
+    Raises:
+        SettingError: there are not.
+    """
+    if start not in STARTS:
+        raise SettingError(f"start {start!r} is not known, expected one of {', '.join(STARTS)}")
+    known = start_options(start)
+    for name in options or {}:
+        if name not in known:
+            some = ", ".join(known) or "none"
+            raise SettingError(f"{name!r} is no option of the start {start}; there are: {some}")
 
 
 def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:

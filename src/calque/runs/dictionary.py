@@ -42,6 +42,7 @@ def align_dictionary(
     texts: Sequence[str] = (),
     anchors: Sequence[str] = (),
     start: str | None = None,
+    start_options: Mapping[str, Any] | None = None,
     method: str = "rotation",
     normalise: str | None = None,
     together: bool = False,
@@ -75,6 +76,7 @@ def align_dictionary(
         anchors: instead of texts, folders with anchors that `calque anchors` wrote for this encoder (`de=FOLDER`, or as
             they say themselves).
         start: without a dictionary: identical, distributions or adversarial.
+        start_options: of that start, see `calque.maps.unsupervised.start_options`.
         method: one of `METHODS`.
         normalise: none, unit, centre or unit-centre-unit; None for what suits the method.
         together: rotate the languages onto each other too, not only onto `towards` (generalised Procrustes).
@@ -99,9 +101,13 @@ def align_dictionary(
     from calque.corpora import read_dictionary
     from calque.encoders import load_encoder
     from calque.encoders.anchored import fit_anchored, record_of
+    from calque.maps.unsupervised import check_start
 
     folder = Path(out)
-    options = _options(method, normalise, refine=refine, held_out=held_out, restarts=restarts, start=start, seed=seed)
+    options = _options(method, normalise, refine=refine, held_out=held_out, seed=seed)
+    if start is not None:
+        check_start(start, start_options)
+        options |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
     if (folder / "calque.json").exists() and not overwrite:
         raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
     if (start is None) != bool(dictionaries):
@@ -139,7 +145,8 @@ def align_dictionary(
             {"path": Path(path).name, "langs": list(pair), "entries": len(entries.source)}
             for path, pair, entries in zip(dictionaries, pairs, read, strict=bool(dictionaries))
         ] + sources,
-        "settings": {"method": method, "start": start, "together": together, "combine": combine, "most": most,
+        "settings": {"method": method, "start": start, "start_options": dict(start_options or {}), "together": together,
+                     "combine": combine, "most": most,
                      "at_least": at_least, "most_occurrences": most_occurrences, "fits": records},
         "failed": [f"{lang}, layer {layer}" for lang, of in records.items() for layer in of if of[layer].get("failed")],
         "seconds": {"anchors": round(averaged - started, 2), "maps": round(time.perf_counter() - averaged, 2)},
@@ -150,24 +157,20 @@ def align_dictionary(
     return Aligned(aligned, folder, record)
 
 
-def _options(
-    method: str, normalise: str | None, *, refine: int, held_out: float, restarts: int, start: str | None, seed: int
-) -> dict[str, Any]:
-    """Keyword arguments of `fit_dictionary` or `fit_unsupervised`."""
+def _options(method: str, normalise: str | None, *, refine: int, held_out: float, seed: int) -> dict[str, Any]:
+    """Keyword arguments of `fit_dictionary` and `fit_unsupervised`."""
     from calque.maps.refine import Refinement
     from calque.maps.whitened import Whitened
 
     if method not in METHODS:
         raise SettingError(f"method {method!r} is not known, expected one of {', '.join(METHODS)}")
-    if start is not None and start not in STARTS:
-        raise SettingError(f"start {start!r} is not known, expected one of {', '.join(STARTS)}")
     options = dict(METHODS[method])
     if normalise is not None:
         options["normalise"] = normalise
     if options.pop("whitened", False):
         options["whitened"] = Whitened()
     options["refinement"] = Refinement(rounds=refine, held_out=held_out, seed=seed)
-    return options if start is None else options | {"restarts": restarts, "seed": seed}
+    return options
 
 
 def _anchors(
