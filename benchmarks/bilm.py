@@ -1,7 +1,4 @@
-"""Updates of an ELMo's training with the scores of a few words at a time, and with all scores kept for the way back.
-
-python -m benchmarks.bilm [--dim 128 --hidden 1024]
-"""
+"""Updates of an ELMo's training, a few words' scores at a time and with all of them kept: `python -m benchmarks.bilm`."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.text import Sentences
+from benchmarks.stand_in import stand_in_text
 from calque.training import bilm, softmax
 from calque.training.bilm import BiLanguageModel
 
@@ -28,15 +25,6 @@ def plain(states: Tensor, own: tuple[Tensor, Tensor], others: tuple[Tensor, Tens
     return (torch.logaddexp(scores.logsumexp(1), right) - right).sum()
 
 
-def stand_in(sentences: int, words: int, rng: np.random.Generator) -> Sentences:
-    """Made-up words as frequent as Zipf's law says, about 20 in a sentence."""
-    forms = ["".join(rng.choice(list("abdeiklmnoprstu"), rng.integers(2, 11))) + str(k) for k in range(words)]
-    lengths = rng.integers(5, 36, sentences)
-    drawn = np.exp(rng.random(lengths.sum()) * np.log(words)).astype(int)
-    parts = np.split(drawn, np.cumsum(lengths)[:-1])
-    return Sentences.of([[forms[k] for k in part] for part in parts], "en")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--dim", type=int, default=64)
@@ -46,7 +34,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     args = parser.parse_args()
     torch.set_float32_matmul_precision("medium")
-    text = {"en": stand_in(20_000, 40_000, np.random.default_rng(0))}
+    text = {"en": stand_in_text(20_000)[0].source}
     begun: list[float] = []
     backward = bilm._Predict.backward
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 # Scores held at once. On a processor they stay in its cache; a graphics card wants large products.
 _HELD = {"cpu": 500_000, "cuda": 50_000_000}
@@ -63,5 +64,6 @@ class _CrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *above: Any) -> Any:
         return *(above[0] * part for part in ctx.saved_tensors), None, None

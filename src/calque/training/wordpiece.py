@@ -31,13 +31,12 @@ def train_wordpiece(lines: Iterable[str], *, size: int, letters: int | None = No
 
     words = Counter(word for line in lines for word in line.split())
     trained = blank()
-    first, inside = Counter[str](), Counter[str]()
+    counts, inside = Counter[str](), set[str]()
     for word, n in words.items():
         for part, _ in trained.pre_tokenizer.pre_tokenize_str(trained.normalizer.normalize_str(word)):
-            first[part[0]] += n
-            for letter in part[1:]:
-                inside[letter] += n
-    counts = first + inside
+            inside.update(part[1:])
+            for letter in part:
+                counts[letter] += n
     alphabet = sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[:letters])
     # What is called special comes first and in this order. Only the true ones are special in what is given back.
     trained.train_from_iterator(
