@@ -5,7 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PARTS = ("words", "encode", "finetune", "csls", "tagging", "elmo", "bilm", "explore", "anchors", "self_learning")
+PARTS = (
+    "words",
+    "encode",
+    "finetune",
+    "csls",
+    "tagging",
+    "elmo",
+    "bilm",
+    "explore",
+    "anchors",
+    "self_learning",
+    "recovery",
+)
 
 if __name__ == "__main__":
     chosen = sys.argv[1:] or list(PARTS)
