@@ -1,0 +1,109 @@
+"""Two processes do not write one output."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from calque.errors import SettingError
+from calque.runs.lock import locked
+
+HOLDER = """
+import sys, time
+from calque.runs.lock import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+# Takes the lock as often as it can; inside, a file that may exist only once.
+RIVAL = """
+import os, sys
+from calque.errors import SettingError
+from calque.runs.lock import locked
+got = 0
+while got < 200:
+    try:
+        with locked(sys.argv[1]):
+            os.close(os.open(sys.argv[1] + ".inside", os.O_CREAT | os.O_EXCL))
+            os.unlink(sys.argv[1] + ".inside")
+            got += 1
+    except SettingError:
+        pass
+print(got)
+"""
+
+
+def python(program, *arguments):
+    return subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = python(HOLDER, tmp_path / "runs" / "ft")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_an_output_that_another_process_writes_is_refused_in_one_line(tmp_path, holder):
+    out = tmp_path / "runs" / "ft"
+    with pytest.raises(SettingError, match=rf"^process {holder.pid} is writing {out}: wait until it has finished"):
+        locked(out).__enter__()
+    elsewhere = tmp_path / "link"
+    elsewhere.symlink_to(tmp_path / "runs")
+    with pytest.raises(SettingError, match="is writing"):  # the same folder by another name
+        locked(elsewhere / "ft").__enter__()
+    with locked(tmp_path / "runs" / "other"):
+        pass
+
+
+def test_processes_that_leave_the_writing_to_another_take_no_lock(tmp_path, holder):
+    with locked(tmp_path / "runs" / "ft", when=False):
+        pass
+
+
+def test_a_killed_process_locks_nothing(tmp_path, holder):
+    out = tmp_path / "runs" / "ft"
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert [p.name for p in out.parent.iterdir()] == [".ft.lock"]
+    with locked(out):
+        out.write_text("x")
+    assert [p.name for p in out.parent.iterdir()] == ["ft"]
+
+
+def test_nothing_is_left_where_nothing_was_written(tmp_path):
+    with pytest.raises(ZeroDivisionError), locked(tmp_path / "a" / "b" / "out"):
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+    with locked(tmp_path / "a" / "b" / "out"):
+        (tmp_path / "a" / "kept").touch()
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["kept"]
+
+
+def test_many_processes_in_turn_are_never_two_at_once(tmp_path):
+    """The file is removed by whoever held it: another that opened it before must see that, and a folder may go as well."""
+    rivals = [python(RIVAL, tmp_path / "made" / "out") for _ in range(4)]
+    said = Counter(process.communicate(timeout=120)[0].strip() for process in rivals)
+    assert said == {"200": 4}
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_folder_that_may_not_be_written_and_a_device_are_not_locked(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with locked(tmp_path / "out"):  # what writes there says so
+            pass
+    before = sorted(os.listdir("/dev"))
+    with locked(os.devnull):
+        assert sorted(os.listdir("/dev")) == before
