@@ -94,7 +94,9 @@ def test_parts_are_joined(capsys, data, tiny_folder, tmp_path, monkeypatch):
         assert len(by_word) == len(whole[layer])
         np.testing.assert_allclose(whole[layer].vectors, [by_word[w] for w in whole[layer].words], atol=1e-5)
     assert "same part of the same text" in fails(capsys, "anchors", "--merge", sums[0], sums[0], "--out", tmp_path)
-    assert "--lang is not for --merge" in fails(capsys, "anchors", "--merge", *sums, "--lang", "en", "--out", tmp_path)
+    assert "--lang does not apply to --merge" in fails(
+        capsys, "anchors", "--merge", *sums, "--lang", "en", "--out", tmp_path
+    )
     # a pass that was stopped is no part yet
     encode, calls = room._stream, []
 
@@ -317,17 +319,21 @@ def test_mistakes_are_one_line(capsys, data, tiny_folder, tmp_path):
     assert "--langs is missing" in fails(capsys, *with_dictionary)
     assert "--langs is missing" in fails(capsys, "align", data / "en-de.txt", *target)
     assert "--text en=FILE is missing" in fails(capsys, *with_dictionary, *langs)
-    assert "--epochs is for parallel text" in fails(capsys, *with_dictionary, *langs, "--epochs", 2)
-    assert "--refine is for --dictionary" in fails(capsys, "align", data / "en-de.txt", *target, *langs, "--refine", 2)
+    assert "--epochs is only for parallel text" in fails(capsys, *with_dictionary, *langs, "--epochs", 2)
+    assert "--refine is only for --dictionary" in fails(
+        capsys, "align", data / "en-de.txt", *target, *langs, "--refine", 2
+    )
     unsupervised = ("align", *target, *langs, "--unsupervised", "--start-option")
     assert "'luck' is no option of the start distributions; there are: words, k" in fails(
         capsys, *unsupervised, "luck=1"
     )
-    assert "--start-option words=ten: expected words= and a whole number" in fails(capsys, *unsupervised, "words=ten")
-    assert "--start-option is for --unsupervised" in fails(
+    assert "--start-option words=ten: expected words= followed by a whole number" in fails(
+        capsys, *unsupervised, "words=ten"
+    )
+    assert "--start-option is only for --unsupervised" in fails(
         capsys, *with_dictionary, *langs, "--start-option", "words=9"
     )
-    assert "--start is for --unsupervised" in fails(capsys, *with_dictionary, *langs, "--start", "adversarial")
+    assert "--start is only for --unsupervised" in fails(capsys, *with_dictionary, *langs, "--start", "adversarial")
     assert "expected one of rotation" in fails(capsys, *with_dictionary, *langs, "--method", "contrastive")
     assert "expected one of none" in fails(
         capsys, *with_dictionary, *langs, "--normalise", "l2", "--text", data / "en.txt", data / "de.txt"

@@ -736,7 +736,7 @@ def test_the_command(folder, tmp_path, capsys):
     captured = capsys.readouterr()
     assert end.value.code == 0, captured.err
     assert captured.out.strip() == str(tmp_path / "r.md")
-    assert "plots are in" in captured.err
+    assert "plots saved to" in captured.err
     assert (tmp_path / "r.md").read_text(encoding="utf-8").startswith("# Mine\n")
     with pytest.raises(SystemExit) as end:
         main(["report", str(folder), "--out", str(tmp_path / "r.doc")])

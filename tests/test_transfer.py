@@ -140,16 +140,16 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(("arguments", "fact"), [
-    (("ner", "--test", "ner.test.de.tsv"), "ner learns from text: --train FILE"),
+    (("ner", "--test", "ner.test.de.tsv"), "ner needs training text: --train FILE"),
     (("ner", "--train", "dict.tsv", "--test", "ner.test.de.tsv"), "dict.tsv: which language is it in? Say it before the name"),
     (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--rename", "PER"), "--rename PER: expected OLD=NEW"),
     (("nli", "--train", "mood.en.tsv", "--test", "mood.de.tsv"), "nli needs 2"),
-    (("cooking", "--test", "mood.de.tsv"), "task 'cooking' is not known, expected one of retrieval"),
+    (("cooking", "--test", "mood.de.tsv"), "unknown task 'cooking', expected one of retrieval"),
     (("retrieval", "--test", "a", "b", "--langs", "en", "de"), "--test takes one file here, got 2"),
     (("retrieval", "--test", "a"), "retrieval needs --langs"),
-    (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--langs", "en", "de"), "--langs is not for ner"),
+    (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--langs", "en", "de"), "--langs does not apply to ner"),
     (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--head", "linear"), "parsing has one head"),
-    (("wsd", "--test", "x.xml"), "wsd learns its senses from text"),
+    (("wsd", "--test", "x.xml"), "wsd needs text with senses"),
     (("wsd", "--train", "x.xml", "y.xml", "--test", "x.xml"), "--train takes one file here, got 2"),
     (("ner", "--train", "en_tree.conllu", "--test", "ner.test.de.tsv"), "has the tags NOUN, VERB; expected spans"),
     (("ner", "--train", "ner.train.en.tsv", "--test", "de=en_tree.conllu"), "en_tree.conllu line 1: label 'NOUN' is not in the"),

@@ -1,6 +1,6 @@
 """The command line: verbs, and nothing that a library call could not do.
 
-Results go to standard output, progress and news to standard error. A mistake of the user's is one line and exit code 2.
+Results go to standard output, progress and messages to standard error. A user's mistake is one line and exit code 2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from calque.errors import CalqueError, SettingError
 
 app = typer.Typer(
     name="calque",
-    help="Make a multilingual encoder speak one language inside: measure, align and give back its word vectors.",
+    help="Align the languages of a multilingual encoder, and measure what that changes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -62,7 +62,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     pass
 
@@ -138,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:
         said = getattr(error, "format_message", None)
         if said is not None:  # the parser's own complaints: a missing option, a value of the wrong type
-            _fail(said() or "no command given: calque --help lists them")
+            _fail(said() or "no command given; calque --help lists them")
         if type(error).__name__ == "Abort":
             sys.exit(130)
         if isinstance(error, OSError) and error.filename is not None:

@@ -28,95 +28,105 @@ from calque.errors import SettingError
 
 def align(
     encoder: Annotated[
-        str, typer.Option(help="Hub name, folder, mini (comes with calque), vectors; or en=ENCODER,de=ENCODER.")
+        str, typer.Option(help="Hub name, folder, mini (bundled) or word vectors; or en=ENCODER,de=ENCODER.")
     ],
-    towards: Annotated[str, typer.Option(help="The language that the others move towards.")],
+    towards: Annotated[str, typer.Option(help="The language that the others are aligned with.")],
     out: Annotated[Path, typer.Option(help="Folder for the aligned encoder.")],
-    train: Annotated[
-        list[str] | None, typer.Argument(metavar="[TRAIN...]", help="Parallel texts, one or several.")
-    ] = None,
+    train: Annotated[list[str] | None, typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts.")] = None,
     langs: Annotated[
         list[str] | None,
-        typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary, e.g. en de."),
+        typer.Option(
+            "--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary, e.g. en de; repeatable."
+        ),
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help="TRAIN: rotation, normalized-rotation, sentence-rotation, linear, finetune or contrastive (default). "
-            "Dictionaries: rotation (default), normalized-rotation, linear, rcsls or whitened."
+            help="With parallel text: rotation, normalized-rotation, sentence-rotation, linear, finetune or contrastive "
+            "(default). With dictionaries: rotation (default), normalized-rotation, linear, rcsls or whitened."
         ),
     ] = None,
     dictionary: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE...", help="Align with dictionaries, not text; identical: words written alike."),
+        typer.Option(
+            metavar="FILE...", help="Align with dictionaries instead of text; identical: use words spelt alike."
+        ),
     ] = None,
     unsupervised: Annotated[
         bool,
         typer.Option(
             "--unsupervised",
-            help="Align with nothing. If that fails, a line on standard error and in the model card says so: the "
-            "encoder is written all the same, and the exit code is 1.",
+            help="Align without text or dictionary. If it fails, a message and the model card say so; the encoder is "
+            "still written, and the exit code is 1.",
         ),
     ] = False,
     released: Annotated[
         list[str] | None,
-        typer.Option(metavar="DIR...", help="Take maps from XX_best_mapping.pth files; a folder for each of --layers."),
+        typer.Option(
+            metavar="DIR...", help="Use released maps (XX_best_mapping.pth); one folder per layer of --layers."
+        ),
     ] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE...", help="Dictionaries: text whose words are averaged, one for each language."),
+        typer.Option(metavar="FILE...", help="Dictionaries: text to average word vectors over, one per language."),
     ] = None,
     anchors: Annotated[
         list[str] | None,
-        typer.Option(metavar="DIR...", help="Dictionaries: what calque anchors wrote, instead of text."),
+        typer.Option(metavar="DIR...", help="Dictionaries: folders written by calque anchors, instead of text."),
     ] = None,
     refine: Annotated[int | None, typer.Option(min=0, help="Dictionaries: rounds of refinement; default 5.")] = None,
     held_out: Annotated[
-        float | None, typer.Option(help="Dictionaries: share that chooses the round; default 0.1.")
+        float | None,
+        typer.Option(help="Dictionaries: share of entries held out to choose the best round; default 0.1."),
     ] = None,
     normalise: Annotated[
-        str | None, typer.Option(help="Dictionaries: none, unit, centre or unit-centre-unit; default: by method.")
+        str | None,
+        typer.Option(help="Dictionaries: none, unit, centre or unit-centre-unit; the default depends on the method."),
     ] = None,
-    together: Annotated[
-        bool, typer.Option("--together", help="Dictionaries: rotate all languages onto each other at once.")
-    ] = False,
+    together: Annotated[bool, typer.Option("--together", help="Dictionaries: rotate all languages jointly.")] = False,
     start: Annotated[str | None, typer.Option(help="--unsupervised: distributions (default) or adversarial.")] = None,
-    restarts: Annotated[int | None, typer.Option(min=1, help="--unsupervised: tries; default 3.")] = None,
+    restarts: Annotated[int | None, typer.Option(min=1, help="--unsupervised: number of restarts; default 3.")] = None,
     start_option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="--unsupervised: an option of the start (frequent=5000); repeatable."),
+        typer.Option(metavar="NAME=VALUE", help="--unsupervised: option of --start, e.g. frequent=5000; repeatable."),
     ] = None,
     most: Annotated[
-        int | None, typer.Option(min=1, help="Dictionaries: frequent words of each language besides; default 50000.")
+        int | None,
+        typer.Option(min=1, help="Dictionaries: also use the N most frequent words of each language; default 50000."),
     ] = None,
     at_least: Annotated[
-        int | None, typer.Option(min=1, help="Dictionaries: occurrences that a word needs; default 1.")
+        int | None, typer.Option(min=1, help="Dictionaries: minimum number of occurrences of a word; default 1.")
     ] = None,
     occurrences: Annotated[
-        int | None, typer.Option(min=1, help="Dictionaries: average only so many occurrences of a word.")
+        int | None, typer.Option(min=1, help="Dictionaries: average at most N occurrences of a word.")
     ] = None,
     links: Annotated[
-        list[str] | None, typer.Option(help="Pharaoh file with the word links; default: the aligner of calque words.")
+        list[str] | None, typer.Option(help="Pharaoh file with the word links; default: link as calque words does.")
     ] = None,
     layer: Annotated[
-        int | None, typer.Option(help="Hidden layer of the word vectors: 0 is the embeddings, -1 the last.")
+        int | None, typer.Option(help="Hidden layer of the word vectors (0: embeddings, -1: the last).")
     ] = None,
-    layers: Annotated[
-        str | None, typer.Option(help="Layers that the method works on, e.g. -4,-3,-2,-1; default: --layer.")
-    ] = None,
+    layers: Annotated[str | None, typer.Option(help="Layers to align, e.g. -4,-3,-2,-1; default: --layer.")] = None,
     pooling: Pooling = None,
-    combine: Annotated[str, typer.Option(help="Maps: sum, mean or concat of --layers, or last of them.")] = "last",
-    learning_rate: Annotated[float | None, typer.Option(help="Training: highest learning rate.")] = None,
+    combine: Annotated[str, typer.Option(help="Maps: how to combine --layers: last, sum, mean or concat.")] = "last",
+    learning_rate: Annotated[float | None, typer.Option(help="Training: peak learning rate.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Training: passes over the longest text.")] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Training: sentence pairs of a language in an update.")
+    batch: Annotated[int | None, typer.Option(min=1, help="Training: sentence pairs per language and update.")] = None,
+    accumulate: Annotated[
+        int, typer.Option(min=1, help="Training: split each update into N parts, to save memory.")
+    ] = 1,
+    temperature: Annotated[float | None, typer.Option(help="contrastive: temperature of the softmax.")] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(help="Training: weight of the term that keeps vectors close to the original encoder."),
     ] = None,
-    accumulate: Annotated[int, typer.Option(min=1, help="Training: parts of an update, to save memory.")] = 1,
-    temperature: Annotated[float | None, typer.Option(help="contrastive: temperature.")] = None,
-    weight: Annotated[float | None, typer.Option(help="Training: weight of staying near the encoder.")] = None,
-    freeze: Annotated[int | None, typer.Option(help="Training: keep the embeddings and so many layers fixed.")] = None,
-    reduction: Annotated[str | None, typer.Option(help="finetune: sum (paper) or mean (code).")] = None,
-    target: Annotated[str | None, typer.Option(help="finetune: live (paper) or frozen (code) target words.")] = None,
+    freeze: Annotated[int | None, typer.Option(help="Training: freeze the embeddings and the first N layers.")] = None,
+    reduction: Annotated[
+        str | None, typer.Option(help="finetune: sum (as in the paper) or mean (as in the published code).")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="finetune: target vectors are live (paper) or frozen (published code).")
+    ] = None,
     precision: Precision = "auto",
     model: Model = "auto",
     symmetrize: Symmetrize = "one-to-one",
@@ -127,10 +137,10 @@ def align(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Align an encoder's languages and write it to a folder that calque and transformers load.
+    """Align the languages of an encoder and save it as a folder that calque and transformers can load.
 
-    With parallel text (TRAIN), with dictionaries (--dictionary), with nothing (--unsupervised), or with maps that
-    others released (--released).
+    Align with parallel text (TRAIN), with dictionaries (--dictionary), with neither (--unsupervised), or with released
+    maps (--released).
     """
     kinds = {"TRAIN": train, "--dictionary": dictionary, "--unsupervised": unsupervised, "--released": released}
     if sum(map(bool, kinds.values())) != 1:
@@ -144,7 +154,7 @@ def align(
     say, load = news(quiet), loading(layer, pooling, max_length)
     place: dict[str, Any] = {"encoder": encoder, "towards": towards, "out": out, "load": load, "overwrite": overwrite}
     if train:
-        _refuse(fitted, "is for --dictionary and --unsupervised")
+        _refuse(fitted, "is only for --dictionary and --unsupervised")
         _with_text(
             train, langs or [], method or "contrastive", trained, links or [], place, numbers(layers), combine,
             {"accumulate": accumulate, "precision": precision, "seed": seed},
@@ -152,14 +162,14 @@ def align(
             quiet, say,
         )  # fmt: skip
         return
-    _refuse(trained | _given(links=links), "is for parallel text")
+    _refuse(trained | _given(links=links), "is only for parallel text")
     place |= {"layers": numbers(layers), "combine": combine}
     if released:
-        _refuse(fitted | _given(langs=langs, method=method), "is not for --released")
+        _refuse(fitted | _given(langs=langs, method=method), "does not apply to --released")
         from calque.runs.released import align_released
 
         result = align_released(released, **place)
-        say(f"written to {result.folder}: {', '.join(result.record['langs'])}")
+        say(f"saved to {result.folder}: {', '.join(result.record['langs'])}")
         return
     from calque.cli.dictionary import with_dictionaries
 
@@ -176,12 +186,12 @@ def _with_text(train, langs, method, trained, links, place, layers, combine, tra
     from calque.runs.texts import Words
 
     if not langs:
-        raise SettingError("--langs is missing: which languages is the text in? E.g. --langs en de")
+        raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
     if method not in MAPS + TUNERS:
-        raise SettingError(f"--method {method} is not known, expected one of {', '.join(MAPS + TUNERS)}")
+        raise SettingError(f"unknown --method {method}, expected one of {', '.join(MAPS + TUNERS)}")
     options: dict[str, Any] = {"layers": layers}
     if method in MAPS:
-        _refuse(trained, f"is for training, and {method} is a map")
+        _refuse(trained, f"is for training, but {method} is a map")
         options["combine"] = combine
     else:
         wrong = {"finetune": ("temperature",), "contrastive": ("reduction", "target")}[method]
@@ -192,7 +202,7 @@ def _with_text(train, langs, method, trained, links, place, layers, combine, tra
         progress=not quiet, say=say, **place,
     )  # fmt: skip
     seconds = result.record["seconds"]
-    say(f"written to {result.folder} in {seconds['method']:.0f} s, after {seconds['words']:.0f} s of linking words")
+    say(f"saved to {result.folder} (linking words {seconds['words']:.0f} s, {method} {seconds['method']:.0f} s)")
 
 
 def _given(**options: Any) -> dict[str, Any]:

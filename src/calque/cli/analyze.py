@@ -33,49 +33,57 @@ def analyze(
     encoder: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ENCODER...", help="Hub name, folder, mini, or vectors, or NAME=PATH; before alignment first."
+            metavar="ENCODER...",
+            help="Hub name, folder, mini (bundled) or word vectors, perhaps as NAME=PATH; the base encoder first.",
         ),
     ] = None,
-    test: Annotated[str | None, typer.Option(metavar="FILE", help="Parallel test text.")] = None,
+    test: Annotated[str | None, typer.Option(metavar="FILE", help="Parallel text to test on.")] = None,
     langs: Annotated[
-        list[str] | None, typer.Option("--langs", metavar="SOURCE TARGET", help="Its languages, e.g. en de.")
+        list[str] | None,
+        typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de."),
     ] = None,
-    only: Annotated[str | None, typer.Option(help=f"Some of {_ONLY}, with commas; default: all.")] = None,
-    train: Annotated[str | None, typer.Option(help="The encoders' training text, to tell seen pairs.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help=f"Which analyses, separated by commas: {_ONLY}; default: all.")
+    ] = None,
+    train: Annotated[
+        str | None, typer.Option(help="Text the encoders were aligned with, to tell seen from unseen pairs.")
+    ] = None,
     links: Annotated[str | None, typer.Option(help="Word links of --test.")] = None,
     train_links: Annotated[str | None, typer.Option(help="Word links of --train.")] = None,
     upos: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Parts of speech of the test sentences, CoNLL-U or columns; de=FILE says the language.",
+            help="Parts of speech of the test sentences, CoNLL-U or columns; de=FILE gives the language.",
         ),
     ] = None,
     treebank: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE...", help="Train a tagger on this, with vectors of the first encoder, instead of --upos."
+            metavar="FILE...",
+            help="Instead of --upos: train a tagger on this treebank, with the first encoder's vectors.",
         ),
     ] = None,
     results: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE...", help="correlation: scores of retrieval and of zero-shot tasks (evaluate --out)."
-        ),
+        typer.Option(metavar="FILE...", help="correlation: retrieval and zero-shot scores (from evaluate --out)."),
     ] = None,
     sizes: Annotated[
-        str | None, typer.Option(help="data-size: fit maps on so many sentence pairs of --train, e.g. 100,1000,10000.")
+        str | None,
+        typer.Option(help="data-size: numbers of sentence pairs of --train to fit maps on, e.g. 100,1000,10000."),
     ] = None,
-    map: Annotated[str, typer.Option("--map", help="data-size: rotation, normalized-rotation or linear.")] = "rotation",
+    map: Annotated[
+        str, typer.Option("--map", help="data-size: kind of map: rotation, normalized-rotation or linear.")
+    ] = "rotation",
     non_contextual: Annotated[
-        bool, typer.Option("--non-contextual", help="Ask only for the first occurrence of each form.")
+        bool, typer.Option("--non-contextual", help="Only the first occurrence of each word form.")
     ] = False,
-    forms: Annotated[int, typer.Option(min=1, help="examples: forms that are shown.")] = 8,
-    pairs: Annotated[int, typer.Option(min=2, help="points: word pairs in the picture.")] = 100,
+    forms: Annotated[int, typer.Option(min=1, help="examples: number of word forms to show.")] = 8,
+    pairs: Annotated[int, typer.Option(min=2, help="points: number of word pairs in the plot.")] = 100,
     projection: Annotated[
         str, typer.Option(help="points: pca, tsne, or auto (t-SNE where scikit-learn is installed).")
     ] = "auto",
-    bootstrap: Annotated[int, typer.Option(min=0, help="Samples of the intervals.")] = 1000,
+    bootstrap: Annotated[int, typer.Option(min=0, help="Bootstrap samples for the intervals.")] = 1000,
     layer: Layer = None,
     pooling: Pooling = None,
     model: Model = "auto",
@@ -84,10 +92,10 @@ def analyze(
     max_length: MaxLength = None,
     seed: Seed = 0,
     limit: Limit = None,
-    out: Annotated[Path | None, typer.Option(help="Add the findings to this JSON lines file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Append the findings to this JSON lines file.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Look behind the scores: accuracy by kinds of words, layers and data, the shape of the spaces, examples, pictures."""
+    """Analyse the scores: accuracy by kind of word, layer and amount of data, shape of the space, examples and plots."""
     from calque.runs.analyze import Options, table
     from calque.runs.analyze import analyze as run
     from calque.runs.texts import Words
@@ -112,5 +120,5 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     except ValueError:
         found = (0,)
     if any(size < 1 for size in found):
-        raise SettingError(f"--sizes {text}: expected numbers of sentence pairs with commas between, e.g. 100,1000")
+        raise SettingError(f"--sizes {text}: expected numbers of sentence pairs separated by commas, e.g. 100,1000")
     return found

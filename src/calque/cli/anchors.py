@@ -12,36 +12,46 @@ from calque.errors import SettingError
 
 
 def anchors(
-    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="One sentence a line; --merge: files of sums.")],
-    out: Annotated[Path, typer.Option(help="Folder for anchors and sums; a stopped run goes on from there.")],
-    lang: Annotated[str | None, typer.Option(help="The language of the text.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Hub name, folder, mini, or vectors.")] = None,
-    layers: Annotated[str | None, typer.Option(help="Layers, e.g. 0,1,2; default: the encoder's own.")] = None,
+    text: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="Text, one sentence per line; with --merge: files of sums.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for anchors and sums; an interrupted run resumes there.")],
+    lang: Annotated[str | None, typer.Option(help="Language of the text.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Hub name, folder, mini (bundled) or word vectors.")] = None,
+    layers: Annotated[str | None, typer.Option(help="Layers, e.g. 0,1,2; default: the encoder's layer.")] = None,
     pooling: Pooling = None,
-    vocabulary: Annotated[str | None, typer.Option(help="File with a word a line: only these get anchors.")] = None,
-    at_least: Annotated[int, typer.Option(min=1, help="Leave out words with fewer occurrences.")] = 1,
-    most: Annotated[int | None, typer.Option(min=1, help="Keep only so many words, the most frequent.")] = None,
+    vocabulary: Annotated[
+        str | None, typer.Option(help="Only make anchors for the words in this file, one per line.")
+    ] = None,
+    at_least: Annotated[int, typer.Option(min=1, help="Skip words with fewer than N occurrences.")] = 1,
+    most: Annotated[int | None, typer.Option(min=1, help="Keep only the N most frequent words.")] = None,
     occurrences: Annotated[
-        int | None, typer.Option(min=1, help="Average only so many occurrences of a word, the first; saves encoding.")
+        int | None, typer.Option(min=1, help="Average only the first N occurrences of a word; saves encoding time.")
     ] = None,
     senses: Annotated[
-        str, typer.Option(help="Words with several senses: keep as one, split into one anchor a sense, or drop.")
+        str, typer.Option(help="Words with several senses: keep one anchor, split into one per sense, or drop.")
     ] = "keep",
-    samples: Annotated[int, typer.Option(min=20, help="Occurrences of a word that are kept to tell its senses.")] = 100,
+    samples: Annotated[int, typer.Option(min=20, help="Occurrences of a word to cluster into senses.")] = 100,
     shard: Annotated[
-        str | None, typer.Option(metavar="K/N", help="Only part K of N, e.g. 1/4: sums for --merge, on any machine.")
+        str | None,
+        typer.Option(
+            metavar="K/N",
+            help="Process only part K of N, e.g. 1/4, perhaps on another machine; --merge joins the parts.",
+        ),
     ] = None,
-    merge: Annotated[bool, typer.Option("--merge", help="Join the sums of parts, or of texts, into anchors.")] = False,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Merge the sums of several parts or texts into anchors.")
+    ] = False,
     format: Annotated[
-        str, typer.Option(help="safetensors, or avg_embeds: word2vec text by layer and norms.json, as published.")
+        str, typer.Option(help="safetensors, or avg_embeds (word2vec text per layer and norms.json, as published).")
     ] = "safetensors",
     pretokenized: Pretokenized = False,
     max_length: MaxLength = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Read only the first so many lines of each text.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read only the first N lines of each text.")] = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Write the mean vector of each word over a text, layer by layer: what dictionary maps are fitted on."""
+    """Compute anchors: the mean vector of each word over a text, per layer, for fitting maps on dictionaries."""
     from calque.runs.anchors import make_anchors, merge_anchors
 
     finishing: dict[str, Any] = {"at_least": at_least, "most": most, "senses": senses, "format": format}
@@ -49,12 +59,12 @@ def anchors(
     if merge:
         for name, value in (("lang", lang), ("encoder", encoder), ("shard", shard), ("layers", layers)):
             if value is not None:
-                raise SettingError(f"--{name} is not for --merge: the sums say it themselves")
+                raise SettingError(f"--{name} does not apply to --merge: the sums already contain it")
         merge_anchors(text, out=out, say=say, **finishing)
         return
     if lang is None or encoder is None:
         raise SettingError(
-            f"--{'lang' if lang is None else 'encoder'} is missing: whose vectors, and of which language?"
+            f"--{'lang' if lang is None else 'encoder'} is missing: anchors need an encoder and the language of the text"
         )
     make_anchors(
         text, lang=lang, encoder=encoder, out=out, layers=numbers(layers), vocabulary=vocabulary,

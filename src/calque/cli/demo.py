@@ -15,16 +15,18 @@ from calque.cli.options import (
 
 
 def demo(
-    encoder: Annotated[str, typer.Option(help="Hub name, folder, or mini (comes with calque).")] = "mini",
+    encoder: Annotated[str, typer.Option(help="Hub name, folder, or mini (bundled).")] = "mini",
     out: Annotated[Path, typer.Option(help="Folder for the text, the aligned encoders and the results.")] = Path(
         "calque-demo"
     ),
-    languages: Annotated[str, typer.Option(help="Languages beside English, with commas between.")] = "",
+    languages: Annotated[
+        str, typer.Option(help="Languages to align with English, separated by commas; default: all seven.")
+    ] = "",
     seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run the main job on text that comes with calque, by every method, in a few minutes, and write a report."""
+    """Align an encoder with the bundled text by three methods, in a few minutes, measure it, and write a report."""
     from calque.corpora.sample import LANGUAGES
     from calque.report import report
     from calque.runs.demo import demo as run
@@ -37,4 +39,4 @@ def demo(
     print(table(rows))
     files = [out / "results.jsonl", out / "analyses.jsonl"]
     written = report(files, out=out / "report.html", title=f"{Path(encoder).name}, aligned with the sample text")
-    news(quiet)(f"the aligned encoders and all figures are in {out}\nreport: {written.path}")
+    news(quiet)(f"aligned encoders and results are in {out}\nreport: {written.path}")

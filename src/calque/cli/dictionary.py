@@ -31,18 +31,18 @@ def with_dictionaries(
     from calque.runs.dictionary import IDENTICAL, align_dictionary
 
     if not langs:
-        raise SettingError("--langs is missing: which languages shall be mapped? E.g. --langs en de")
+        raise SettingError("--langs is missing: name the languages to map, e.g. --langs en de")
     options = dict(fitted)
     start = options.pop("start", None)
     if dictionaries:
         for name in ("start", "restarts", "start_option"):
             if name in fitted:
-                raise SettingError(f"--{name.replace('_', '-')} is for --unsupervised")
+                raise SettingError(f"--{name.replace('_', '-')} is only for --unsupervised")
         if IDENTICAL in dictionaries and len(dictionaries) > 1:
-            raise SettingError(f"--dictionary {IDENTICAL} stands alone: it serves all languages")
+            raise SettingError(f"--dictionary {IDENTICAL} must be the only dictionary: it serves all languages")
         start = IDENTICAL if IDENTICAL in dictionaries else None
     elif start == IDENTICAL:
-        raise SettingError(f"--start {IDENTICAL}: say --dictionary {IDENTICAL}")
+        raise SettingError(f"--start {IDENTICAL}: use --dictionary {IDENTICAL} instead")
     else:
         start = start or "distributions"
     given = _start_options(start or "", options.pop("start_option", []))
@@ -52,7 +52,7 @@ def with_dictionaries(
         texts=options.pop("text", []), most_occurrences=options.pop("occurrences", None), **options, **place,
     )  # fmt: skip
     seconds = result.record["seconds"]
-    place["say"](f"written to {result.folder} in {seconds['maps']:.0f} s, after {seconds['anchors']:.0f} s of anchors")
+    place["say"](f"saved to {result.folder} (anchors {seconds['anchors']:.0f} s, maps {seconds['maps']:.0f} s)")
     if result.record["failed"]:
         raise typer.Exit(1)
 
@@ -71,5 +71,5 @@ def _start_options(start: str, given: list[str]) -> dict[str, Any]:
         try:
             found[name] = kind(value)
         except ValueError:
-            raise SettingError(f"--start-option {text}: expected {name}= and {_KINDS[kind]}") from None
+            raise SettingError(f"--start-option {text}: expected {name}= followed by {_KINDS[kind]}") from None
     return found

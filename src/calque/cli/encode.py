@@ -20,9 +20,11 @@ from calque.cli.options import (
 
 
 def encode(
-    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini, or vectors.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="One sentence a line; .gz and .zst too.")],
-    lang: Annotated[str, typer.Option(help="Its language.")],
+    encoder: Annotated[
+        str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
+    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text, one sentence per line (also .gz, .zst).")],
+    lang: Annotated[str, typer.Option(help="Language of the text.")],
     out: Annotated[Path, typer.Option(help="Safetensors file: data [words, dim] and offsets [sentences + 1].")],
     layer: Layer = None,
     pooling: Pooling = None,
@@ -31,11 +33,11 @@ def encode(
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a vector for every word of a text; a stopped run continues."""
+    """Write a vector for every word of a text; an interrupted run resumes."""
     from calque.corpora import read_sentences
     from calque.encoders import load_encoder
 
     sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
     loaded = load_encoder(encoder, **loading(layer, pooling, max_length))
     embeddings = loaded.encode(sentences, progress=not quiet, out=out)
-    news(quiet)(f"{embeddings.n_words:,} words of {len(embeddings):,} sentences × {embeddings.dim} in {out}")
+    news(quiet)(f"{embeddings.n_words:,} words in {len(embeddings):,} sentences, {embeddings.dim} dimensions: {out}")

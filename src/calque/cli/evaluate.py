@@ -31,125 +31,141 @@ ALL = ", ".join((*VECTORS, *TRANSFER, *MEANING))
 
 
 def evaluate(
-    encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini, or vectors.")],
+    encoder: Annotated[
+        str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
+    ],
     task: Annotated[str, typer.Argument(metavar="TASK", help=f"{ALL}.")],
-    test: Annotated[list[str], typer.Option(metavar="FILE...", help="What to test on; zero-shot tasks: several.")],
+    test: Annotated[list[str], typer.Option(metavar="FILE...", help="Test files; zero-shot tasks take several.")],
     langs: Annotated[
-        list[str] | None, typer.Option(metavar="SOURCE TARGET", help="Languages of parallel text or a dictionary.")
+        list[str] | None, typer.Option(metavar="SOURCE TARGET", help="Languages of the parallel text or dictionary.")
     ] = None,
     train: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Zero-shot tasks: text to learn from, in one language or several; de=FILE if its name does not say the "
-            "language. wsd: text with senses. retrieval: the encoder's training text, to tell seen pairs.",
+            help="Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the "
+            "language. wsd: text with senses. retrieval: the text used for alignment, to tell seen from unseen pairs.",
         ),
     ] = None,
     dev: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Zero-shot tasks: text that chooses the epoch (see --select); default: one in ten training texts.",
+            help="Zero-shot tasks: text to choose the epoch on (see --select); default: every tenth training text.",
         ),
     ] = None,
     ceiling: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Zero-shot tasks: training text in the tests' own languages, translated (translate-train) or annotated; "
-            "what is learnt from it is shown beside.",
+            help="Zero-shot tasks: training text in the test languages, translated (translate-train) or annotated; its "
+            "scores are shown for comparison.",
         ),
     ] = None,
     links: Annotated[
-        str | None, typer.Option(help="Word links of --test (gold for word-alignment; default there: third column).")
+        str | None,
+        typer.Option(help="Word links of --test; for word-alignment the gold links (default: third column)."),
     ] = None,
     train_links: Annotated[str | None, typer.Option(help="retrieval: word links of --train.")] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE...", help="lexicon: text whose words are averaged, in both languages."),
+        typer.Option(metavar="FILE...", help="lexicon: text to average word vectors over, in both languages."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Zero-shot tasks: training runs.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Zero-shot tasks: number of training runs, each with its own seed.")
+    ] = 3,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Zero-shot tasks: train the encoder too, not only a head on frozen vectors.")
+        bool,
+        typer.Option("--tune", help="Zero-shot tasks: fine-tune the encoder too, not only a head on frozen vectors."),
     ] = False,
     select: Annotated[
         str,
         typer.Option(
-            help="Zero-shot tasks: take the epoch best on source text, on --dev in other languages (target: a leak, which "
-            "the table names), or the last."
+            help="Zero-shot tasks: take the epoch that is best on source text (source), best on --dev in other languages "
+            "(target: a leak, which the table reports), or last."
         ),
     ] = "source",
     head: Annotated[
         str | None,
         typer.Option(
             help="ner, slots, pos: bilstm-crf (default), linear (default with --tune), linear-crf. nli, sentiment: mean "
-            "(two dense layers on the mean vector; default for sentiment), bilstm (maxima of an LSTM; default for nli), "
-            "cls (one layer on [CLS]; default with --tune, and only there)."
+            "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
+            "cls (one layer on [CLS]; only with --tune, and the default there)."
         ),
     ] = None,
     hidden: Annotated[int | None, typer.Option(min=1, help="Zero-shot tasks: hidden size of the head.")] = None,
-    dropout: Annotated[float | None, typer.Option(min=0, max=0.95, help="Zero-shot tasks: of the head.")] = None,
+    dropout: Annotated[
+        float | None, typer.Option(min=0, max=0.95, help="Zero-shot tasks: dropout of the head.")
+    ] = None,
     upos: Annotated[
         int | None,
-        typer.Option(min=0, help="parsing: dimensions for the part of speech that the treebank says; 0: words alone."),
+        typer.Option(min=0, help="parsing: dimensions of part-of-speech embeddings; 0: words alone."),
     ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Zero-shot tasks: at most.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Zero-shot tasks: texts in an update.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Zero-shot tasks: the highest.")] = None,
-    patience: Annotated[int | None, typer.Option(min=1, help="Zero-shot tasks: epochs without a better score.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Zero-shot tasks: maximum number of epochs.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Zero-shot tasks: texts per update.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Zero-shot tasks: peak learning rate.")] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="Zero-shot tasks: stop after N epochs without improvement.")
+    ] = None,
     per_epoch: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Zero-shot tasks: so many texts in an epoch, each batch in one source language drawn at random."
+            min=1, help="Zero-shot tasks: texts per epoch, each batch in one randomly chosen source language."
         ),
     ] = None,
     rename: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="OLD=NEW...", help="Zero-shot tasks, not parsing: other names for labels; OLD= drops one."
-        ),
+        typer.Option(metavar="OLD=NEW...", help="Zero-shot tasks except parsing: rename labels; OLD= drops one."),
     ] = None,
     project: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="ner, slots, pos: carry tags over the word links of this parallel text (with "
-            "--langs) and learn from that instead: label projection.",
+            help="ner, slots, pos: label projection: project tags over the word links of this parallel text (with "
+            "--langs) and train on the result.",
         ),
     ] = None,
     unknown: Annotated[
         str,
-        typer.Option(help="ner, slots, pos: test labels that the training text has not: raise, miss, drop or skip."),
+        typer.Option(
+            help="ner, slots, pos: what to do with test labels missing from training: raise, miss, drop or skip."
+        ),
     ] = "raise",
-    on_error: Annotated[str, typer.Option(help="Zero-shot tasks: raise, or skip what cannot be read.")] = "raise",
+    on_error: Annotated[
+        str, typer.Option(help="Zero-shot tasks: raise an error, or skip what cannot be read.")
+    ] = "raise",
     format: Annotated[
         str,
         typer.Option(
-            help="Zero-shot tasks: of all files, where they do not show it. Tags: columns, numbered, conllu, facebook, snips, "
-            "hub; labels: header, pairs, label-text, text-label, jsonl, hub."
+            help="Zero-shot tasks: file format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, "
+            "snips, hub; labels: header, pairs, label-text, text-label, jsonl, hub."
         ),
     ] = "auto",
     column: Annotated[
-        str | None, typer.Option(help="ner, slots, pos: number or name of the tags' column; default: the last.")
+        str | None, typer.Option(help="ner, slots, pos: number or name of the column with the tags; default: the last.")
     ] = None,
     per_type: Annotated[
         bool,
-        typer.Option("--per-type", help="ner, slots: show the F1 of each kind of span, too; --json always has it."),
+        typer.Option("--per-type", help="ner, slots: also show the F1 of each span type; --json always has it."),
     ] = False,
     first_senses: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="wsd: WordNet's index.sense, for words whose lemma --train has not."),
+        typer.Option(metavar="FILE", help="wsd: WordNet's index.sense, for lemmas missing from --train."),
     ] = None,
-    restrict: Annotated[str, typer.Option(help="wsd: the nearest sense of the lemma, or of all (none).")] = "lemma",
+    restrict: Annotated[
+        str, typer.Option(help="wsd: nearest sense of the same lemma (lemma) or of all words (none).")
+    ] = "lemma",
     entries: Annotated[
         str | None,
-        typer.Option(metavar="FROM-TO", help="lexicon: only these source words of the dictionary, as 0-1500."),
+        typer.Option(metavar="FROM-TO", help="lexicon: use only these source words of the dictionary, e.g. 0-1500."),
     ] = None,
-    lower: Annotated[bool, typer.Option("--lower", help="lexicon: capital letters are small ones.")] = False,
-    candidates: Annotated[str, typer.Option(help="retrieval: all words, or linked ones only.")] = "all",
+    lower: Annotated[bool, typer.Option("--lower", help="lexicon: ignore case.")] = False,
+    candidates: Annotated[
+        str, typer.Option(help="retrieval: search all words (all) or linked words only (linked).")
+    ] = "all",
     similarity: Annotated[str, typer.Option(help="retrieval, lexicon: csls or cosine.")] = "csls",
     non_contextual: Annotated[
-        bool, typer.Option("--non-contextual", help="retrieval: only the first occurrence of each word type.")
+        bool, typer.Option("--non-contextual", help="retrieval: only the first occurrence of each word form.")
     ] = False,
     extract: Annotated[str, typer.Option(help="word-alignment: mutual, iterative, softmax or transport.")] = "mutual",
     layer: Layer = None,
@@ -158,7 +174,9 @@ def evaluate(
     symmetrize: Symmetrize = "one-to-one",
     pretokenized: Annotated[
         bool | None,
-        typer.Option("--pretokenized/--tokenize", help="Words are separated by white space; so for word-alignment."),
+        typer.Option(
+            "--pretokenized/--tokenize", help="Words are already separated by spaces (default for word-alignment)."
+        ),
     ] = None,
     max_length: MaxLength = None,
     seed: Seed = 0,
@@ -166,30 +184,32 @@ def evaluate(
         int | None,
         typer.Option(
             min=1,
-            help="Use only so many texts: of each --train file, at even distances; of --text and of parallel text the first.",
+            help="Use only N texts of each --train file, evenly spaced; of --text and parallel text the first N.",
         ),
     ] = None,
     test_limit: Annotated[
-        int | None, typer.Option(min=1, help="Zero-shot tasks, wsd: the same of --test and --dev.")
+        int | None, typer.Option(min=1, help="Zero-shot tasks, wsd: use only N texts of each --test and --dev file.")
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Add the scores to the model card in ENCODER.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Add the scores to this JSON lines file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Append the scores to this JSON lines file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure an encoder: word retrieval, word alignment, or a task learnt in one language and tested in others."""
+    """Measure an encoder: word retrieval, word alignment, or zero-shot transfer of a task to other languages."""
     load, say = loading(layer, pooling, max_length), news(quiet)
     if task not in (*VECTORS, *TRANSFER, *MEANING):
-        raise SettingError(f"task {task!r} is not known, expected one of {ALL}")
+        raise SettingError(f"unknown task {task!r}, expected one of {ALL}")
     if task in TRANSFER:
         from calque.runs.texts import Words
         from calque.runs.transfer import table, transfer
 
         for name, value in (("langs", langs), ("links", links), ("train-links", train_links), ("text", text)):
             if value and not (project and name in ("langs", "links")):
-                raise SettingError(f"--{name} is not for {task}: the language of a file is in its name, or de=FILE")
+                raise SettingError(
+                    f"--{name} does not apply to {task}: give the language in the file name, or as de=FILE"
+                )
         if not train:
-            raise SettingError(f"{task} learns from text: --train FILE")
+            raise SettingError(f"{task} needs training text: --train FILE")
         scores = transfer(
             encoder, task, train=train, test=test, dev=dev or [], ceiling=ceiling or [], seeds=seeds, tune=tune,
             select=select, test_limit=test_limit,
@@ -237,7 +257,7 @@ def _plain(encoder, task, test, langs, links, train, train_links, text, load, sa
         from calque.runs.meaning import disambiguate
 
         if not train:
-            raise SettingError("wsd learns its senses from text: --train semcor.data.xml")
+            raise SettingError("wsd needs text with senses: --train semcor.data.xml")
         scores = disambiguate(
             encoder, train=_one(train, "train"), test=test, limit=words["limit"], load=load, progress=progress, say=say,
             **{name: options[name] for name in ("first_senses", "restrict", "test_limit")},
@@ -273,7 +293,7 @@ def _range(entries: str | None) -> tuple[int, int | None]:
         return 0, None
     start, dash, stop = entries.partition("-")
     if not dash or not start.isdecimal() or not (stop.isdecimal() or not stop) or (stop and int(stop) <= int(start)):
-        raise SettingError(f"--entries {entries}: expected FROM-TO, as 0-1500, or 1500- for the rest")
+        raise SettingError(f"--entries {entries}: expected FROM-TO, e.g. 0-1500, or 1500- for the rest")
     return int(start), int(stop) if stop else None
 
 

@@ -14,31 +14,38 @@ def explore(
     encoders: Annotated[
         list[str],
         typer.Argument(
-            metavar="DIR...", help="What calque demo left, or encoders: the one before alignment is found by itself."
+            metavar="DIR...",
+            help="A folder of calque demo, or aligned encoders; their base encoder is found automatically.",
         ),
     ],
     text: Annotated[
-        list[str] | None, typer.Option(metavar="FILE...", help="Text to explore, one sentence a line: de=FILE.")
+        list[str] | None, typer.Option(metavar="FILE...", help="Text to explore, one sentence per line: de=FILE.")
     ] = None,
     test: Annotated[
         list[str] | None, typer.Option(metavar="FILE...", help="Parallel text to explore, with --langs.")
     ] = None,
     langs: Annotated[
-        list[str] | None, typer.Option("--langs", metavar="SOURCE TARGET", help="Its two languages, e.g. en de.")
+        list[str] | None,
+        typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of --test, e.g. en de."),
     ] = None,
-    base: Annotated[str | None, typer.Option(help="The encoder before alignment, if it is not found.")] = None,
+    base: Annotated[str | None, typer.Option(help="The base encoder, if it is not found automatically.")] = None,
     layers: Annotated[
-        str | None, typer.Option(help="Layers to choose from, e.g. 0,6,-1; default: first, middle, the encoder's own.")
+        str | None,
+        typer.Option(help="Layers to choose from, e.g. 0,6,-1; default: first, middle and the encoder's layer."),
     ] = None,
-    pretokenized: Annotated[bool, typer.Option("--pretokenized", help="Words are separated by white space.")] = False,
+    pretokenized: Annotated[
+        bool, typer.Option("--pretokenized", help="Words are already separated by spaces.")
+    ] = False,
     limit: Limit = None,
     cache: Annotated[Path | None, typer.Option(help="Folder for the vectors; default: in or beside DIR.")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; other machines' only if you mean it.")] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Default: 8472, or a free one.")] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any other than this lets others in without a password.")
+    ] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; default: 8472, or a free one.")] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open no browser.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Open a page where a click on a word shows its neighbours in the other languages, before and after alignment."""
+    """Open a page where you click a word to see its nearest words in other languages, before and after alignment."""
     from calque.explore.server import listen, require, serve, url_of
     from calque.explore.sources import find_encoders, find_text, place_for
 
@@ -56,5 +63,5 @@ def explore(
     explorer = Explorer(collection, sources, folder, layers=numbers(layers), progress=not quiet)
     listening = listen(host, port)
     print(url_of(listening), flush=True)
-    say("Ctrl-C ends it")
+    say("press Ctrl-C to stop")
     serve(explorer, listening, host=host, browser=not no_browser, say=say)

@@ -11,27 +11,28 @@ from calque.cli.options import Layer, MaxLength, Pooling, Pretokenized, loading
 
 
 def neighbours(
-    encoder: Annotated[str, typer.Option(help="Hub name, folder, mini, or vectors; one with maps: before and after.")],
+    encoder: Annotated[
+        str,
+        typer.Option(
+            help="Hub name, folder, mini (bundled) or word vectors; an encoder with maps is shown before and after."
+        ),
+    ],
     lang1: Annotated[str, typer.Option(help="Language of the word.")],
-    sentence1: Annotated[str, typer.Option(help="Its sentence.")],
-    word1: Annotated[str, typer.Option(help="The word, as it stands in the sentence.")],
+    sentence1: Annotated[str, typer.Option(help="The sentence with the word.")],
+    word1: Annotated[str, typer.Option(help="The word, as written in the sentence.")],
     lang2: Annotated[str, typer.Option(help="Language of the neighbours.")],
-    sentence2: Annotated[
-        list[str] | None, typer.Option(help="A sentence in that language; can be given several times.")
-    ] = None,
-    text2: Annotated[str | None, typer.Option(help="A text in that language, one sentence a line.")] = None,
-    aligned: Annotated[
-        str | None, typer.Option(help="The encoder after training, where --encoder is the one before.")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many words.")] = 5,
+    sentence2: Annotated[list[str] | None, typer.Option(help="A sentence in that language; repeatable.")] = None,
+    text2: Annotated[str | None, typer.Option(help="A text in that language, one sentence per line.")] = None,
+    aligned: Annotated[str | None, typer.Option(help="The aligned encoder, if --encoder is the base.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest words to show.")] = 5,
     layer: Layer = None,
     pooling: Pooling = None,
     pretokenized: Pretokenized = False,
     max_length: MaxLength = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Read only the first so many lines of --text2.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read only the first N lines of --text2.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Show the words of another language that lie nearest to a word in its sentence, before and after alignment."""
+    """Show the nearest words in another language to a word in a sentence, before and after alignment."""
     from calque.runs.neighbours import neighbours as run
     from calque.runs.neighbours import table
 

@@ -14,30 +14,36 @@ Langs = Annotated[
     list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
 ]
 Pretokenized = Annotated[
-    bool, typer.Option("--pretokenized", help="Words are separated by white space; otherwise calque splits them.")
+    bool, typer.Option("--pretokenized", help="Words are already separated by spaces; otherwise calque splits them.")
 ]
 Symmetrize = Annotated[
     str,
     typer.Option(
-        help="How the two directions are joined: intersection, union, grow-diag, grow-diag-final, "
+        help="How to combine the links of the two directions: intersection, union, grow-diag, grow-diag-final, "
         "grow-diag-final-and, one-to-one."
     ),
 ]
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first so many sentence pairs of each text.")]
-Layer = Annotated[int | None, typer.Option(help="Hidden layer; default: as the folder says, or -1.")]
-Pooling = Annotated[str | None, typer.Option(help="A word's vector from its subwords: last, first or mean.")]
-MaxLength = Annotated[int | None, typer.Option(min=3, help="Most subwords of a sentence; default: the model's limit.")]
-Precision = Annotated[str, typer.Option(help="Training: auto, float32 or bfloat16.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no news on standard error.")]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences (or pairs) of each text.")]
+Layer = Annotated[
+    int | None, typer.Option(help="Hidden layer (-1: the last); default: the one saved with the encoder, or -1.")
+]
+Pooling = Annotated[str | None, typer.Option(help="Which subwords make a word's vector: last, first or mean.")]
+MaxLength = Annotated[
+    int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: the model's limit.")
+]
+Precision = Annotated[str, typer.Option(help="Precision of training: auto, float32 or bfloat16.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
 
 
 def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
     """The flat list that `spread` makes of every `--langs A B`, in twos."""
     found = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
     if len(found) not in (1, n):
-        raise SettingError(f"{len(found)} pairs of --langs for {n} text(s): give one pair for each, or one for all")
+        raise SettingError(
+            f"{len(found)} pairs of --langs for {n} text(s): give one pair for each text, or one for all"
+        )
     return found
 
 
@@ -52,7 +58,7 @@ def numbers(text: str | None) -> list[int] | None:
     try:
         return [int(part) for part in text.replace(",", " ").split()]
     except ValueError:
-        raise SettingError(f"--layers {text}: expected whole numbers with commas between, e.g. -4,-3,-2,-1") from None
+        raise SettingError(f"--layers {text}: expected whole numbers separated by commas, e.g. -4,-3,-2,-1") from None
 
 
 def news(quiet: bool):

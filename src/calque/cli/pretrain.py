@@ -21,38 +21,41 @@ from calque.errors import SettingError
 
 def pretrain(
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt.gz …")],
-    out: Annotated[Path, typer.Option(help="Folder for the encoder; a stopped run continues from there.")],
+    out: Annotated[Path, typer.Option(help="Folder for the encoder; an interrupted run resumes there.")],
     model: Annotated[str, typer.Option(help="bert, or elmo: a bidirectional language model.")] = "bert",
-    layers: Annotated[int | None, typer.Option(min=1, help="Hidden layers; default: 6, of an ELMo 2.")] = None,
-    dim: Annotated[int, typer.Option(min=2, help="Hidden size; of an ELMo that of each direction.")] = 128,
+    layers: Annotated[int | None, typer.Option(min=1, help="Hidden layers; default: 6 (ELMo: 2).")] = None,
+    dim: Annotated[int, typer.Option(min=2, help="Hidden size (ELMo: of each direction).")] = 128,
     hidden: Annotated[
         int | None, typer.Option(min=1, help="ELMo: size of an LSTM cell; default: 8 times --dim.")
     ] = None,
-    heads: Annotated[int | None, typer.Option(min=1, help="Attention heads; default: of 64 dimensions.")] = None,
+    heads: Annotated[int | None, typer.Option(min=1, help="Attention heads; default: one per 64 dimensions.")] = None,
     vocabulary: Annotated[
         int,
-        typer.Option(min=100, help="Subwords, where no --tokenizer is given; of an ELMo the words that it predicts."),
+        typer.Option(min=100, help="Vocabulary size of the tokenizer to train (ELMo: of the words to predict)."),
     ] = 16_000,
-    tokenizer: Annotated[Path | None, typer.Option(help="Folder with a tokenizer to use.")] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Folder with a tokenizer to use instead of training one.")
+    ] = None,
     start: Annotated[
         str | None,
-        typer.Option(help="Go on from this BERT (a folder, or mini) and its tokenizer, instead of from nothing."),
+        typer.Option(help="Continue from this BERT (a folder, or mini) and its tokenizer instead of from scratch."),
     ] = None,
     positions: Annotated[
-        int | None, typer.Option(min=8, help="Longest text that the encoder takes, in subwords; default: 256.")
+        int | None, typer.Option(min=8, help="Maximum length of a text in subwords; default: 256.")
     ] = None,
-    length: Annotated[
-        int, typer.Option(min=8, help="Subwords of a training block; of an ELMo words of a sentence.")
-    ] = 128,
-    batch: Annotated[int, typer.Option(min=1, help="Blocks in an update; of an ELMo sentences.")] = 64,
-    updates: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
-    learning_rate: Annotated[float | None, typer.Option(help="Its highest value.")] = None,
-    alpha: Annotated[float, typer.Option(min=0, max=1, help="1 draws languages as they are, 0 all alike often.")] = 0.5,
+    length: Annotated[int, typer.Option(min=8, help="Subwords per training block (ELMo: words per sentence).")] = 128,
+    batch: Annotated[int, typer.Option(min=1, help="Blocks per update (ELMo: sentences).")] = 64,
+    updates: Annotated[int, typer.Option(min=1, help="Number of updates.")] = 10_000,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    alpha: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Exponent for sampling languages: 1 in proportion to their text, 0 equally."),
+    ] = 0.5,
     precision: Precision = "auto",
     held_out: Annotated[
-        int, typer.Option(min=0, help="ELMo: sentences of each language not to train on but to measure perplexity on.")
+        int, typer.Option(min=0, help="ELMo: sentences of each language to hold out for measuring perplexity.")
     ] = 0,
-    half: Annotated[bool, typer.Option("--half", help="Write the weights in float16.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Save the weights in float16.")] = False,
     pretokenized: Pretokenized = False,
     checkpoint_every: Annotated[int, typer.Option(min=0, help="Updates between checkpoints.")] = 200,
     seed: Seed = 0,
@@ -60,7 +63,7 @@ def pretrain(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an encoder from nothing by masked language modelling, or an ELMo by predicting words."""
+    """Train an encoder from scratch by masked language modelling, or an ELMo by predicting the next word."""
     say = news(quiet)
     options: dict[str, Any] = {
         "dim": dim, "length": length, "batch": batch, "updates": updates, "learning_rate": learning_rate, "alpha": alpha,
@@ -87,7 +90,7 @@ def pretrain(
         )  # fmt: skip
     else:
         raise SettingError(f"--model {model}: expected bert or elmo")
-    say(f"written to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
+    say(f"saved to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
     for score in record.get("scores", []):
         say(f"{score['metric']} in {score['languages'][0]}: {score['value']:.1f}")
 
@@ -100,17 +103,17 @@ def _refuse(options: dict[str, Any], what: str) -> None:
 
 def perplexity(
     encoder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="Hub name, folder, or mini: a masked language model, or an ELMo.")
+        str, typer.Argument(metavar="ENCODER", help="A masked language model (hub name, folder or mini), or an ELMo.")
     ],
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt …")],
-    share: Annotated[float, typer.Option(help="Of the words to hide.")] = 0.15,
+    share: Annotated[float, typer.Option(help="Share of the words to mask.")] = 0.15,
     pretokenized: Pretokenized = False,
     seed: Seed = 0,
     limit: Limit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure how well a language model guesses words: hidden ones, or, an ELMo, those that come next."""
+    """Measure the perplexity of a language model: on masked words, or, with an ELMo, on the next word."""
     from calque.runs.evaluate import table
     from calque.runs.perplexity import perplexity as run
 

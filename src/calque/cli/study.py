@@ -11,20 +11,22 @@ from calque.cli.options import Quiet, news
 
 
 def study(
-    plan: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="What to compare with what.")],
-    workers: Annotated[int, typer.Option(min=1, help="Processes side by side, which share the cores.")] = 1,
-    data: Annotated[Path | None, typer.Option(help="Folder of the texts; default: as the study says.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for steps and results; default: as the study says.")] = None,
+    plan: Annotated[
+        Path, typer.Argument(metavar="STUDY.toml", help="What to compare: encoders, methods, languages and tasks.")
+    ],
+    workers: Annotated[int, typer.Option(min=1, help="Number of parallel processes, which share the cores.")] = 1,
+    data: Annotated[Path | None, typer.Option(help="Folder of the texts; default: as in the study.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for steps and results; default: as in the study.")] = None,
     test: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TASK=[LANG=]FILE",
-            help="A further test file of a zero-shot task, as parsing=de_gsd.conllu; repeatable.",
+            help="Another test file for a zero-shot task, e.g. parsing=de_gsd.conllu; repeatable.",
         ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compare encoders, methods and languages over many tasks; a stopped study continues."""
+    """Compare encoders, methods and languages on many tasks; an interrupted study resumes."""
     from calque.runs.study import study as run
     from calque.runs.study import tables
 

@@ -23,21 +23,26 @@ from calque.cli.options import (
 def words(
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, PO, …")],
     langs: Langs,
-    out: Annotated[Path, typer.Option(help="Pharaoh file to write: one line i-j … for each sentence pair.")],
+    out: Annotated[Path, typer.Option(help="Pharaoh file to write: a line of i-j links per sentence pair.")],
     model: Model = "auto",
     symmetrize: Symmetrize = "intersection",
     pretokenized: Pretokenized = False,
     extra: Annotated[
-        list[str] | None, typer.Option(help="More text in the same languages to learn from; not in the output.")
+        list[str] | None,
+        typer.Option(help="More text in the same languages to train the aligner on; not in the output."),
     ] = None,
-    posteriors: Annotated[bool, typer.Option("--posteriors", help="Write i-j:p with each link's probability.")] = False,
-    tables: Annotated[Path | None, typer.Option(help="Also save the trained aligner here, for new text.")] = None,
-    use: Annotated[Path | None, typer.Option(help="Link with an aligner saved by --tables; trains nothing.")] = None,
+    posteriors: Annotated[
+        bool, typer.Option("--posteriors", help="Write each link with its probability, i-j:p.")
+    ] = False,
+    tables: Annotated[
+        Path | None, typer.Option(help="Save the trained aligner here, to link new text with --use.")
+    ] = None,
+    use: Annotated[Path | None, typer.Option(help="Link with an aligner saved by --tables, without training.")] = None,
     seed: Seed = 0,
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
-    """Link the words of parallel text that translate each other."""
+    """Link words that are translations of each other in parallel text."""
     from calque.runs.texts import Words
     from calque.runs.words import link_words
 
