@@ -61,7 +61,9 @@ def _take(path: Path, out: str) -> int | None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except FileNotFoundError:  # another process has just removed the folder that it had made
+        except (FileNotFoundError, FileExistsError):  # another process has just removed the folder that it had made
+            if path.parent.exists() and not path.parent.is_dir():
+                raise
             continue
         except OSError as error:
             if error.errno in _NOT_HERE:
