@@ -230,7 +230,7 @@ def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tiny_f
     code, printed, err = run(capsys, "perplexity", out, f"en={tmp_path / 'en'}", "--json", "--quiet")
     assert json.loads(printed)["value"] > 1
     assert "already holds an encoder" in fails(capsys, *made)
-    assert "expected the language before the file" in fails(capsys, "pretrain", "en.txt", "--out", tmp_path / "x")
-    assert "no language model's head" in fails(capsys, "perplexity", tiny_folder, f"en={tmp_path / 'en'}")
+    assert "give the language before the file" in fails(capsys, "pretrain", "en.txt", "--out", tmp_path / "x")
+    assert "no language-model head" in fails(capsys, "perplexity", tiny_folder, f"en={tmp_path / 'en'}")
     message = fails(capsys, *made[:3], "--out", tmp_path / "y", "--tokenizer", tmp_path / "missing", "--updates", 1)
     assert str(tmp_path / "missing") in message

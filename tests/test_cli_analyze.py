@@ -61,8 +61,8 @@ def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     assert done == set(ANALYSES) - {"correlation"}
     assert [a for a in ANALYSES if a in done] == list(dict.fromkeys(record["analysis"] for record in records))
     assert all(f"\n{analysis}\n" in "\n" + shown for analysis in done)
-    assert "correlation left out: --results FILE" in err
-    assert "aligned has one layer only" in err  # maps of one layer
+    assert "correlation skipped: give files" in err
+    assert "aligned has only one layer" in err  # maps of one layer
     by = {(r["analysis"], r["encoder"], r["metric"], r["group"], r["x"]): r for r in records}
     # 4 layers, of which the last is the encoder's own: the same answers as everywhere else.
     layers = [by["layers", "base", "accuracy.all", None, float(k)]["value"] for k in range(4)]
@@ -101,7 +101,7 @@ def test_without_more_files_the_rest_is_done_and_told(capsys, texts, tiny_folder
         capsys, "analyze", tiny_folder, *given(texts, "--layer", 2, "--pooling", "mean", "--pairs", 4)
     )
     assert code == 0, err
-    for line in ("pos left out: parts of speech are not known: --upos", "examples left out: give two encoders",
+    for line in ("pos skipped: no parts of speech: give them with --upos", "examples skipped: give two encoders",
                  "data-size left out: --sizes", "correlation left out"):  # fmt: skip
         assert line in err
     assert shown.split("\n")[0] == "rank"
@@ -137,19 +137,19 @@ def test_correlation_needs_result_files_only(capsys, tmp_path):
     assert "pearson-r" in shown
     assert run(capsys, "analyze", "--results", results)[0] == 0
     results.write_text('{"task": "x"}\n', encoding="utf-8")
-    assert "results.jsonl line 1: is no score" in fails(
+    assert "results.jsonl line 1: is not a score" in fails(
         capsys, "analyze", "--only", "correlation", "--results", results
     )
     results.write_text("", encoding="utf-8")
-    assert "no encoder and language" in fails(capsys, "analyze", "--only", "correlation", "--results", results)
+    assert "no encoder has both retrieval" in fails(capsys, "analyze", "--only", "correlation", "--results", results)
 
 
 def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):
     test = given(texts)
-    assert "'pso' is not known, expected some of pos, rank" in fails(
+    assert "unknown analysis 'pso', expected some of pos, rank" in fails(
         capsys, "analyze", tiny_folder, *test, "--only", "pso"
     )
-    assert "pos: parts of speech" in fails(capsys, "analyze", tiny_folder, *test, "--only", "pos")
+    assert "pos: no parts of speech" in fails(capsys, "analyze", tiny_folder, *test, "--only", "pos")
     assert "examples: give two encoders" in fails(capsys, "analyze", tiny_folder, *test, "--only", "examples")
     assert "need encoders, --test FILE and --langs" in fails(capsys, "analyze", tiny_folder)
     assert "two encoders are called" in fails(capsys, "analyze", tiny_folder, tiny_folder, *test)
@@ -159,7 +159,7 @@ def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):
     assert "which language is it in?" in message
     (tmp_path / "other.upos").write_text("elsewhere\tADV\n\n", encoding="utf-8")
     message = fails(capsys, "analyze", tiny_folder, *test, "--only", "pos", "--upos", f"en={tmp_path / 'other.upos'}")
-    assert "none of its 1 sentences is in" in message
+    assert "none of its 1 sentences occurs in" in message
 
 
 def test_spreading():

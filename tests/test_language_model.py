@@ -225,7 +225,7 @@ def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folde
     assert more.settings()["start"] == "first"
     for name, value in first.model.state_dict().items():
         torch.testing.assert_close(more.model.state_dict()[name], value, atol=1e-6, rtol=0)
-    with pytest.raises(InputError, match="no language model's head"):
+    with pytest.raises(InputError, match="no language-model head"):
         small(start=tiny_folder).train(texts, tokenizer)
     with pytest.raises(InputError, match="no BERT to go on from"):
         small(start=tmp_path / "nothing").train(texts, tokenizer)

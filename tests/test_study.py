@@ -286,26 +286,26 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
 
 
 @pytest.mark.parametrize(("old", "new", "fact"), [
-    ("seeds = 1", "sedes = 1", "'sedes' is not a part of a study, expected data, encoders"),
-    ("[methods.rotation]", '[methods.rotation]\nmethod = "turn"', "method 'turn' is not known"),
+    ("seeds = 1", "sedes = 1", "unknown part 'sedes' of a study, expected data, encoders"),
+    ("[methods.rotation]", '[methods.rotation]\nmethod = "turn"', "unknown method 'turn'"),
     ("[methods.rotation]", "[methods.rcsls]", "method 'rcsls' has nothing to learn from: .* kind = 'dictionary'"),
     ("[methods.rotation]", '[methods.rotation]\nstart = "identical"', "'rotation' has nothing .* kind = 'text'"),
-    ("[methods.rotation]", "[methods.rotation]\nrefine = 5", "'refine' is no setting of methods.rotation with a supervision"),
-    ("batch = 4", "batches = 4", "'batches' is no setting of methods.quick"),
-    ("[methods.rotation]", '[methods.rotation]\nsupervision = "x"', "there is no supervision x"),
-    ("hidden = 8", "heddin = 8", "'heddin' is no setting of tasks.ner, expected task, train, test"),
-    ("[tasks.retrieval]", '[tasks.retrieval]\ntask = "cooking"', "task 'cooking' is not known, expected retrieval"),
+    ("[methods.rotation]", "[methods.rotation]\nrefine = 5", "unknown setting 'refine' of methods.rotation with a supervision"),
+    ("batch = 4", "batches = 4", "unknown setting 'batches' of methods.quick"),
+    ("[methods.rotation]", '[methods.rotation]\nsupervision = "x"', "unknown supervision x"),
+    ("hidden = 8", "heddin = 8", "unknown setting 'heddin' of tasks.ner, expected task, train, test"),
+    ("[tasks.retrieval]", '[tasks.retrieval]\ntask = "cooking"', "unknown task 'cooking', expected retrieval"),
     ("[supervision.parallel]", '[supervision.parallel]\nkind = "x"', "'parallel' is of kind 'x', expected parallel, dict"),
     ("[supervision.parallel]", '[supervision.parallel]\nkind = "dictionary"', "has no text for anchors"),
     ("[supervision.parallel]", '[supervision.parallel]\nkind = "dictionary"\ntexts = { de = "x" }', "has no texts in en"),
-    ('"de=ner.test.de.tsv"', '"test.tsv"', "test.tsv: which language is it in"),
+    ('"de=ner.test.de.tsv"', '"test.tsv"', "test.tsv: give the language before the name"),
     ('test = { de = "train.tsv" }', 'test = ["train.tsv"]', "'retrieval': test is .* expected a table by language"),
     ("seeds = 1", 'seeds = 1\ntowards = "target"', "together = false"),
-    ("[encoders]\n", "[encoders]\nx = { pretrain = {} }\n", "'x' is pretrained on nothing"),
-    ("[encoders]\n", '[encoders]\nx = { pretrain = { texts = { en = "a" }, model = "gpt" } }\n', "'gpt' cannot be pretrained"),
-    ("[encoders]\n", '[encoders]\nx = { pretrain = { texts = { en = "a" }, dims = 3 } }\n', "'dims' is no setting of enc"),
+    ("[encoders]\n", "[encoders]\nx = { pretrain = {} }\n", "'x' has no text to pretrain on"),
+    ("[encoders]\n", '[encoders]\nx = { pretrain = { texts = { en = "a" }, model = "gpt" } }\n', "unknown model 'gpt'"),
+    ("[encoders]\n", '[encoders]\nx = { pretrain = { texts = { en = "a" }, dims = 3 } }\n', "unknown setting 'dims' of enc"),
     ("[encoders]\n", "[encoders]\nx = { layers = [1] }\n", "encoder 'x': expected either a path"),
-    ("[encoders]\n", "[encoders\n", "cannot be read as a study"),
+    ("[encoders]\n", "[encoders\n", "not a study that can be read"),
 ])  # fmt: skip
 def test_a_study_that_cannot_be(old, new, fact, plan):
     plan.write_text(plan.read_text().replace(old, new))

@@ -55,8 +55,8 @@ def test_a_ceiling_and_what_must_be_known_to_read_the_table(files, tiny_folder, 
     assert [row[-1] for row in rows if row[:3] == ["ner.test.de.tsv", "de", "f1"]] == ["en", "(ceiling)"]
     assert any(row[2] == "f1.PER" for row in rows if len(row) > 2)
     assert said.splitlines()[-1] == (
-        "frozen features, head bilstm-crf, mean of 1 run; epoch chosen by ner.test.es.tsv (TARGET text: the figures know the "
-        "languages they are tested in)"
+        "frozen features, head bilstm-crf, mean of 1 run; epoch chosen by ner.test.es.tsv "
+        "(TARGET text: the scores are not zero-shot)"
     )
     scores = [json.loads(line) for line in (files / "scores.jsonl").read_text().splitlines()]
     found = {(s["languages"][-1], s["settings"]["protocol"]): s for s in scores if s["metric"] == "f1"}
@@ -91,7 +91,7 @@ def test_senses_from_files_to_scores(files, tiny_folder, capsys, monkeypatch):
     code, said, news = run(capsys, *arguments, "--json")
     assert code == 0, news
     assert (
-        "test.data.xml: 2 of 3 words answered, 1 with a lemma that train.data.xml has not; most frequent sense" in news
+        "test.data.xml: 2 of 3 words answered, 1 with a lemma missing from train.data.xml; most frequent sense" in news
     )
     assert json.loads(said.splitlines()[-1])["value"] == pytest.approx(2 * 2 / (2 + 3))
     (files / "index.sense").write_text("y%1 1 1 1\n")
@@ -147,8 +147,8 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
     (("cooking", "--test", "mood.de.tsv"), "unknown task 'cooking', expected one of retrieval"),
     (("retrieval", "--test", "a", "b", "--langs", "en", "de"), "--test takes one file here, got 2"),
     (("retrieval", "--test", "a"), "retrieval needs --langs"),
-    (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--langs", "en", "de"), "--langs does not apply to ner"),
-    (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--head", "linear"), "parsing has one head"),
+    (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--langs", "en", "de"), "does not apply to ner"),
+    (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--head", "linear"), "--head does not apply"),
     (("wsd", "--test", "x.xml"), "wsd needs text with senses"),
     (("wsd", "--train", "x.xml", "y.xml", "--test", "x.xml"), "--train takes one file here, got 2"),
     (("ner", "--train", "en_tree.conllu", "--test", "ner.test.de.tsv"), "has the tags NOUN, VERB; expected spans"),
@@ -156,9 +156,9 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
     (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--dev", "ner.test.es.tsv"), "text in es only"),
     (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--ceiling", "ner.test.es.tsv"), "in es, but the tests"),
     (("parsing", "--train", "ner.train.en.tsv", "--test", "en_tree.conllu"), "words with tags alone are for the task pos"),
-    (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--rename", "a=b"), "--rename is not for parsing"),
+    (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--rename", "a=b"), "--rename does not apply"),
     (("sentiment", "--train", "mood.en.tsv", "--test", "mood.de.tsv", "--rename", "bad="), "no label but good, expected several"),
-    (("nli", "--train", "ner.train.en.tsv", "--test", "mood.de.tsv", "--column", "2"), "--column is for ner, slots and pos"),
+    (("nli", "--train", "ner.train.en.tsv", "--test", "mood.de.tsv", "--column", "2"), "--column is only for ner, slots and pos"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--entries", "9-3"), "--entries 9-3: expected FROM-TO"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--entries", "9-"), "dict.tsv: 3 source words, none from 9"),
 ])  # fmt: skip

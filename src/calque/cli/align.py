@@ -137,10 +137,10 @@ def align(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Align the languages of an encoder and save it as a folder that calque and transformers can load.
+    """Align the languages of an encoder.
 
-    Align with parallel text (TRAIN), with dictionaries (--dictionary), with neither (--unsupervised), or with released
-    maps (--released).
+    The result is a folder that calque and transformers can load. Align with parallel text (TRAIN), with dictionaries
+    (--dictionary), with neither (--unsupervised), or with released maps (--released).
     """
     kinds = {"TRAIN": train, "--dictionary": dictionary, "--unsupervised": unsupervised, "--released": released}
     if sum(map(bool, kinds.values())) != 1:

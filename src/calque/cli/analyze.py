@@ -95,7 +95,10 @@ def analyze(
     out: Annotated[Path | None, typer.Option(help="Append the findings to this JSON lines file.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Analyse the scores: accuracy by kind of word, layer and amount of data, shape of the space, examples and plots."""
+    """Analyse where accuracy comes from.
+
+    Accuracy by kind of word, layer and amount of data, the shape of the vector space, examples and plots.
+    """
     from calque.runs.analyze import Options, table
     from calque.runs.analyze import analyze as run
     from calque.runs.texts import Words

@@ -51,7 +51,10 @@ def anchors(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Compute anchors: the mean vector of each word over a text, per layer, for fitting maps on dictionaries."""
+    """Average the vectors of each word over a text.
+
+    These anchors, one set per layer, are what maps are fitted on with a dictionary.
+    """
     from calque.runs.anchors import make_anchors, merge_anchors
 
     finishing: dict[str, Any] = {"at_least": at_least, "most": most, "senses": senses, "format": format}

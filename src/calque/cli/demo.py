@@ -26,7 +26,10 @@ def demo(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Align an encoder with the bundled text by three methods, in a few minutes, measure it, and write a report."""
+    """Align and measure an encoder on the bundled text.
+
+    Compares three methods in a few minutes and writes a report.
+    """
     from calque.corpora.sample import LANGUAGES
     from calque.report import report
     from calque.runs.demo import demo as run

@@ -33,7 +33,10 @@ def encode(
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a vector for every word of a text; an interrupted run resumes."""
+    """Write a vector for every word of a text.
+
+    An interrupted run resumes.
+    """
     from calque.corpora import read_sentences
     from calque.encoders import load_encoder
 

@@ -195,7 +195,11 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure an encoder: word retrieval, word alignment, or zero-shot transfer of a task to other languages."""
+    """Measure an encoder on a task.
+
+    Word retrieval, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task learnt in one language
+    and tested in others.
+    """
     load, say = loading(layer, pooling, max_length), news(quiet)
     if task not in (*VECTORS, *TRANSFER, *MEANING):
         raise SettingError(f"unknown task {task!r}, expected one of {ALL}")

@@ -45,7 +45,10 @@ def explore(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open no browser.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Open a page where you click a word to see its nearest words in other languages, before and after alignment."""
+    """Explore the nearest words in other languages.
+
+    Opens a local page: click a word to see its neighbours before and after alignment.
+    """
     from calque.explore.server import listen, require, serve, url_of
     from calque.explore.sources import find_encoders, find_text, place_for
 

@@ -32,7 +32,10 @@ def neighbours(
     limit: Annotated[int | None, typer.Option(min=1, help="Read only the first N lines of --text2.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Show the nearest words in another language to a word in a sentence, before and after alignment."""
+    """Show a word's nearest words in another language.
+
+    The word stands in a sentence; neighbours are shown before and after alignment.
+    """
     from calque.runs.neighbours import neighbours as run
     from calque.runs.neighbours import table
 

@@ -63,7 +63,10 @@ def pretrain(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an encoder from scratch by masked language modelling, or an ELMo by predicting the next word."""
+    """Train a small BERT or ELMo from scratch.
+
+    A BERT learns by masked language modelling, an ELMo by predicting the next and the previous word.
+    """
     say = news(quiet)
     options: dict[str, Any] = {
         "dim": dim, "length": length, "batch": batch, "updates": updates, "learning_rate": learning_rate, "alpha": alpha,
@@ -113,7 +116,10 @@ def perplexity(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure the perplexity of a language model: on masked words, or, with an ELMo, on the next word."""
+    """Measure the perplexity of a language model.
+
+    A BERT predicts masked words, an ELMo the next and the previous word.
+    """
     from calque.runs.evaluate import table
     from calque.runs.perplexity import perplexity as run
 

@@ -27,7 +27,7 @@ def report(
     plot_format: Annotated[str, typer.Option(help="Format of --plots: svg or png.")] = "svg",
     quiet: Quiet = False,
 ) -> None:
-    """Write a report on results: what helped, where and by how much, with all tables and plots."""
+    """Write a report on results, with tables and plots."""
     from calque.report import report as run
 
     written = run(results, out=out, form=form, title=title, base=base, plots=plots, plot_form=plot_format)

@@ -26,7 +26,10 @@ def study(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compare encoders, methods and languages on many tasks; an interrupted study resumes."""
+    """Compare encoders, methods and languages on tasks.
+
+    Every step is done once; an interrupted study resumes.
+    """
     from calque.runs.study import study as run
     from calque.runs.study import tables
 

@@ -42,7 +42,10 @@ def words(
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
-    """Link words that are translations of each other in parallel text."""
+    """Link words that are translations of each other.
+
+    Trains a statistical aligner on the text itself, unless --use names one that was saved.
+    """
     from calque.runs.texts import Words
     from calque.runs.words import link_words
 

@@ -61,17 +61,17 @@ def align(
         options: keyword arguments of the method.
         overwrite: replace a finished result in `out`.
         progress: show bars on standard error.
-        say: takes a line of news.
+        say: takes one line of progress.
     """
     from calque.encoders import load_encoder
 
     if method not in MAPS + TUNERS:
-        raise SettingError(f"method {method!r} is not known, expected one of {', '.join(MAPS + TUNERS)}")
+        raise SettingError(f"unknown method {method!r}, expected one of {', '.join(MAPS + TUNERS)}")
     folder, words, options = Path(out), words or Words(), dict(options or {})
     if (folder / "config.json").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
+        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
     if links and len(links) != len(texts):
-        raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links for each text")
+        raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")
     corpora = words.read_all(texts, langs, say)
     for path, corpus in zip(texts, corpora, strict=True):
         if towards not in corpus.langs:
@@ -81,7 +81,7 @@ def align(
     found = _links(corpora, links, words, say, progress)
     linked = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
-    say(f"{method}: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, found)):,} word pairs")
+    say(f"{method}: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, found)):,} word links")
     aligned, record = _run(method, base, corpora, found, towards, folder, options, progress)
     record.update(
         method=method,

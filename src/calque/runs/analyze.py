@@ -1,4 +1,4 @@
-"""From encoders and files to what lies behind their scores."""
+"""From encoders and files to analyses of their scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Tags = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 
 @dataclass(frozen=True)
 class Options:
-    """What the analyses can be told.
+    """Settings of the analyses.
 
     Args:
         contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
@@ -70,9 +70,9 @@ def analyze(
     Args:
         encoders: hub names, folders, `mini` or files of vectors, each perhaps as `NAME=PATH`; the one before alignment first.
         test, langs: parallel text and its languages.
-        only: analyses to do, of `ANALYSES`. None: all; those whose files are not given are left out, and told.
+        only: analyses to do, of `ANALYSES`. None: all; those whose files are not given are skipped, with a message.
         links: word links of the test text; made by the aligner, from test and training text together, if None.
-        train, train_links: training text of the encoders and its links, to tell word pairs that they have seen.
+        train, train_links: training text of the encoders and its links, to tell seen from unseen word pairs.
         upos: files with parts of speech of the test sentences (CoNLL-U or `word⇥UPOS`), `de=FILE` if the name does not say
             the language.
         treebank: files to train a tagger on instead, on vectors of the first encoder.
@@ -88,15 +88,17 @@ def analyze(
     words, options = words or Words(), options or Options()
     for name in only or ():
         if name not in ANALYSES:
-            raise SettingError(f"analysis {name!r} is not known, expected some of {', '.join(ANALYSES)}")
+            raise SettingError(f"unknown analysis {name!r}, expected some of {', '.join(ANALYSES)}")
     wanted = _Wanted(only, say)
     findings: list[Finding] = []
-    if wanted("correlation", bool(results), "--results FILE names files with scores of retrieval and of tasks"):
+    if wanted("correlation", bool(results), "give files with retrieval and task scores (--results FILE)"):
         from calque.analyses.correlation import correlation
 
         findings = correlation(_records(results), seed=words.seed)
         if not findings:
-            wanted.lacks("correlation", "no encoder and language has both retrieval and zero-shot scores in --results")
+            wanted.lacks(
+                "correlation", "no encoder has both retrieval and zero-shot scores of one language in --results"
+            )
     if only is not None and set(only) <= {"correlation"}:
         return findings
     named = _named(encoders)
@@ -127,7 +129,7 @@ class _Wanted:
         """An error for what was asked for by name; a line for what was not, and where only some encoders lack it."""
         if self._only is not None and name in self._only and not some:
             raise SettingError(f"{name}: {remedy}")
-        self._say(f"{name} left out: {remedy}")
+        self._say(f"{name} skipped: {remedy}")
 
 
 def _named(encoders: Sequence[str]) -> dict[str, str]:
@@ -137,7 +139,7 @@ def _named(encoders: Sequence[str]) -> dict[str, str]:
         if not equals or not name or "/" in name:
             name, path = item, item
         if name in found:
-            raise SettingError(f"two encoders are called {name}: name one of them, as in other={path}")
+            raise SettingError(f"two encoders are called {name}: rename one of them, e.g. other={path}")
         found[name] = path
     return found
 
@@ -157,7 +159,9 @@ def _records(files: Sequence[str]) -> list[dict[str, Any]]:
             except ValueError as error:
                 raise InputError(f"is not JSON ({error})", path=path, line=number) from error
             if not isinstance(record, dict) or "metric" not in record:
-                raise InputError("is no score: expected what calque evaluate --out writes", path=path, line=number)
+                raise InputError(
+                    "is not a score: expected a file written by calque evaluate --out", path=path, line=number
+                )
             records.append(record)
     return records
 
@@ -183,7 +187,7 @@ def _questions(test, langs, links, train, train_links, words: Words, options: Op
         seed=words.seed,
     )
     if not len(task.links[0]):
-        raise SettingError(f"{test}: no word is linked, so that nothing can be asked")
+        raise SettingError(f"{test}: no words are linked, so there is nothing to measure")
     return Questions(task)
 
 
@@ -204,7 +208,7 @@ def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, op
     if wanted(
         "pos",
         bool(tags),
-        "parts of speech are not known: --upos en=FILE has them, or --treebank en=FILE trains a tagger",
+        "no parts of speech: give them with --upos en=FILE, or train a tagger with --treebank en=FILE",
     ):
         groups["pos"] = by_pos(questions, tags)
     for name, made in (("rank", by_rank), ("length", by_length), ("position", by_position)):
@@ -212,13 +216,13 @@ def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, op
             groups[name] = made(questions)
             if name == "rank" and questions.task.train is None:
                 say(
-                    "rank: frequencies are counted in the test text alone, where most words come once; --train makes them finer"
+                    "rank: frequencies come from the test text alone, where most words occur once; --train improves them"
                 )
     measures: dict[str, Callable[[Questions, View], list[Finding]]] = {
         "isometry": isometry, "hubness": hubness, "anisotropy": anisotropy, "language": partial(language, seed=words.seed),
     }  # fmt: skip
     measures = {name: measure for name, measure in measures.items() if wanted(name)}
-    compared = wanted("examples", len(named) > 1, "give two encoders, the one before alignment first")
+    compared = wanted("examples", len(named) > 1, "give two encoders, the base encoder first")
     pictured = wanted("points")
     findings, views = [], []
     for name, path in named.items():
@@ -231,7 +235,7 @@ def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, op
         for analysis, measure in measures.items():
             found = measure(questions, view)
             if not found:
-                wanted.lacks(analysis, f"{questions.task.data} has too few words for it")
+                wanted.lacks(analysis, f"{questions.task.data} has too few words")
             findings += found
         if compared or pictured:
             views.append(view)
@@ -242,7 +246,7 @@ def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, op
             questions, views, n=options.pairs, projection=options.projection, seed=words.seed, tags=tags or None
         )
         if not found:
-            wanted.lacks("points", "there are no two linked words of letters that differ")
+            wanted.lacks("points", "no linked words that are spelt differently")
         findings += found
     return findings
 
@@ -258,7 +262,7 @@ def _seen(
 
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
     layers, findings = layers_of(encoder), []
-    curve = wanted("layers", bool(layers), f"{name} has one layer only", some=some)
+    curve = wanted("layers", bool(layers), f"{name} has only one layer", some=some)
     own = _own_layer(encoder)
     texts = [questions.sentences(side) for side in ("source", "target")]
     if curve:
@@ -282,7 +286,7 @@ def _seen(
     trained = _training(path, questions.langs)
     grows = bool(options.sizes) and questions.task.train is not None
     remedy = (
-        "--sizes 100,1000 with --train fits maps on so many sentence pairs; or give encoders that calque align made"
+        "give --train and --sizes 100,1000 (numbers of sentence pairs to fit maps on), or encoders made by calque align"
     )
     if wanted("data-size", grows or trained is not None, f"{name}: {remedy}" if some else remedy, some=some):
         if trained is not None:
@@ -292,7 +296,7 @@ def _seen(
             )
         if grows:
             if options.map not in KINDS:
-                raise SettingError(f"map {options.map!r} is not known, expected one of {', '.join(KINDS)}")
+                raise SettingError(f"unknown map {options.map!r}, expected one of {', '.join(KINDS)}")
             pairs = questions.task.links[1]
             assert pairs is not None
             findings += size_curve(
@@ -335,8 +339,8 @@ def _tags(named, questions: Questions, upos, treebank, loader, seed: int, progre
         codes = tags_for(questions.sentences(side), tagged)
         known = int((codes >= 0).sum())
         if not known:
-            raise SettingError(f"--upos {path}: none of its {len(tagged):,} sentences is in {questions.task.data}")
-        say(f"{path}: parts of speech of {known:,} of {len(codes):,} words in {lang}")
+            raise SettingError(f"--upos {path}: none of its {len(tagged):,} sentences occurs in {questions.task.data}")
+        say(f"{path}: parts of speech for {known:,} of {len(codes):,} words in {lang}")
         found[side] = (codes, tagged.tags.names)
     for item in treebank:
         side, lang, path = _side(item, questions, "treebank")
@@ -347,7 +351,7 @@ def _tags(named, questions: Questions, upos, treebank, loader, seed: int, progre
 
         name, where = next(iter(named.items()))
         text = Named(Path(path).name, lang, read_tagged(path, lang=lang))
-        say(f"{path}: training a tagger on {len(text.data):,} sentences, with vectors of {name}")
+        say(f"{path}: training a tagger on {len(text.data):,} sentences, with the vectors of {name}")
         tagged = Tagging("pos", [text], [text]).tag(
             loader(where), questions.sentences(side), seed=seed, progress=progress
         )

@@ -82,7 +82,7 @@ def make_anchors(
     if n == 1:
         return _finish(sums, folder, say, **finishing)
     say(f"{_told(sums)} in {folder / name}")
-    say(f"when all {n} parts are there: calque anchors --merge {folder}/sums-*-of-{n}.safetensors --out {folder}")
+    say(f"when all {n} parts are done: calque anchors --merge {folder}/sums-*-of-{n}.safetensors --out {folder}")
     return {}
 
 
@@ -115,15 +115,15 @@ def merge_anchors(
 
     _checked({"senses": senses, "format": format})
     if not sums:
-        raise SettingError("no sums to merge")
+        raise SettingError("nothing to merge: give files of sums")
     passes = [pass_of(path) for path in sums]
     for number, (path, told) in enumerate(zip(sums, passes, strict=True)):
         if not told.get("finished", True):
-            raise InputError("this pass was stopped: finish it first, with the command that began it", path=path)
+            raise InputError("this part is unfinished: run the command that began it again", path=path)
         if told and told in passes[:number]:
             raise InputError(f"the same part of the same text as {sums[passes.index(told)]}", path=path)
         if told.get("fingerprint") != passes[0].get("fingerprint"):
-            raise InputError(f"of another encoder than {sums[0]}", path=path)
+            raise InputError(f"made with another encoder than {sums[0]}", path=path)
     joined = AnchorSums.open(sums[0])
     for path in sums[1:]:
         joined.merge(AnchorSums.open(path))
@@ -156,7 +156,9 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
         raise InputError(f"these anchors are in {of!r}, expected {lang!r}", path=path)
     told = pass_of(folder / SUMS_FILE).get("fingerprint") if (folder / SUMS_FILE).is_file() else None
     if encoder is not None and told not in (None, encoder.fingerprint):
-        raise InputError(f"these anchors are of another encoder than {encoder.name}: make them again", path=path)
+        raise InputError(
+            f"these anchors were made with another encoder than {encoder.name}: make them again", path=path
+        )
     return found
 
 
@@ -185,7 +187,7 @@ def _words(path: str) -> list[str]:
             raise InputError(line.fact, path=line.path, line=line.line)
         found.append(line.strip())
     if not (words := [word for word in found if word]):
-        raise InputError("no word in it, expected one a line", path=path)
+        raise InputError("the file has no words, expected one per line", path=path)
     return words
 
 
@@ -204,7 +206,7 @@ def _finish(
         say(f"{int((split.senses > 1).sum()):,} words have several senses")
     found = next(iter(anchors.values()))
     if not len(found):
-        raise SettingError("no word came often enough: there is no anchor to write")
+        raise SettingError("no word occurs often enough: there are no anchors to write")
     if format == "safetensors":
         save_anchors(folder, anchors)
     else:
@@ -214,7 +216,7 @@ def _finish(
 
 
 def _told(sums: AnchorSums) -> str:
-    lacking = f", {sums.uncovered:,} words had no vector" if sums.uncovered else ""
+    lacking = f", {sums.uncovered:,} words without a vector" if sums.uncovered else ""
     return (
         f"{sums.n_sentences:,} sentences, {int(sums.counts.sum()):,} occurrences of {len(sums.words):,} words{lacking}"
     )

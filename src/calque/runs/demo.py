@@ -69,7 +69,7 @@ def demo(
 
     folder = Path(out)
     if (folder / "results.jsonl").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds a demo: choose another folder or say --overwrite")
+        raise SettingError(f"{folder} already holds a demo: choose another folder or use --overwrite")
     unknown = sorted(set(langs) - set(LANGUAGES))
     if unknown or not langs:
         raise SettingError(f"the sample text is in {', '.join(LANGUAGES)}, not in {', '.join(unknown) or 'nothing'}")

@@ -109,15 +109,15 @@ def align_dictionary(
         check_start(start, start_options)
         options |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
     if (folder / "calque.json").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
+        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
     if (start is None) != bool(dictionaries):
-        raise SettingError("maps need dictionaries, or a start from nothing; not both")
+        raise SettingError("give dictionaries or an unsupervised start, not both")
     if dictionaries and len(langs) not in (1, len(dictionaries)):
         raise SettingError(f"{len(dictionaries)} dictionaries but {len(langs)} pairs of --langs")
     pairs = list(langs) * (len(dictionaries) if dictionaries and len(langs) == 1 else 1)
     for a, b in pairs:
         if towards not in (a, b) or a == b:
-            raise SettingError(f"--towards {towards}: a pair of languages is {a} and {b}")
+            raise SettingError(f"--towards {towards} is not one of the languages {a} and {b}")
     read = [read_dictionary(path, langs=pair) for path, pair in zip(dictionaries, pairs, strict=bool(dictionaries))]
     base = load_encoder(encoder, **dict(load or {}))
     started = time.perf_counter()
@@ -163,7 +163,7 @@ def _options(method: str, normalise: str | None, *, refine: int, held_out: float
     from calque.maps.whitened import Whitened
 
     if method not in METHODS:
-        raise SettingError(f"method {method!r} is not known, expected one of {', '.join(METHODS)}")
+        raise SettingError(f"unknown method {method!r}, expected one of {', '.join(METHODS)}")
     options = dict(METHODS[method])
     if normalise is not None:
         options["normalise"] = normalise
@@ -184,7 +184,7 @@ def _anchors(
 
     if isinstance(base, StaticEncoder):
         if texts or folders:
-            say("static vectors have one vector for each word already: the texts are not read")
+            say("static vectors already have one vector per word: the texts are not used")
         return {lang: table_anchors(base, lang, most=most, also=words) for lang, words in wanted.items()}, []
     found: dict[str, dict[int, Anchors]] = {}
     sources = []
@@ -196,7 +196,7 @@ def _anchors(
     missing = [lang for lang in wanted if lang not in found and lang not in dict(named)]
     if missing:
         raise SettingError(
-            f"words in context need text: --text {missing[0]}=FILE is missing, or --anchors {missing[0]}=DIR"
+            f"averaging word vectors needs text: give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
         )
     read = read_languages([f"{lang}={path}" for lang, path in named], pretokenized=pretokenized, limit=limit, say=say)
     numbers = [base.layer] if layers is None else layers  # type: ignore[attr-defined]
@@ -223,7 +223,7 @@ def _words_of(dictionaries: Sequence[Dictionary], lang: str) -> set[str]:
 
 def _named(dictionaries: Sequence[str], start: str | None) -> str:
     if start == IDENTICAL:
-        return "words written alike"
+        return "words spelt alike"
     return "a dictionary" if dictionaries else f"no dictionary ({start})"
 
 
@@ -232,7 +232,7 @@ def _told(fit: Mapping[str, Any]) -> str:
     chosen = fit["rounds"][fit["best"]]
     parts = [f"{chosen['pairs']:,} pairs in round {fit['best']} of {len(fit['rounds']) - 1}"]
     if chosen["held_out_p@1"] is not None:
-        parts.append(f"held-out words {100 * chosen['held_out_p@1']:.1f}% right")
+        parts.append(f"{100 * chosen['held_out_p@1']:.1f}% of the held-out words right")
     if fit["left_out"]:
-        parts.append(f"{fit['left_out']:,} entries without vectors")
+        parts.append(f"{fit['left_out']:,} entries without vectors skipped")
     return ", ".join(parts)

@@ -49,7 +49,7 @@ def evaluate(
     from calque.encoders import load_encoder
 
     if task not in TASKS:
-        raise SettingError(f"task {task!r} is not known, expected one of {', '.join(TASKS)}")
+        raise SettingError(f"unknown task {task!r}, expected one of {', '.join(TASKS)}")
     words, options = words or Words(), dict(options or {})
     corpus = words.read(test, langs, say)
     if task == "word-alignment":
@@ -57,7 +57,7 @@ def evaluate(
         from calque.tasks import WordAlignment
 
         if train is not None or train_links is not None:
-            raise SettingError("--train and --train-links are for retrieval")
+            raise SettingError("--train and --train-links are only for retrieval")
         found = WordPairs.open(links) if links else gold_links(corpus, check=False)
         corpus, gold = _fitting(corpus, found, path=links or test, say=say)
         job: Any = WordAlignment(corpus, gold, method=options.get("method", "mutual"), data=test, seed=words.seed)
@@ -96,7 +96,7 @@ def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str, say: Say) ->
     if len(wrong) > 0.05 * len(corpus):
         gold.check(corpus, path=path)
     say(
-        f"{path}: {len(wrong)} sentence pairs left out, whose gold links name words they have not (first: line {wrong[0] + 1})"
+        f"{path}: {len(wrong)} sentence pairs skipped: their gold links point beyond the sentence (first: line {wrong[0] + 1})"
     )
     keep = np.flatnonzero(fits)
     return corpus.take(keep), gold.take(keep)

@@ -57,9 +57,11 @@ def lexicon(
     task = Lexicon(dictionary, texts=found, similarity=similarity, lower=lower, data=Path(test).name)
     scores = task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
     left_out, n = scores[0].settings["left_out"], scores[0].n
-    say(f"{test}: {n:,} source words looked up; {left_out:,} of {len(dictionary):,} entries have a word without vector")
+    say(f"{test}: {n:,} source words; {left_out:,} of {len(dictionary):,} entries skipped because a word has no vector")
     if not n:
-        raise SettingError(f"{test}: no entry has both words in the texts: are they in {' and '.join(langs)}?")
+        raise SettingError(
+            f"{test}: no dictionary entry has both words in the texts: are these in {' and '.join(langs)}?"
+        )
     return scores
 
 
@@ -100,7 +102,7 @@ def disambiguate(
         text = read_senses(path, lang=lang)
         some = spread_over(len(text.sentences), most)
         used = "" if some is None else f", of which {len(some):,} are used"
-        say(f"{path}: {len(text):,} words with senses in {len(text.sentences):,} sentences{used}")
+        say(f"{path}: {len(text):,} sense-annotated words in {len(text.sentences):,} sentences{used}")
         return text if some is None else text.take(some)
 
     learnt = read(train, limit)
@@ -114,8 +116,8 @@ def disambiguate(
     for score in scores:
         about = score.settings
         say(
-            f"{score.data}: {about['answered']:,} of {score.n:,} words answered, {about['unseen_lemmas']:,} with a lemma that "
-            f"{Path(train).name} has not; most frequent sense {100 * about['frequent']:.1f}, blind guess "
+            f"{score.data}: {about['answered']:,} of {score.n:,} words answered, {about['unseen_lemmas']:,} with a lemma missing "
+            f"from {Path(train).name}; most frequent sense {100 * about['frequent']:.1f}, random guess "
             f"{100 * about['chance']:.1f}"
         )
     return scores

@@ -51,9 +51,9 @@ def neighbours(
         SettingError: the word is not in its sentence, or the encoder has no vector for it; nothing to compare with.
     """
     if k < 1:
-        raise SettingError(f"k={k}, expected 1 neighbour or more")
+        raise SettingError(f"k={k}, expected at least 1")
     if not sentences2 and text2 is None:
-        raise SettingError("no sentence to compare with: give one, or a text")
+        raise SettingError("nothing to search: give --sentence2 or --text2")
     encoders = _encoders(encoder, aligned, dict(load or {}))
     query = _divided([sentence1], lang1, pretokenized)
     words = query[0].words
@@ -89,7 +89,7 @@ def table(found: Mapping[str, Any]) -> str:
     for name in (BEFORE, AFTER) if both else (BEFORE,):
         lines += ["", f"nearest in {found['lang2']}{f', {name} alignment' if both else ''}:"]
         if not found[name]:
-            lines.append("  nothing has a vector")
+            lines.append("  no word has a vector")
         width = max((len(about["word"]) for about in found[name]), default=0)
         for rank, about in enumerate(found[name], 1):
             cosines = " → ".join(f"{about[each]:6.3f}" for each in (BEFORE, AFTER) if each in about)
@@ -146,7 +146,7 @@ def _place(word: str, words: Sequence[str]) -> int:
     for wanted, among in ((word, list(words)), (word.lower(), [each.lower() for each in words])):
         if wanted in among:
             return among.index(wanted)
-    raise SettingError(f"{word!r} is not a word of its sentence; these are: {' | '.join(words)}")
+    raise SettingError(f"{word!r} is not a word of the sentence; its words are: {' | '.join(words)}")
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

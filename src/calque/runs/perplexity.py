@@ -65,9 +65,9 @@ def perplexity(
         model, report = AutoModelForMaskedLM.from_pretrained(where, dtype=torch.float32, output_loading_info=True)
         mask_id = AutoTokenizer.from_pretrained(where).mask_token_id
     except Exception as error:  # an encoder of another kind
-        raise InputError(f"no masked language model ({str(error).splitlines()[0]})", path=encoder) from error
+        raise InputError(f"not a masked language model ({str(error).splitlines()[0]})", path=encoder) from error
     if report["missing_keys"] or mask_id is None:
-        raise InputError("there is no language model's head beside the encoder, as pretraining writes it", path=encoder)
+        raise InputError("no language-model head in this folder; calque pretrain saves one", path=encoder)
     model.to(loaded.device).eval()  # type: ignore[attr-defined]
     return [
         masked_perplexity(

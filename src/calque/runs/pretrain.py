@@ -64,11 +64,11 @@ def pretrain(
 
     folder, options = Path(out), dict(options or {})
     if (folder / "config.json").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
+        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
     if start is not None:
         start = tokenizer = str(BUNDLED.get(str(start), start))
         if not (Path(start) / "config.json").exists():
-            raise InputError("no config.json in this folder, expected a BERT to go on from", path=start)
+            raise InputError("no config.json in this folder, expected a BERT to continue from", path=start)
     method = MaskedLanguageModel(**options, start=start)
     corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     own = folder / "training" / "tokenizer"
@@ -77,9 +77,11 @@ def pretrain(
         try:
             found = AutoTokenizer.from_pretrained(str(where))
         except Exception as error:  # a name the hub does not know, a damaged file
-            raise InputError(f"no tokenizer ({str(error).splitlines()[0]})", path=where) from error
+            raise InputError(f"not a tokenizer ({str(error).splitlines()[0]})", path=where) from error
         if not getattr(found, "is_fast", False) or found.mask_token_id is None:
-            raise InputError("is no fast tokenizer with a mask, as masked language modelling needs", path=where)
+            raise InputError(
+                "not a fast tokenizer with a mask token, which masked language modelling needs", path=where
+            )
     else:
         say(f"training a tokenizer of {vocabulary:,} subwords")
         seed, alpha = options.get("seed", 0), options.get("alpha", 0.5)
@@ -138,7 +140,7 @@ def read_languages(
 def _divided(text: str) -> tuple[str, str]:
     lang, equals, path = text.partition("=")
     if not equals or not lang or not path or "/" in lang:
-        raise SettingError(f"{text!r}: expected the language before the file, as in en=text.txt")
+        raise SettingError(f"{text!r}: give the language before the file, e.g. en=text.txt")
     return lang, path
 
 
@@ -152,7 +154,7 @@ def _card(record: dict[str, Any]) -> str:
     ]
     lines = [
         *front, "", f"# A BERT of {settings['num_hidden_layers']} layers × {settings['hidden_size']}", "",
-        f"Trained from nothing by masked language modelling with calque {record['calque']}: {record['updates']:,} updates "
+        f"Trained from scratch by masked language modelling with calque {record['calque']}: {record['updates']:,} updates "
         f"of {settings['batch']} blocks of up to {settings['length']} subwords; {record['parameters']:,} parameters, "
         f"{record['vocabulary']:,} subwords; mean loss {record['last_loss']:.3f} at the end.", "",
         "| language | sentences | subwords | passes |", "|---|---:|---:|---:|", *rows, "",

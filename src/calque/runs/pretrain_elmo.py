@@ -61,7 +61,7 @@ def pretrain_elmo(
     h5py_module()
     folder = Path(out)
     if any((folder / name).exists() for name in (OPTIONS_FILE, "config.json")) and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
+        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
     method = BiLanguageModel(**dict(options or {}))
     corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     aside = {lang: _hold_out(text, held_out) for lang, text in corpora.items()} if held_out else {}
@@ -101,13 +101,13 @@ def pretrain_elmo(
 def _hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
     """A text without some of its sentences, and these."""
     if not 0 < 2 * n <= len(text):
-        raise SettingError(f"{n} sentences held out of {len(text)} in {text.lang}: expected half of them at most")
+        raise SettingError(f"cannot hold out {n} of {len(text)} sentences in {text.lang}: at most half")
     chosen = np.arange(n) * len(text) // n
     rest = text.take(np.setdiff1d(np.arange(len(text)), chosen))
     known = {sentence.words for sentence in rest}
     new = [k for k in chosen.tolist() if text[k].words and text[k].words not in known]
     if not new:
-        raise SettingError(f"every sentence held out in {text.lang} stands in the rest of the text, too: hold out more")
+        raise SettingError(f"every held-out sentence in {text.lang} also occurs in the training text: hold out more")
     return rest, text.take(np.array(new, dtype=np.int64))
 
 
@@ -120,11 +120,11 @@ def _card(record: dict[str, Any]) -> str:
     lines = [
         "---", "language:", *[f"- {lang}" for lang in record["languages"]], "tags:", "- calque", "- elmo", "---", "",
         f"# An ELMo of {lstm['n_layers']} layers, {lstm['dim']} projected to {lstm['projection_dim']}", "",
-        f"Trained from nothing as a bidirectional language model with calque {record['calque']}: {record['updates']:,} "
+        f"Trained from scratch as a bidirectional language model with calque {record['calque']}: {record['updates']:,} "
         f"updates of {settings['batch']} sentences; {record['parameters']:,} parameters without the softmax over "
         f"{record['vocabulary']:,} words; mean loss {record['last_loss']:.3f} at the end.", "",
-        "`options.json` and `weights.hdf5` are in the form of bilm-tf and AllenNLP; `softmax.safetensors` and "
-        "`vocabulary.json` are what predicts words.", "",
+        "`options.json` and `weights.hdf5` are in the format of bilm-tf and AllenNLP; `softmax.safetensors` and "
+        "`vocabulary.json` are the output layer.", "",
         "| language | sentences | words | passes |", "|---|---:|---:|---:|", *rows, "",
         f"Texts: {', '.join(text['path'] for text in record['texts'])}.", "",
         *(f"{score['metric'].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"

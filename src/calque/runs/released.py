@@ -48,13 +48,11 @@ def align_released(
 
     folder = Path(out)
     if (folder / "calque.json").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or say --overwrite")
+        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
     base: Any = load_encoder(encoder, **dict(load or {}))
     numbers = [base.layer if layers is None else base.layer_number(layer) for layer in layers or [0]]
     if len(numbers) != len(folders):
-        raise SettingError(
-            f"{len(folders)} folders of maps for {len(numbers)} layers: give --layers, one for each folder"
-        )
+        raise SettingError(f"{len(folders)} folders of maps for {len(numbers)} layers: give one of --layers per folder")
     maps: dict[str, dict[int, VectorMap]] = {}
     files: list[str] = []
     for layer, where in zip(numbers, folders, strict=True):
@@ -84,7 +82,7 @@ def _read(folder: Path, dim: int) -> dict[str, VectorMap]:
         found[match[1]] = made = read_released(path)
         if made.matrix is None or made.matrix.shape != (dim, dim):
             shape = None if made.matrix is None else made.matrix.shape
-            raise InputError(f"a map of {shape}, but the encoder's vectors have {dim} dimensions", path=path)
+            raise InputError(f"a map of shape {shape}, but the encoder's vectors have {dim} dimensions", path=path)
     if not found:
-        raise InputError("no XX_best_mapping.pth in this folder, with a language for XX", path=folder)
+        raise InputError("no XX_best_mapping.pth in this folder, where XX is a language", path=folder)
     return found

@@ -37,9 +37,9 @@ class Words:
         corpus = read_parallel(path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit)
         for reason, count in corpus.skipped.items():
             where = corpus.first_skipped.get(reason)
-            say(f"{path}: {count:,} unusable lines ({reason}{f', first: {where}' if where else ''})")
+            say(f"{path}: skipped {count:,} unusable lines ({reason}{f', first: {where}' if where else ''})")
         if not len(corpus):
-            raise SettingError(f"{path}: no sentence pair in it")
+            raise SettingError(f"{path}: no sentence pairs in it")
         return corpus
 
     def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]], say: Say) -> list[ParallelCorpus]:
@@ -47,7 +47,7 @@ class Words:
         if len(langs) == 1:
             langs = list(langs) * len(paths)
         if len(paths) != len(langs):
-            raise SettingError(f"{len(paths)} texts but {len(langs)} pairs of --langs: give one pair for each text")
+            raise SettingError(f"{len(paths)} texts but {len(langs)} pairs of --langs: give one pair per text")
         return [self.read(path, pair, say) for path, pair in zip(paths, langs, strict=True)]
 
     def link(self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False) -> WordPairs:

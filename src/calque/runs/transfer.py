@@ -80,7 +80,7 @@ def transfer(
     from calque.encoders import load_encoder
 
     if task not in TASKS:
-        raise SettingError(f"task {task!r} is not known, expected one of {', '.join(TASKS)}")
+        raise SettingError(f"unknown task {task!r}, expected one of {', '.join(TASKS)}")
     read = _reader(task, dict(rename or {}), pretokenized, on_error, format, column)
     known: dict[tuple[str, str, int | None], Any] = {}
 
@@ -96,7 +96,7 @@ def transfer(
     }
     protocol = {"dev": chosen, "seeds": range(seeds), "tune": tune, "select": select}
     if ceilings and project:
-        raise SettingError("a ceiling is for zero-shot transfer, not for label projection: leave one of them out")
+        raise SettingError("--ceiling and --project cannot be combined: leave one out")
     if not project:
         job, above = (
             _task(task, trained, tests, **protocol, **settings),
@@ -106,11 +106,11 @@ def transfer(
         tops = [score for each in above for score in each.evaluate(loaded, progress=progress)]
         return _with_ceilings(found, [_about(score, {"protocol": "ceiling"}) for score in tops])
     if task not in TAGGING:
-        raise SettingError(f"labels can be projected for {', '.join(TAGGING)}, not for {task}")
+        raise SettingError(f"labels can only be projected for {', '.join(TAGGING)}, not for {task}")
     words = words or Words()
     corpora = words.read_all(project, project_langs, say)
     if project_links and len(project_links) != len(corpora):
-        raise SettingError(f"{len(corpora)} texts to project over, but {len(project_links)} files of links")
+        raise SettingError(f"{len(corpora)} texts to project over but {len(project_links)} files of links")
     scores = []
     for number, corpus in enumerate(corpora):
         from calque.tasks.projection import projected
@@ -124,7 +124,7 @@ def transfer(
             about = {"protocol": "projection", "text": learnt.name, "train": [each.name for each in trained]}
             scores += [_about(score, about) for score in job.evaluate(loaded, progress=progress)]
     if not scores:
-        raise SettingError("no test set is in a language that labels are projected to")
+        raise SettingError("no test set is in a language of --project")
     return scores
 
 
@@ -137,7 +137,7 @@ def _ceilings(
         own = [each for each in tests if each.lang == lang]
         if not own:
             langs = ", ".join(dict.fromkeys(each.lang for each in tests))
-            raise SettingError(f"text for a ceiling in {lang}, but the tests are in {langs}")
+            raise SettingError(f"--ceiling has text in {lang}, but the tests are in {langs}")
         # Target development text of the zero-shot run is this run's own language.
         how = {**protocol, "select": "source" if protocol["select"] == "target" else protocol["select"]}
         how["dev"] = [each for each in protocol["dev"] if each.lang == lang]
@@ -174,14 +174,16 @@ def _reader(
 
         return tagged
     if column is not None:
-        raise SettingError("--column is for ner, slots and pos")
+        raise SettingError("--column is only for ner, slots and pos")
     if task == "parsing":
         from calque.corpora import read_treebank
 
         if rename:
-            raise SettingError("--rename is not for parsing: relations that the training text has not count as wrong")
+            raise SettingError(
+                "--rename does not apply to parsing: relations missing from the training text count as wrong"
+            )
         if format != "auto":
-            raise SettingError("--format is for tags and labels: trees are read from CoNLL-U or from data sets")
+            raise SettingError("--format is only for tags and labels: trees are read from CoNLL-U or data sets")
 
         return lambda path, lang: read_treebank(path, lang=lang, on_error=skip)
     from calque.corpora import read_labelled
@@ -206,7 +208,7 @@ def _task(task: str, *data: Any, **settings: Any) -> ZeroShot[Any]:
     from calque.tasks.parsing import Parsing
 
     if settings.pop("head", None) is not None:
-        raise SettingError("parsing has one head, the biaffine parser: leave out --head")
+        raise SettingError("--head does not apply to parsing, which always uses the biaffine parser")
     return Parsing(*data, **settings)
 
 
@@ -248,7 +250,7 @@ def table(scores: Sequence[Score], *, kinds: bool = False) -> str:
     Args:
         kinds: also the F1 of each kind of span.
     """
-    rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "learnt from")]
+    rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
     for score in scores:
         if score.metric.startswith("f1.") and not kinds:
             continue
@@ -273,9 +275,7 @@ def _notes(scores: Sequence[Score]) -> list[str]:
     about = scores[0].settings
     chosen = about.get("dev", "")
     by = chosen if isinstance(chosen, str) else ", ".join(chosen)
-    leak = (
-        " (TARGET text: the figures know the languages they are tested in)" if about.get("select") == "target" else ""
-    )
+    leak = " (TARGET text: the scores are not zero-shot)" if about.get("select") == "target" else ""
     n = len(about.get("seeds", ()))
     notes = [
         f"{about.get('features')} features, head {about.get('head')}, mean of {n} {'run' if n == 1 else 'runs'}; "
@@ -283,5 +283,5 @@ def _notes(scores: Sequence[Score]) -> list[str]:
     ]
     left_out = sum({(s.data, s.languages[-1]): s.settings.get("left_out", 0) for s in scores}.values())
     if left_out:
-        notes.append(f"{left_out:,} sentences with labels that the training text has not are left out")
+        notes.append(f"{left_out:,} sentences with labels missing from the training text skipped")
     return notes

@@ -41,7 +41,7 @@ def link_words(
     corpus = words.read(text, langs, say)
     if use is not None:
         if extra or tables is not None:
-            raise SettingError("--use trains nothing: leave out --extra and --tables")
+            raise SettingError("--use does no training: leave out --extra and --tables")
         aligner = WordAligner.open(use)
     else:
         more = None

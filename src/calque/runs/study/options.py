@@ -31,7 +31,7 @@ def only(where: str, given: Iterable[str], known: Collection[str]) -> None:
     """
     for name in given:
         if name not in known:
-            raise SettingError(f"{name!r} is no setting of {where}, expected {', '.join(known)}")
+            raise SettingError(f"unknown setting {name!r} of {where}, expected {', '.join(known)}")
 
 
 def of_pretraining(model: str) -> list[str]:
@@ -45,7 +45,7 @@ def of_pretraining(model: str) -> list[str]:
         from calque.training.language_model import MaskedLanguageModel
 
         return [*read, "vocabulary", "half", *_but(MaskedLanguageModel, "start")]
-    raise SettingError(f"model {model!r} cannot be pretrained, expected bert or elmo")
+    raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
 
 
 def of_method(given: Mapping[str, Any], kind: str) -> list[str]:

@@ -81,14 +81,14 @@ class Study:
             with open(path, "rb") as file:
                 found = tomllib.load(file)
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read as a study ({error})", path=path) from error
+            raise InputError(f"not a study that can be read ({error})", path=path) from error
         known = set(cls.__dataclass_fields__) - {"folder"}
         for name in found:
             if name not in known:
-                raise InputError(f"{name!r} is not a part of a study, expected {', '.join(sorted(known))}", path=path)
+                raise InputError(f"unknown part {name!r} of a study, expected {', '.join(sorted(known))}", path=path)
         for name in ("encoders", "methods", "tasks"):
             if not found.get(name):
-                raise InputError(f"no {name} in it", path=path)
+                raise InputError(f"it has no {name}", path=path)
         encoders, methods = found.pop("encoders"), found.pop("methods")
         if not isinstance(encoders, dict):
             encoders = {Path(name).name: name for name in encoders}
@@ -115,7 +115,7 @@ class Study:
             if ("path" in given) == ("pretrain" in given):
                 raise SettingError(f"encoder {name!r}: expected either a path or what to pretrain it on")
             if "pretrain" in given and not given["pretrain"].get("texts"):
-                raise SettingError(f'encoder {name!r} is pretrained on nothing: texts = {{ en = "en.txt.gz" }}')
+                raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
             if "pretrain" in given:
                 only(
                     f"encoders.{name}.pretrain",
@@ -128,7 +128,7 @@ class Study:
             if given["kind"] != "parallel" and not given.get("texts"):
                 raise SettingError(f'supervision {name!r} has no text for anchors: texts = {{ en = "en.txt.gz" }}')
             if not self.languages(given):
-                raise SettingError(f'supervision {name!r} names no text: expected de = "train.en-de.tsv"')
+                raise SettingError(f'supervision {name!r} has no text: expected de = "train.en-de.tsv"')
             if given["kind"] != "parallel":
                 self._covered(f"supervision {name!r}", given["texts"], self.languages(given))
         for name, given in self.methods.items():
@@ -136,7 +136,7 @@ class Study:
                 continue
             method, every = given["method"], {method for several in KINDS.values() for method in several}
             if method not in every:
-                raise SettingError(f"method {method!r} is not known, expected {', '.join(sorted(every))}")
+                raise SettingError(f"unknown method {method!r}, expected {', '.join(sorted(every))}")
             if not self.supervisions(given):
                 kinds = [kind for kind, several in KINDS.items() if (given.get("start") or method) in several]
                 raise SettingError(
@@ -147,21 +147,21 @@ class Study:
                 only(f"methods.{name} with a supervision of kind {kind!r}", given, of_method(given, kind))
         for name, given in self.tasks.items():
             if given["task"] not in TASKS:
-                raise SettingError(f"task {given['task']!r} is not known, expected {', '.join(TASKS)}")
+                raise SettingError(f"unknown task {given['task']!r}, expected {', '.join(TASKS)}")
             only(f"tasks.{name}", given, ("task", *of_task(given["task"])))
             if not given.get("test"):
-                raise SettingError(f"task {name!r} has nothing to be tested on: test")
+                raise SettingError(f"task {name!r} has nothing to test on: test")
             if (given["task"] in BY_LANGUAGE) != isinstance(given["test"], dict):
                 what = 'a table by language, { de = "FILE" }' if given["task"] in BY_LANGUAGE else "a list of files"
                 raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
             if given["task"] in ZERO_SHOT:
                 for file in (file for part in PARTS for file in listed(given.get(part))):
                     if not self.named(file)[0]:
-                        raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
+                        raise SettingError(f"{file}: give the language before the name, e.g. de={file}")
             elif given.get("texts"):
                 self._covered(f"task {name!r}", given["texts"], given["test"])
         if self.towards == "target" and self.together:
-            raise SettingError('towards = "target" moves each language pair on its own: together = false')
+            raise SettingError('towards = "target" aligns each language pair separately: set together = false')
 
     def _covered(self, what: str, texts: Mapping[str, str], langs: Iterable[str]) -> None:
         missing = {self.source, *langs} - set(texts)
@@ -191,7 +191,7 @@ class Study:
         wanted = method.get("supervision", list(self.supervision))
         unknown = set(wanted) - set(self.supervision)
         if unknown:
-            raise SettingError(f"there is no supervision {', '.join(sorted(unknown))}")
+            raise SettingError(f"unknown supervision {', '.join(sorted(unknown))}")
         name = method.get("start") or method["method"]
         return [s for s in self.supervision if s in wanted and name in KINDS[self.supervision[s]["kind"]]]
 

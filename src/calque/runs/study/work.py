@@ -112,7 +112,7 @@ def _score(step: Step, folder: Path) -> None:
     if task == "wsd":
         train, test = (_texts(step, part, "en") for part in ("train", "test"))
         if len(train) != 1:
-            raise SettingError(f"wsd learns from one text, got {len(train)}")
+            raise SettingError(f"wsd takes one training text, got {len(train)}")
         first = files["first_senses"][0] if files["first_senses"] else None
         scores = disambiguate(_encoder(step), train=train[0], test=test, first_senses=first, load=load, **settings)
     elif task == "lexicon":
