@@ -10,7 +10,7 @@ import pytest
 from calque.analyses import ANALYSES, Questions
 from calque.analyses.anisotropy import anisotropy, explained_variance, mean_cosine
 from calque.analyses.correlation import correlation, fisher_interval, match, pearson
-from calque.analyses.curves import growing_maps, headline, layer_curve, layers_of, size_curve
+from calque.analyses.curves import encode_layers, growing_maps, headline, layer_curve, layers_of, size_curve
 from calque.analyses.examples import examples, senses
 from calque.analyses.groups import CLASSES, accuracies, binned, by_length, by_pos, by_position, by_rank, by_subwords
 from calque.analyses.hubness import hubness, occurrences, powers, skewness
@@ -29,6 +29,7 @@ from calque.analyses.resampling import Resamples
 from calque.analyses.words import count_forms, forms_of, frequency_ranks, tags_for
 from calque.annotated import Labels, TaggedText
 from calque.encoders.base import Encoder
+from calque.encoders.mapped import MappedEncoder
 from calque.errors import MissingExtraError, SettingError
 from calque.maps import Rotation
 from calque.pairs import WordPairs
@@ -537,6 +538,21 @@ def test_layers_and_sizes():
     assert [f.x for f in grown] == [0.0, 3.0, 5.0]
     assert grown[-1].score.value > grown[0].score.value + 0.3
     assert grown[-1].group == "rotation"
+
+
+def test_layers_of_a_variety_go_through_the_maps_of_its_language(tiny_encoder):
+    words = [["the", "cat", "sees", "a", "house"], ["of", "time", "and", "water"], ["in", "the", "house"]] * 4
+    corpus = ParallelCorpus.of(words, [[word.upper() for word in sentence] for sentence in words], ("en", "de"))
+    rows = [(n, k) for n, sentence in enumerate(words) for k in range(len(sentence))]
+    pairs = WordPairs(*np.array([(n, k, k) for n, k in rows]).T, n_sentences=len(words))
+    mapped = MappedEncoder.fit(tiny_encoder, corpus, pairs, make=Rotation, towards="en", layers=(1, 2))
+    assert layers_of(mapped) == [1, 2]
+    own, variety = (encode_layers(mapped, Sentences.of(words, lang), [1, 2]) for lang in ("de", "de-AT"))
+    raw = encode_layers(mapped, Sentences.of(words, "en"), [1, 2])
+    for layer in (1, 2):
+        np.testing.assert_array_equal(variety[layer].data, own[layer].data)
+        assert np.abs(variety[layer].data - raw[layer].data).max() > 0.01
+    np.testing.assert_allclose(variety[2].data, mapped.encode(Sentences.of(words, "de-AT")).data, atol=1e-5)
 
 
 # -- examples and points -----------------------------------------------------------------------------------------------

@@ -162,6 +162,36 @@ def test_a_variety_goes_through_the_maps_of_its_language(tiny_encoder, text):
         np.testing.assert_allclose(three[number], expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("sentences", [
+    [["the", "cat"]], [Sentence(("the", "cat"))], Sentences.of([["the", "cat"]]), [Sentence(("a",), "xx"), ["the"]],
+])  # fmt: skip
+def test_a_sentence_without_language_is_refused_where_there_are_maps(tiny_encoder, text, sentences):
+    mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
+    said = r'does not say its language, and .*\+rotation has maps for xx: give calque\.Sentence\(words, lang="xx"\)'
+    with pytest.raises(SettingError, match=said):
+        mapped.encode(sentences)
+    np.testing.assert_array_equal(mapped.without_maps().encode(sentences).data, tiny_encoder.encode(sentences).data)
+    assert len(mapped.encode(Sentences.of([]))) == 0
+
+
+def test_a_bfloat16_base_is_loaded_as_the_maps_knew_it(tiny_folder, text, tmp_path):
+    import torch
+
+    from calque.encoders import load_encoder
+
+    base = load_encoder(tiny_folder, dtype="bfloat16")
+    mapped = MappedEncoder.fit(base, *text, make=Rotation, towards="en")
+    mapped.save(tmp_path / "out")
+    again = load_encoder(tmp_path / "out")
+    assert again.base.model.dtype == torch.bfloat16
+    assert again.fingerprint == mapped.fingerprint
+    np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
+    other = load_encoder(tmp_path / "out", dtype="float32")  # checked as it was, then converted
+    assert other.base.model.dtype == torch.float32
+    np.testing.assert_allclose(other.encode(text[0].target).data, mapped.encode(text[0].target).data, atol=0.1)
+    assert load_encoder(tmp_path / "out", layer=-1).base.model.dtype == torch.bfloat16
+
+
 def test_sentence_rotation_uses_sentence_means(tiny_encoder, text):
     corpus, pairs = text
     nothing = WordPairs(*np.zeros((3, 0), dtype=int), n_sentences=len(corpus))

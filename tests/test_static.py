@@ -258,6 +258,19 @@ SENTENCES = [
 ]
 
 
+def test_one_table_for_all_languages_still_needs_to_know_which_map():
+    rng = np.random.default_rng(3)
+    fitted = Rotation().fit(rng.standard_normal((30, 6)), rng.standard_normal((30, 6)))
+    encoder = StaticEncoder({"": english_and_german().tables["en"]}, maps={"de": fitted}, name="one")
+    with pytest.raises(
+        SettingError, match=r"does not say its language, and one has maps for de: give calque\.Sentence"
+    ):
+        encoder.encode([Sentence(("w4", "w5"))])
+    for lang, changed in (("de", True), ("de-AT", True), ("fr", False)):
+        found = encoder.encode([Sentence(("w4", "w5"), lang)])
+        assert np.allclose(found.data, encoder.replace(maps=None).encode([Sentence(("w4", "w5"))]).data) != changed
+
+
 @pytest.mark.parametrize("sentence", [None, SentencePart(), SentencePart(1, 0.5, 2, -1)])
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize("mapped", [True, False])

@@ -35,10 +35,10 @@ def encode_layers(
     encoder: Any, sentences: Sentences, layers: Sequence[int], *, progress: bool = False
 ) -> dict[int, Embeddings]:
     """Several layers of a text from one pass; of an encoder with maps, each layer through its own map."""
-    if not hasattr(encoder, "maps"):
+    if not hasattr(encoder, "maps_of"):
         return encoder.encode_layers(sentences, layers, progress=progress)
     found = encoder.base.encode_layers(sentences, layers, progress=progress)
-    maps = encoder.maps.get(sentences.lang)
+    maps = encoder.maps_of(sentences.lang)
     return found if maps is None else {layer: mapped(vectors, maps[layer]) for layer, vectors in found.items()}
 
 

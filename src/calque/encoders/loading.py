@@ -48,7 +48,9 @@ def load_encoder(
         layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last. Of an encoder with
             maps, one that has maps.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
-        dtype: type of the weights, "float32", "bfloat16" or "float16"; None for float32, whatever the file has.
+        dtype: type of the weights, "float32", "bfloat16" or "float16", or "auto" for the one in the file; None for
+            float32, whatever the file has. The base of an encoder with maps is loaded in the type that the maps were
+            fitted in, and converted where another one is named.
         device: "cpu", "cuda", …; None for a graphics card if there is one.
         max_length: most subwords of a sentence, special ones included; None for the model's own limit.
         attention: `attn_implementation` of `transformers`, or "auto" to time eager attention against sdpa.
@@ -71,20 +73,26 @@ def load_encoder(
     if about.get("kind") == "static":
         return _static(path, layer=layer, pooling=pooling)
     mapped = about.get("kind") == "mapped"
-    mapped_layer = None
+    mapped_layer, asked = None, dtype
     if mapped:  # its base is loaded as it was when the maps were fitted
         if pooling is not None:
             raise SettingError("pooling of a mapped encoder is the one that its maps were fitted on")
         mapped_layer, layer = layer, None
+        others["dtype"] = dtype = "auto"
     if "elmo" in (about.get("kind"), about.get("base")) or (pair is not None and not (path / "config.json").is_file()):
-        what = {"pooling": pooling, "dtype": dtype, "max_length": max_length, "attention": attention}
+        what = {
+            "pooling": pooling,
+            "dtype": None if asked == "auto" else asked,
+            "max_length": max_length,
+            "attention": attention,
+        }
         elmo = _elmo(path, {"layer": layer, "device": _device(device), "precision": precision, "about": about}, what)
-        return _mapped(path, elmo, mapped_layer) if mapped else elmo
+        return _mapped(path, elmo, mapped_layer, asked) if mapped else elmo
     if "per-language" in (about.get("kind"), about.get("base")):
         from calque.encoders.per_language import PerLanguage
 
         base = PerLanguage.open(path, about, load_encoder, layer=layer, **others)
-        return _mapped(path, base, mapped_layer) if mapped else base
+        return _mapped(path, base, mapped_layer, asked) if mapped else base
     if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
         raise InputError("no such folder", path=path)
     if path.is_dir() and not (path / "config.json").is_file():
@@ -109,7 +117,7 @@ def load_encoder(
     if attention == "auto":
         split = encoder.subwords.split([["a"] * 24] * (encoder.budget // 32))
         faster_attention(model, collate(split, range(len(split))).to(encoder.device).input_ids)  # type: ignore[arg-type]
-    return _mapped(path, encoder, mapped_layer) if mapped else encoder
+    return _mapped(path, encoder, mapped_layer, asked) if mapped else encoder
 
 
 def _by_language(name: str) -> dict[str, str] | None:
@@ -144,11 +152,14 @@ def _about(path: Path) -> dict[str, Any]:
     return about
 
 
-def _mapped(path: Path, base: Any, layer: int | None) -> Encoder:
-    """With all its maps, or those of one layer."""
+def _mapped(path: Path, base: Any, layer: int | None, dtype: str | torch.dtype | None) -> Encoder:
+    """With all its maps, or those of one layer; its base in another type of number, if one is named."""
     from calque.encoders.mapped import MappedEncoder
 
     found = MappedEncoder.open(path, base)
+    if dtype not in (None, "auto"):  # only now: the maps know their base by its weights as they were
+        for each in getattr(base, "encoders", {"": base}).values():
+            each.model.to(dtype=_dtype(dtype))
     if layer is None:
         return found
     number = base.layer_number(layer)
@@ -176,11 +187,12 @@ def _static(path: Path, **given: Any) -> Encoder:
     return load_static(path)
 
 
-def _dtype(dtype: str | torch.dtype | None) -> torch.dtype:
-    if isinstance(dtype, torch.dtype):
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | str:
+    """As PyTorch names it, or "auto"."""
+    if isinstance(dtype, torch.dtype) or dtype == "auto":
         return dtype
     if dtype is not None and dtype not in DTYPES:
-        raise SettingError(f"dtype={dtype!r}, expected one of {', '.join(DTYPES)}")
+        raise SettingError(f"dtype={dtype!r}, expected one of {', '.join(DTYPES)} or auto")
     return torch.float32 if dtype is None else DTYPES[dtype]
 
 
@@ -195,7 +207,7 @@ def _device(device: str | torch.device | None) -> torch.device:
     return found
 
 
-def _load(name: str, dtype: torch.dtype, attention: str | None):
+def _load(name: str, dtype: torch.dtype | str, attention: str | None):
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
     try:

@@ -34,7 +34,8 @@ class MappedEncoder(Encoder):
     """Word vectors of an encoder, each layer mapped into the space of one language and the layers combined.
 
     Sentences in a language that has maps go through them, a variety (de-AT) that has none through those of its language
-    (de); those of the others, and of `towards`, stay as they are.
+    (de); those of the others, and of `towards`, stay as they are. A sentence must say its language, since nothing else
+    says which maps are its own: one that does not, as a plain list of words, is refused.
 
     Args:
         base: the encoder whose layers are mapped.
@@ -152,31 +153,51 @@ class MappedEncoder(Encoder):
     def encode(
         self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
     ) -> Embeddings:
+        """One vector per word.
+
+        Raises:
+            SettingError: a sentence does not say its language.
+        """
         if not isinstance(sentences, Sentences):
             sentences = list(sentences)
+        langs = self._languages(sentences)
         found = self.base.encode_layers(sentences, self.layers, progress=progress)
         first = found[self.layers[0]]
-        mapped = self._map(found, self._languages(sentences, first.offsets))
+        mapped = self._map(found, _rows(langs, first.offsets))
         embeddings = Embeddings(mapped, first.offsets, first.covered)
         if out is None:
             return embeddings
         embeddings.save(out)
         return Embeddings.open(out)
 
-    def _languages(self, sentences, offsets: np.ndarray) -> dict[str, slice | np.ndarray]:
-        """Rows of each language that has maps."""
-        if isinstance(sentences, Sentences):
-            lang = self._mapped_as(sentences.lang)
-            return {} if lang is None else {lang: slice(None)}
-        langs = [sentence.lang for sentence in sentences]
-        mapped_as = {lang: self._mapped_as(lang) or "" for lang in set(langs)}
-        owner = np.repeat(np.array([mapped_as[lang] for lang in langs]), np.diff(offsets))
-        return {lang: np.flatnonzero(owner == lang) for lang in self.maps if lang in mapped_as.values()}
+    def maps_of(self, lang: str) -> Mapping[int, VectorMap] | None:
+        """The maps that text in a language goes through, by layer.
 
-    def _mapped_as(self, lang: str) -> str | None:
-        """The language whose maps a sentence goes through: its own or, as for de-AT, the one that it is a variety of."""
+        They are its own or, as for de-AT, those of the language that it is a variety of; None for `towards`, and for
+        languages that no maps were fitted for.
+
+        Raises:
+            SettingError: no language is named, but there are maps.
+        """
+        found = self._mapped_as(lang)
+        return self.maps[found] if found else None
+
+    def _languages(self, sentences: Sentences | Sequence[Sentence]) -> str | list[str]:
+        """The language whose maps each sentence goes through, or one for all of them; empty for none."""
+        if isinstance(sentences, Sentences):
+            return self._mapped_as(sentences.lang) if len(sentences) else ""
+        langs = [getattr(sentence, "lang", "") for sentence in sentences]
+        mapped_as = {lang: self._mapped_as(lang) for lang in set(langs)}
+        return [mapped_as[lang] for lang in langs]
+
+    def _mapped_as(self, lang: str) -> str:
+        if not lang and self.maps:
+            raise SettingError(
+                f"a sentence does not say its language, and {self.name} has maps for {', '.join(self.maps)}: give "
+                f'calque.Sentence(words, lang="{next(iter(self.maps))}") or calque.Sentences.of(lists, lang=…)'
+            )
         found = best_match(lang, [*self.maps, self.towards])
-        return found if found in self.maps else None
+        return found if found is not None and found in self.maps else ""
 
     def _map(self, found: dict[int, Embeddings], rows: dict[str, slice | np.ndarray]) -> np.ndarray:
         wanted = self.layers[-1:] if self.combine == "last" else self.layers
@@ -267,6 +288,14 @@ class MappedEncoder(Encoder):
                 path=path,
             )
         return cls(base, maps, towards=towards, combine=combine, settings=record)
+
+
+def _rows(langs: str | list[str], offsets: np.ndarray) -> dict[str, slice | np.ndarray]:
+    """The words that go through the maps of each language."""
+    if isinstance(langs, str):
+        return {langs: slice(None)} if langs else {}
+    owner = np.repeat(np.array(langs, dtype=object), np.diff(offsets))
+    return {lang: np.flatnonzero(owner == lang) for lang in dict.fromkeys(langs) if lang}
 
 
 def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs, unit: Unit) -> tuple[np.ndarray, np.ndarray]:

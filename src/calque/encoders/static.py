@@ -154,7 +154,7 @@ class StaticEncoder(Encoder):
         """One vector per word; a word that its table does not have is not covered.
 
         Raises:
-            SettingError: a sentence is in a language without a table.
+            SettingError: a sentence is in a language without a table, or there are maps and it does not say its language.
         """
         if isinstance(sentences, Sentences):
             texts = [(sentences, np.arange(len(sentences)))]
@@ -210,6 +210,11 @@ class StaticEncoder(Encoder):
         vectors, known = self.tables[key].lookup(forms, lower=self.lower)
         if self.normalise:
             vectors, _ = unit_centre_unit(vectors, self.mean(key))
+        if self.maps and not lang:
+            raise SettingError(
+                f"a sentence does not say its language, and {self.name} has maps for {', '.join(self.maps)}: give "
+                f'calque.Sentence(words, lang="{next(iter(self.maps))}") or calque.Sentences.of(lists, lang=…)'
+            )
         if (mapped_as := best_match(lang, self.maps)) is not None:
             vectors = self.maps[mapped_as].transform(vectors)
         vectors[~known] = 0.0
