@@ -201,7 +201,7 @@ def test_links_that_share_a_word_are_not_asked():
     assert (score.n, score.settings["links_not_one_to_one"]) == (1, 2)
 
 
-def test_nothing_to_ask_is_said_as_none():
+def test_no_unseen_pair_is_said_as_none_and_no_link_at_all_is_an_error():
     corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
     one = Embeddings(np.ones((1, 2), np.float32), np.array([0, 1]))
     pairs = WordPairs([0], [0], [0], n_sentences=1)
@@ -211,8 +211,14 @@ def test_nothing_to_ask_is_said_as_none():
     assert json.loads(scores[0].to_json())["value"] is None
     assert scores[3].value == 1.0
     assert scores[0].settings["seen_in_training"] == scores[0].settings["test_sentences_in_training"] == 1
-    without = WordRetrieval(corpus, WordPairs([], [], [], n_sentences=1)).evaluate(Fixed(en=one, de=one))
-    assert without[0].n == 0
+    corpus.path = "test.tsv"
+    with pytest.raises(
+        SettingError, match=r"test\.tsv: no word links in 1 sentence pairs, so there is nothing to measure"
+    ):
+        WordRetrieval(corpus, WordPairs([], [], [], n_sentences=1)).evaluate(Fixed(en=one, de=one))
+    blind = Embeddings(np.zeros((1, 2), np.float32), np.array([0, 1]), np.array([False]))
+    with pytest.raises(SettingError, match=r"test\.tsv: none of its 1 word links has a vector on both sides"):
+        WordRetrieval(corpus, pairs).evaluate(Fixed(en=one, de=blind))
 
 
 def test_links_come_from_the_aligner_with_the_training_text(monkeypatch):

@@ -1,6 +1,7 @@
 """Zero-shot transfer: what is learnt in one language holds in another exactly if the vectors say so."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,13 +103,53 @@ def test_the_epoch_is_chosen_on_source_text_unless_target_text_is_asked_for():
     by_source = Tagging("ner", **data, dev=dev, **settings)
     by_target = Tagging("ner", **data, dev=dev, select="target", **settings)
     assert [each.name for each in by_source.dev] == ["dev.en"]
-    assert [each.name for each in by_target.dev] == ["dev.de"]
+    assert [each.name for each in by_target.dev] == ["dev.en", "dev.de"]  # Cao et al. (2020), §3.5: all languages
     about = by_target.evaluate(Planted())[0].settings
-    assert (about["select"], about["dev"]) == ("target", ["dev.de"])
+    assert (about["select"], about["dev"]) == ("target", ["dev.en", "dev.de"])
+    alone = Tagging("ner", **data, dev=dev[1:], select="target", **settings)
+    assert [each.name for each in alone.dev] == ["dev.de"]
     with pytest.raises(SettingError, match="target needs development text"):
         Tagging("ner", **data, dev=dev[:1], select="target", **settings)
     last = Tagging("ner", **data, select="last", **settings).evaluate(Planted())[0]
     assert last.settings["chosen_epochs"] == [0]
+
+
+def test_the_epoch_is_the_best_on_the_mean_over_the_languages(monkeypatch):
+    """Development scores by epoch: English and German disagree, and neither's best epoch is the best on average."""
+    from calque.tasks import zeroshot
+
+    dev = [tagged(20, "en", 2, name="dev.en"), tagged(20, "de", 2, name="dev.de")]
+    planned = {"dev.en": [0.9, 0.7, 0.1], "dev.de": [0.1, 0.7, 0.9]}
+    told = []
+
+    class Told(zeroshot.Run):
+        def _judged(self, head, source, answers):
+            name = next(
+                (each.name for each, (_, own) in zip(self.task.dev, self.dev, strict=True) if own is answers), None
+            )
+            found = super()._judged(head, source, answers)
+            if name is None:  # a test
+                return found
+            value = planned[name][sum(each == name for each in told)]
+            told.append(name)
+            size = len(next(iter(found.values())))
+            return {metric: np.tile([value, 1.0, 1.0], (size, 1)) for metric in found}  # F1 of that value
+
+    monkeypatch.setattr(zeroshot, "Run", Told)
+    settings = {"seeds": (0,), "options": {"epochs": 3, "patience": 9}, "hidden": 8, "bootstrap": 0}
+    for given, chosen, best in ((dev, 2, 0.7), (dev[1:], 3, 0.9)):
+        told.clear()
+        job = Tagging("ner", [tagged(40, "en")], [tagged(20, "de", 1)], dev=given, select="target", **settings)
+        score = job.evaluate(Planted())[0]
+        assert score.settings["chosen_epochs"] == [chosen]
+        assert score.settings["dev_scores"] == [pytest.approx(best)]
+
+
+def test_texts_without_a_word_are_no_text():
+    data = tagged(5, "de")
+    nothing = replace(data, data=replace(data.data, sentences=Sentences.of([[]], "de"), tags=Labels.of([]), lines=None))
+    with pytest.raises(SettingError, match=r"de\.tsv: no text in it"):
+        Tagging("pos", [tagged(5, "en")], [nothing])
 
 
 def test_one_in_ten_texts_are_held_out_where_there_is_no_development_text():

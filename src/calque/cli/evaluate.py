@@ -81,8 +81,8 @@ def evaluate(
     select: Annotated[
         str,
         typer.Option(
-            help="Zero-shot tasks: take the epoch that is best on source text (source), best on --dev in other languages "
-            "(target: a leak, which the table reports), or last."
+            help="Zero-shot tasks: take the epoch that is best on source text (source), best on average over all of --dev, "
+            "other languages included (target: a leak, which the table reports), or last."
         ),
     ] = "source",
     head: Annotated[

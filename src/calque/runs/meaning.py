@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.errors import SettingError
 from calque.runs.texts import Say
 
 if TYPE_CHECKING:
@@ -58,10 +57,6 @@ def lexicon(
     scores = task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
     left_out, n = scores[0].settings["left_out"], scores[0].n
     say(f"{test}: {n:,} source words; {left_out:,} of {len(dictionary):,} entries skipped because a word has no vector")
-    if not n:
-        raise SettingError(
-            f"{test}: no dictionary entry has both words in the texts: are these in {' and '.join(langs)}?"
-        )
     return scores
 
 
@@ -115,9 +110,10 @@ def disambiguate(
     scores = task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
     for score in scores:
         about = score.settings
+        missing = f", {n:,} without a vector" if (n := about["words_without_vector"]) else ""
         say(
             f"{score.data}: {about['answered']:,} of {score.n:,} words answered, {about['unseen_lemmas']:,} with a lemma missing "
-            f"from {Path(train).name}; most frequent sense {100 * about['frequent']:.1f}, random guess "
+            f"from {Path(train).name}{missing}; most frequent sense {100 * about['frequent']:.1f}, random guess "
             f"{100 * about['chance']:.1f}"
         )
     return scores

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from calque.algebra.normalize import unit_rows
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import interval, ratio
@@ -19,18 +21,23 @@ if TYPE_CHECKING:
 class Disambiguation(Task):
     """Says in which sense a word is used.
 
-    The vector of a sense is the mean over its occurrences in the training text. A test word takes the nearest one by
-    cosine among the senses that its lemma and part of speech have there; a lemma that never occurs there takes the sense
-    that `first_sense` says, else it is left without an answer. F1 is that of the unified evaluation framework (Raganato
-    et al. 2017): precision over the words answered, recall over all.
+    The vector of a sense is the mean over its occurrences in the training text, of the vectors as the encoder gives them.
+    A test word takes the nearest one by cosine among the senses that its lemma and part of speech have there. A word whose
+    lemma never occurs there, or that the encoder has no vector for, takes the sense that `first_sense` says, else it is
+    left without an answer. F1 is that of the unified evaluation framework (Raganato et al. 2017): precision over the words
+    answered, recall over all.
+
+    Occurrences without a vector (beyond the encoder's length limit, or nothing to its tokenizer) count in no mean, and a
+    sense that has no other is never the answer; `settings` says how many there are.
 
     Args:
         train: text with senses.
         tests: texts to test on, by name.
         first_sense: the first sense in WordNet of a lemma and part of speech, "lemma%NOUN" → key, see `first_senses`;
-            without it a word whose lemma does not occur in the training text has no answer.
+            without it such words have no answer.
         restrict: "lemma" as described; "none" compares with all senses, by Euclidean distance, as the script released
             with Multi-sense does.
+        unit_length: bring every vector to length 1 before the mean, so that each occurrence weighs the same.
         bootstrap, seed: samples and seed of the interval.
     """
 
@@ -41,37 +48,56 @@ class Disambiguation(Task):
         *,
         first_sense: Mapping[str, str] | None = None,
         restrict: Literal["lemma", "none"] = "lemma",
+        unit_length: bool = False,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
         if restrict not in ("lemma", "none"):
             raise SettingError(f"restrict is lemma or none, got {restrict!r}")
         for name, text in {"train": train, **tests}.items():
-            if len(text) and not text.keys:
+            if not len(text):
+                raise SettingError(f"{text.path or name}: not one word is annotated with a sense, so there is nothing to "
+                                   f"{'learn' if text is train else 'measure'}")  # fmt: skip
+            if not text.keys:
                 raise SettingError(
                     f"{text.path or name}: no key file beside it, so the right senses are not known: "
                     "expected X.gold.key.txt beside X.data.xml"
                 )
-        self.train, self.tests, self.restrict = train, dict(tests), restrict
+        if not tests:
+            raise SettingError("no text to test on")
+        self.train, self.tests, self.restrict, self.unit_length = train, dict(tests), restrict, unit_length
         self.first = dict(first_sense or {})
         self.bootstrap, self.seed = bootstrap, seed
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """F1 of each test text. `settings` has the F1 of the most frequent sense and of a blind guess among the senses of
-        the lemma (`frequent`, `chance`), and how many words had a lemma that the training text has not."""
-        keys, centres = self._senses(self._vectors(encoder, self.train, progress))
-        candidates = self._candidates(keys)
+        """F1 of each test text.
+
+        `settings` has the F1 of the most frequent sense and of a blind guess among the senses of the lemma (`frequent`,
+        `chance`), how many words had a lemma that the training text has not, how many words of either text had no vector,
+        and how many senses have none.
+        """
+        learnt, has_vector = self._vectors(encoder, self.train, progress)
+        senses = self._senses(learnt, has_vector)
+        candidates = self._candidates(senses.keys)
+        usable = {entry: known for entry, all_of in candidates.items() if (known := senses.with_vector(all_of))}
+        if not usable:
+            raise SettingError(
+                f"{encoder.name} has no vector for any annotated word of {self.train.path or 'the text'}"
+            )
         scores = []
         for name, text in self.tests.items():
-            vectors = self._vectors(encoder, text, progress)
-            answers = self._answers(text, vectors, keys, centres, candidates)
+            vectors, covered = self._vectors(encoder, text, progress)
+            answers = self._answers(text, vectors, covered, senses, usable)
             right = np.array([a is not None and a in k for a, k in zip(answers, text.keys, strict=True)], dtype=float)
             answered = np.array([a is not None for a in answers], dtype=float)
             sums = np.zeros((len(text.sentences), 3))
             np.add.at(sums, text.sentence, np.stack([right, answered, np.ones(len(right))], axis=1))
             about = {
-                "restrict": self.restrict, "first_senses": len(self.first), "senses": len(keys),
-                "answered": int(answered.sum()), **self._blind(text, keys, candidates),
+                "restrict": self.restrict, "unit_length": self.unit_length, "first_senses": len(self.first),
+                "senses": len(senses.keys), "senses_without_vector": int((~senses.known).sum()),
+                "words_without_vector": int((~covered).sum()),
+                "training_words_without_vector": int((~has_vector).sum()),
+                "answered": int(answered.sum()), **self._blind(text, senses, candidates),
                 "unseen_lemmas": int(sum(_entry(text, i) not in candidates for i in range(len(text)))),
                 "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
             }  # fmt: skip
@@ -80,24 +106,29 @@ class Disambiguation(Task):
             scores.append(Score("wsd", name, (lang,), "f1", *figures, len(text), self.seed, about))
         return scores
 
-    def _vectors(self, encoder: Encoder, text: SenseText, progress: bool) -> np.ndarray:
-        """Unit vectors of the annotated words (raw ones for `restrict=none`), float32 `[n_instances, dim]`."""
+    def _vectors(self, encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of the annotated words, float32 `[n_instances, dim]`, and which of them have one."""
         embeddings = encoder.encode(text.sentences, progress=progress)
-        rows = np.asarray(embeddings.data[embeddings.rows(text.sentence, text.word)], dtype=np.float32)
-        return rows if self.restrict == "none" else _unit(rows)
+        places = embeddings.rows(text.sentence, text.word)
+        rows = np.asarray(embeddings.data[places], dtype=np.float32)
+        covered = (
+            np.ones(len(rows), dtype=bool) if embeddings.covered is None else np.asarray(embeddings.covered)[places]
+        )
+        return unit_rows(rows) if self.unit_length else rows, covered
 
-    def _senses(self, vectors: np.ndarray) -> tuple[list[str], np.ndarray]:
-        """Names of the senses, and their mean vectors `[n_senses, dim]`. A word with several keys counts for each."""
+    def _senses(self, vectors: np.ndarray, covered: np.ndarray) -> Senses:
+        """The senses of the training text. A word with several keys counts for each."""
         rows = np.repeat(np.arange(len(vectors)), [len(keys) for keys in self.train.keys])
-        flat = [key for keys in self.train.keys for key in keys]
-        names, codes = np.unique(np.array(flat, dtype=object).astype(str), return_inverse=True)
-        order = np.argsort(codes, kind="stable")
-        starts = np.searchsorted(codes[order], np.arange(len(names)))
-        means = np.add.reduceat(vectors[rows[order]], starts, axis=0, dtype=np.float64)
-        means /= np.bincount(codes, minlength=len(names))[:, None]
-        means = means.astype(np.float32)
-        self._counts = np.bincount(codes, minlength=len(names))
-        return names.tolist(), means if self.restrict == "none" else _unit(means)
+        names, codes = np.unique([key for keys in self.train.keys for key in keys], return_inverse=True)
+        used = np.flatnonzero(covered[rows])
+        used = used[np.argsort(codes[used], kind="stable")]
+        present, starts, sizes = np.unique(codes[used], return_index=True, return_counts=True)
+        means = np.zeros((len(names), vectors.shape[1]), dtype=np.float32)
+        known = np.zeros(len(names), dtype=bool)
+        if len(used):
+            means[present] = np.add.reduceat(vectors[rows[used]], starts, axis=0, dtype=np.float64) / sizes[:, None]
+            known[present] = True
+        return Senses(names.tolist(), means, known, np.bincount(codes, minlength=len(names)))
 
     def _candidates(self, keys: Sequence[str]) -> dict[str, list[int]]:
         """Senses of each lemma and part of speech in the training text."""
@@ -107,31 +138,59 @@ class Disambiguation(Task):
             found.setdefault(_entry(self.train, i), set()).update(number[key] for key in several)
         return {entry: sorted(several) for entry, several in found.items()}
 
-    def _blind(self, text: SenseText, keys: Sequence[str], candidates: Mapping[str, list[int]]) -> dict[str, float]:
+    def _blind(self, text: SenseText, senses: Senses, candidates: Mapping[str, list[int]]) -> dict[str, float]:
         """F1 of answers that know the lemma and nothing of the sentence: `frequent`, its most frequent sense in the
         training text; `chance`, the mean over drawing any of its senses there."""
         counts = np.zeros((2, 3))
         for i, right in enumerate(text.keys):
             several = candidates.get(_entry(text, i), [])
             first = self.first.get(_entry(text, i))
-            hits = [keys[k] in right for k in several] or ([] if first is None else [first in right])
-            best = hits[int(np.argmax(self._counts[several]))] if several else sum(hits)
+            hits = [senses.keys[k] in right for k in several] or ([] if first is None else [first in right])
+            best = hits[int(np.argmax(senses.counts[several]))] if several else sum(hits)
             counts += [[best, bool(hits), 1], [sum(hits) / max(1, len(hits)), bool(hits), 1]]
         frequent, chance = _f1(counts)
         return {"frequent": round(float(frequent), 5), "chance": round(float(chance), 5)}
 
-    def _answers(self, text, vectors, keys, centres, candidates) -> list[str | None]:
+    def _answers(
+        self, text: SenseText, vectors: np.ndarray, covered: np.ndarray, senses: Senses, usable: Mapping[str, list[int]]
+    ) -> list[str | None]:
+        entries = [_entry(text, i) for i in range(len(text))]
         if self.restrict == "none":
-            return [keys[k] for k in _nearest(vectors, centres)]
+            known = np.flatnonzero(senses.known)
+            nearest = known[_nearest(vectors, senses.means[known])]
+            return [
+                senses.keys[k] if has else self.first.get(entry)
+                for k, has, entry in zip(nearest, covered, entries, strict=True)
+            ]
+        directions = unit_rows(senses.means)  # the nearest by cosine, whatever the length of the test word's vector
         answers: list[str | None] = []
-        for i in range(len(text)):
-            entry = _entry(text, i)
-            if entry in candidates:
-                several = candidates[entry]
-                answers.append(keys[several[int(np.argmax(centres[several] @ vectors[i]))]])
+        for i, entry in enumerate(entries):
+            if covered[i] and entry in usable:
+                several = usable[entry]
+                answers.append(senses.keys[several[int(np.argmax(directions[several] @ vectors[i]))]])
             else:
                 answers.append(self.first.get(entry))
         return answers
+
+
+@dataclass(frozen=True)
+class Senses:
+    """The senses of a training text.
+
+    Attributes:
+        keys: names of the senses.
+        means: float32 `[n_senses, dim]`, mean vector of the occurrences of each; zero where none has a vector.
+        known: bool `[n_senses]`, whether one has.
+        counts: int64 `[n_senses]`, occurrences of each, with a vector or without.
+    """
+
+    keys: list[str]
+    means: np.ndarray
+    known: np.ndarray
+    counts: np.ndarray
+
+    def with_vector(self, numbers: Sequence[int]) -> list[int]:
+        return [k for k in numbers if self.known[k]]
 
 
 def first_senses(path: str) -> dict[str, str]:
@@ -153,10 +212,6 @@ def first_senses(path: str) -> dict[str, str]:
 
 def _entry(text: SenseText, i: int) -> str:
     return f"{text.lemmas[i].lower()}%{text.pos[i]}"
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
 def _nearest(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:

@@ -75,9 +75,23 @@ class Lexicon(Task):
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Precision at 1, 5 and 10, and mean reciprocal rank."""
+        """Precision at 1, 5 and 10, and mean reciprocal rank.
+
+        Raises:
+            SettingError: no entry has a vector for both of its words.
+        """
         source, target = self.anchors(encoder, progress=progress)
         ranks, left_out = self._ranks(source, target)
+        if not len(ranks):
+            where = (
+                f"is in the texts in {' and '.join(self.dictionary.langs)}"
+                if self.texts
+                else "has a vector on both sides"
+            )
+            raise SettingError(
+                f"{self.dictionary.path or self.data or 'the dictionary'}: not one of its {len(self.dictionary):,} entries "
+                f"{where}, so there is nothing to measure; are the languages right?"
+            )
         about = {
             "similarity": self.similarity, "k": self.k, "anchors": self.texts is not None, "lower": self.lower,
             "candidates": len(target),

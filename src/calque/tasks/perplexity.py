@@ -53,6 +53,9 @@ def masked_perplexity(
 
     Returns:
         the perplexity, a number from 1 on; `settings` counts chosen words that the model cannot read (`left_out`).
+
+    Raises:
+        SettingError: no words, or none that the model can read.
     """
     if not 0 < share <= 1:
         raise SettingError(f"share must be above 0 and at most 1, got {share}")
@@ -61,6 +64,10 @@ def masked_perplexity(
     readable = split.word_lengths[chosen] > 0
     left_out = int((~readable).sum())
     chosen = chosen[readable]
+    if not len(chosen):
+        raise SettingError(
+            f"{data or 'the text'}: not one word that {name or 'the model'} can read, so there is nothing to measure"
+        )
     losses = np.zeros(len(chosen))
     owner = np.searchsorted(split.word_offsets, chosen, side="right") - 1
     some = np.unique(owner)

@@ -265,6 +265,10 @@ class WordRetrieval(Task):
             return None, None
         return first_occurrences(self.corpus.source), first_occurrences(self.corpus.target)
 
+    @property
+    def _name(self) -> str:
+        return self.corpus.path or self.data or "the test text"
+
     # -- asking ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Encode both sides and measure.
@@ -272,7 +276,15 @@ class WordRetrieval(Task):
         Returns:
             the mean of both directions, then each direction; over unseen pairs first, if there is a training
             text, then over all.
+
+        Raises:
+            SettingError: the test text has no links to ask for, or none whose words have vectors.
         """
+        if not len(self.links[0]) and not self.special:
+            raise SettingError(
+                f"{self._name}: no word links in {len(self.corpus):,} sentence pairs, so there is nothing to measure; is "
+                "there text in it, and are its lines translations of each other?"
+            )
         if self.special:
             source, target = (with_ends(encoder, side) for side in (self.corpus.source, self.corpus.target))
         else:
@@ -334,9 +346,13 @@ class WordRetrieval(Task):
             asked: what `ask` gave for these vectors, if that is known.
 
         Raises:
-            SettingError: they are not vectors of this text.
+            SettingError: they are not vectors of this text, or no link has a vector on both sides.
         """
         pairs, unseen, found = self.ask(source, target) if asked is None else asked
+        if not len(found.queries):
+            raise SettingError(
+                f"{self._name}: none of its {len(pairs):,} word links has a vector on both sides, so there is nothing to measure"
+            )
         settings = {
             "contextual": self.contextual,
             "candidates": self.candidates,

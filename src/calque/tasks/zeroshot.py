@@ -105,8 +105,9 @@ class ZeroShot(Task, Generic[D]):
 
     - "source": the mean over the development texts in the source languages, or over one in ten texts of each training
       text where there is none. Nothing of the target languages is seen.
-    - "target": the mean over the development texts in the other languages, as Cao et al. (2020) choose; a leak, so
-      every score says it.
+    - "target": the mean over all development texts, those in the source languages and those in the others, as Cao et
+      al. (2020, §3.5) choose; with text in the other languages alone it is the choice of Kulshreshtha et al. (2020,
+      §4.2). A leak, so every score says it.
     - "last": no choice.
 
     Args:
@@ -142,20 +143,20 @@ class ZeroShot(Task, Generic[D]):
         if select not in ("source", "target", "last"):
             raise SettingError(f"select is source, target or last, got {select!r}")
         for each in (*train, *tests, *dev):
-            if not len(each.data):  # type: ignore[arg-type]
+            if not len(each.data) or not self.sentences(each.data).lengths().any():  # type: ignore[arg-type]
                 raise SettingError(f"{each.name}: no text in it")
         self.train, self.tests, self.tune, self.select = list(train), list(tests), tune, select
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
         self.options = {**self.defaults(), **dict(options or {})}
         self.sources = list(dict.fromkeys(each.lang for each in train))
-        wanted = {"source": True, "target": False}.get(select)
-        self.dev = [] if wanted is None else [each for each in dev if (each.lang in self.sources) == wanted]
+        foreign = [each for each in dev if each.lang not in self.sources]
+        self.dev = {"source": [each for each in dev if each.lang in self.sources], "target": list(dev)}.get(select, [])
         if select == "source" and dev and not self.dev:
             raise SettingError(
                 f"development text in {', '.join(dict.fromkeys(each.lang for each in dev))} only, and the epoch is chosen in "
                 f"{', '.join(self.sources)}: give text in it, or say select=target"
             )
-        if select == "target" and not self.dev:
+        if select == "target" and not foreign:
             raise SettingError("select=target needs development text in a language that is not trained on")
 
     # -- what a task says ------------------------------------------------------------------------------------------
