@@ -102,7 +102,7 @@ def test_without_more_files_the_rest_is_done_and_told(capsys, texts, tiny_folder
     )
     assert code == 0, err
     for line in ("pos skipped: no parts of speech: give them with --upos", "examples skipped: give two encoders",
-                 "data-size left out: --sizes", "correlation left out"):  # fmt: skip
+                 "data-size skipped: give --train", "correlation skipped"):  # fmt: skip
         assert line in err
     assert shown.split("\n")[0] == "rank"
 
