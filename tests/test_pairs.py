@@ -180,3 +180,20 @@ def test_empty():
     pairs = WordPairs.parse([])
     assert len(pairs) == len(pairs.one_to_one()) == len(pairs.swapped()) == pairs.n_sentences == 0
     assert list(WordPairs.parse(["", ""]).pharaoh_lines()) == ["", ""]
+
+
+def test_links_from_lists():
+    found = WordPairs.of([[(0, 0), (1, 2), (0, 0)], [], [(np.int32(3), 1)], []])
+    assert found == WordPairs([0, 0, 2], [0, 1, 3], [0, 2, 1], n_sentences=4)
+    assert WordPairs.of([]) == WordPairs([], [], [], n_sentences=0)
+    assert WordPairs.of(links for links in ([[0, 1]], ((2, 2),))) == WordPairs([0, 1], [0, 2], [1, 2], n_sentences=2)
+
+
+@pytest.mark.parametrize(
+    "links", [[[(0, 0)], [(1, "2")]], [[], [(1, 2, 3)]], [[], (1, 2)], [[], ["0-1"]], [[], [(1, 0.5)]]]
+)
+def test_links_from_lists_that_are_none(links):
+    with pytest.raises(SettingError, match="links of sentence pair 1: expected pairs of whole numbers"):
+        WordPairs.of(links)
+    with pytest.raises(SettingError, match="before the first"):
+        WordPairs.of([[(-1, 0)]])

@@ -44,6 +44,23 @@ def test_sentences_are_a_list_of_words(pairs):
     assert np.diff(offsets).tolist() == [len(sentence) for sentence in expected[1:]]
 
 
+@pytest.mark.parametrize("made", [
+    lambda: Sentence("the cat", "en"),
+    lambda: Sentences.of(["the cat"], "en"),
+    lambda: Sentences.of([["the"], "the cat"], "en"),
+    lambda: ParallelCorpus.of([["the", "cat"]], ["die Katze"], ("en", "de")),
+])  # fmt: skip
+def test_a_string_is_no_sentence(made):
+    with pytest.raises(SettingError, match=r"one string, expected its words \('(the cat|die Katze)'\): split it first"):
+        made()
+
+
+def test_words_may_come_as_any_sequence():
+    sentence = Sentence(["the", "cat"], "en")
+    assert sentence == Sentence(("the", "cat"), "en")
+    assert hash(sentence) == hash(Sentence(("the", "cat"), "en"))
+
+
 def test_iteration_over_many_chunks():
     chunks = pa.chunked_array([pa.array([[str(k)]] * 10_000, WORDS) for k in range(3)])
     assert [sentence.words[0] for sentence in Sentences(chunks)] == ["0"] * 10_000 + ["1"] * 10_000 + ["2"] * 10_000

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import index
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,32 @@ class WordPairs:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, links: Iterable[Iterable[tuple[int, int]]]) -> WordPairs:
+        """Build from lists: for each sentence pair its links (source word, target word), counted from 0.
+
+        A link that is there twice counts once.
+
+        Raises:
+            SettingError: a link is not a pair of whole numbers from 0 on; it says of which sentence pair.
+
+        Example:
+            >>> WordPairs.of([[(0, 0), (1, 2)], [], [(0, 1)]])
+            WordPairs(3 pairs in 3 sentences)
+        """
+        flat: list[tuple[int, int, int]] = []
+        n = 0
+        for n, own in enumerate(links, 1):
+            try:
+                found = dict.fromkeys((index(i), index(j)) for i, j in own)
+            except (TypeError, ValueError) as error:
+                raise SettingError(
+                    f"links of sentence pair {n - 1}: expected pairs of whole numbers, (source word, target word), got "
+                    f"{str(own)[:60]}"
+                ) from error
+            flat += [(n - 1, i, j) for i, j in found]
+        return cls(*np.array(flat, dtype=np.int64).reshape(-1, 3).T, n_sentences=n)
 
     # -- choosing --------------------------------------------------------------------------------------------
     def select(self, chosen: np.ndarray) -> WordPairs:

@@ -22,10 +22,23 @@ LINE = "line"  # the column that says where in its file each pair stands, where 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence as its words, and the language they are in (`en`, `de`, …)."""
+    """A sentence as its words, and the language they are in (`en`, `de`, …).
+
+    Raises:
+        SettingError: the words are one string.
+
+    Example:
+        >>> from calque import split_words
+        >>> Sentence(split_words("A walk, at last.", "en"), "en").words
+        ('A', 'walk', ',', 'at', 'last', '.')
+    """
 
     words: tuple[str, ...]
     lang: str = ""
+
+    def __post_init__(self):
+        if type(self.words) is not tuple:
+            object.__setattr__(self, "words", tuple(not_a_string(self.words)))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -49,6 +62,7 @@ class Sentences(Sequence[Sentence]):
 
         Raises:
             InputError: a word is not text that can be written as UTF-8.
+            SettingError: a sentence is one string.
         """
         return cls(_words(sentences), lang)
 
@@ -151,6 +165,7 @@ class ParallelCorpus:
 
         Raises:
             InputError: the sides differ in length, or a word is not text that can be written as UTF-8.
+            SettingError: a sentence is one string.
         """
         left, right = _words(source), _words(target)
         if len(left) != len(right):
@@ -300,9 +315,23 @@ def corpus_record(
     return {"calque": json.dumps({**record, "path": path})}
 
 
+def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
+    """Return the words of a sentence.
+
+    Raises:
+        SettingError: they are one string, whose letters would pass for words.
+    """
+    if isinstance(sentence, str):
+        raise SettingError(
+            f"a sentence is given as one string, expected its words ({sentence[:30]!r}): split it first, as in "
+            'calque.Sentence(calque.split_words(text, "en"), "en"), or by text.split() where spaces separate the words'
+        )
+    return sentence
+
+
 def _words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     try:
-        return from_words(sentences)
+        return from_words(map(not_a_string, sentences))
     except (UnicodeEncodeError, pa.ArrowException) as error:
         raise InputError(f"words that are no text ({_one_line(error)}), expected valid Unicode strings") from error
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from calque.encoders.batches import ranges
 from calque.encoders.static import _types
-from calque.encoders.subwords import SplitSentences, not_a_string
+from calque.encoders.subwords import SplitSentences
 from calque.nn.characters import CHUNK, PADDING, SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, CharacterCNN
-from calque.text import Sentence, Sentences
+from calque.text import Sentence, Sentences, not_a_string
 
 #: numbers of the two ends of a sentence among the word types
 BEGIN, END = 0, 1

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from calque.encoders.batches import WordBatch, collate, ranges, token_batches
-from calque.encoders.subwords import SplitSentences, Subwords, not_a_string
+from calque.encoders.subwords import SplitSentences, Subwords
 from calque.errors import InputError
-from calque.text import Sentence, Sentences
+from calque.text import Sentence, Sentences, not_a_string
 from calque.threads import Threads
 from calque.vectors import Embeddings, create_arrays, map_arrays
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from calque.arrow import to_numpy
 from calque.errors import SettingError
-from calque.text import Sentence, Sentences
+from calque.text import Sentence, Sentences, not_a_string
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -290,20 +290,6 @@ class Subwords:
             truncated_sentences=truncated_sentences,
             pad_id=self.pad_id,
         )
-
-
-def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
-    """Return the words of a sentence.
-
-    Raises:
-        SettingError: they are one string, whose letters would pass for words.
-    """
-    if isinstance(sentence, str):
-        raise SettingError(
-            f"a sentence is given as one string, expected its words ({sentence[:30]!r}): give calque.Sentence(words, lang) "
-            "or lists of words; calque.split_words cuts text into words"
-        )
-    return sentence
 
 
 def _running(lengths: np.ndarray, word_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
