@@ -227,7 +227,7 @@ def test_mistakes_are_told_on_the_page(page, url):  # noqa: F811
     page.set_default_timeout(60_000)
     page.goto(url + "?id=99")
     page.wait_for_selector("#trouble:not([hidden])")
-    assert page.locator("#trouble").inner_text() == "no sentence 99, there are 0 to 13"
+    assert page.locator("#trouble").inner_text() == "no sentence 99, only 0 to 13"
     page.locator("#another").click()
     settled(page)
     page.wait_for_selector("#trouble", state="hidden")

@@ -406,7 +406,7 @@ def test_encoders_without_methods_and_a_chosen_base(tmp_path):
     assert any(text.startswith("b is") and "than a at" in text for text in summary)
     summary, _ = said(lines, tmp_path, base="b")
     assert any(text.startswith("a helps nowhere") for text in summary)
-    with pytest.raises(SettingError, match="nothing is called 'c' here, only a, b"):
+    with pytest.raises(SettingError, match="no encoder or method is called 'c', only a, b"):
         said(lines, tmp_path, base="c")
 
 
@@ -659,7 +659,7 @@ def plain(**changed) -> str:
         (plain(languages=[]), "line 2: languages are []"),
         (plain(value="1"), "value is '1', expected a number"),
         (plain(method=3), "method is 3, expected text"),
-        (plain(analysis="x"), "analysis 'x' is not known"),
+        (plain(analysis="x"), "unknown analysis 'x'"),
         (plain(analysis="points", items=[{"x": 1}]), "no y, word, pair"),
         (plain(analysis="points", items=[{"x": "1", "y": 1, "word": "a", "pair": 1}]), "expected numbers"),
     ],

@@ -81,7 +81,7 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL, any_address: b
     def answering(work: Callable[[Explorer, Any], dict[str, Any]]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:  # not async: it runs in a thread of its own
             if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-                raise SettingError("this server answers its own page only")
+                raise SettingError("this server only answers its own page")
             return _json(work(explorer, request.query_params))
 
         return answer
@@ -175,7 +175,7 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _missing(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    return _json({"error": "there is no such page here" if status == 404 else str(error)}, status)
+    return _json({"error": "no such page" if status == 404 else str(error)}, status)
 
 
 class _OwnNameOnly:

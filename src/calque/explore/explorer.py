@@ -166,20 +166,20 @@ class Explorer:
         if not text:
             raise SettingError("an empty sentence has no words")
         if len(text) > LONGEST:
-            raise SettingError(f"{len(text):,} characters, a sentence may have {LONGEST:,}")
+            raise SettingError(f"{len(text):,} characters, but a sentence may have at most {LONGEST:,}")
         known = self._known(lang)
         return Typed(text, self.collection.guess_language(text) if known is None else known)
 
     def _known(self, lang: str | None) -> str | None:
         if lang and lang not in self.collection.ranges:
-            raise SettingError(f"no text in {lang!r} here, there is {', '.join(self.collection.languages)}")
+            raise SettingError(f"no text in {lang!r}, only in {', '.join(self.collection.languages)}")
         return lang or None
 
     def _words(self, which: int | Typed) -> tuple[str, ...]:
         if isinstance(which, Typed):
             return tuple(split_words(which.text, which.lang))
         if not 0 <= which < len(self.collection):
-            raise SettingError(f"no sentence {which}, there are 0 to {len(self.collection) - 1}")
+            raise SettingError(f"no sentence {which}, only 0 to {len(self.collection) - 1}")
         return self.collection.sentences[which].words
 
     def _language(self, which: int | Typed) -> str:
@@ -268,11 +268,11 @@ class Explorer:
     # -- vectors ---------------------------------------------------------------------------------------------------
     def _store(self, encoder: str, layer: str | None) -> tuple[WordVectors, str]:
         if encoder not in self.views:
-            raise SettingError(f"no encoder {encoder!r} here, there is {', '.join(self.views)}")
+            raise SettingError(f"no encoder {encoder!r}, only {', '.join(self.views)}")
         view = self.views[encoder]
         name = layer or view.own
         if name not in view.layers:
-            raise SettingError(f"no layer {name!r} of {encoder} here, there is {', '.join(view.layers.numbers)}")
+            raise SettingError(f"no layer {name!r} of {encoder}, only {', '.join(view.layers.numbers)}")
         return view.layers.get(name), name
 
     def _vectors(self, encoder: str, layer: str, which: int | Typed) -> Embeddings:

@@ -43,7 +43,7 @@ def listen(host: str, port: int | None) -> socket.socket:
             if k + 1 == len(wanted):
                 reason = getattr(error, "strerror", None) or str(error)
                 raise SettingError(
-                    f"{host} port {number} cannot be listened on ({reason}): choose another --port or --host"
+                    f"cannot listen on {host} port {number} ({reason}): choose another --port or --host"
                 ) from error
         else:
             return found
@@ -112,6 +112,6 @@ def serve(
 def _open(url: str, say: Callable[[str], None]) -> None:
     """Open the page; the socket listens already, so the browser may be the quicker one."""
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
-        say("no screen here: open the address in a browser, from another machine through ssh -L")
+        say("no display here: open the address in a browser (from another machine through ssh -L)")
         return
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

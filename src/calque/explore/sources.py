@@ -116,7 +116,7 @@ def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> Source | N
         if expected in (None, before.fingerprint):
             return Source(name, before, True)
     if alone:
-        say(f"{folder} was aligned from {name}, which is not here as it was then: --base FOLDER shows it beside")
+        say(f"{folder} was aligned from {name}, which was not found unchanged: give it with --base FOLDER to compare")
     return None
 
 
@@ -178,7 +178,7 @@ def find_text(
     for path, pair in zip(test, pairs, strict=True):
         corpus = read_parallel(path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit)
         for reason, count in corpus.skipped.items():
-            say(f"{path}: {count:,} unusable lines ({reason})")
+            say(f"{path}: skipped {count:,} unusable lines ({reason})")
         gatherer.add_pairs(corpus)
     if not text and not test:
         files = [file for name in names for file in _demo_texts(Path(name))]
@@ -192,10 +192,10 @@ def find_text(
                 gatherer.add_pairs(corpus if limit is None else corpus[:limit])
     collection = gatherer.collection()
     if not collection.n_words:
-        raise SettingError("there is not a word in the text to explore")
+        raise SettingError("the text to explore has no words")
     say(
         f"{collection.n_words:,} words of {len(collection):,} sentences in {', '.join(collection.languages)}"
-        + (f"; {gatherer.empty:,} empty lines left out" if gatherer.empty else "")
+        + (f"; {gatherer.empty:,} empty lines skipped" if gatherer.empty else "")
     )
     return collection
 
@@ -216,7 +216,7 @@ def _language(item: str) -> tuple[str, str]:
         return lang, path
     named = language_of(item)
     if named is None:
-        raise SettingError(f"--text {item}: which language? Say it before the name, de={item}")
+        raise SettingError(f"--text {item}: give the language before the name, e.g. de={item}")
     return named, item
 
 

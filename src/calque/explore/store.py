@@ -219,13 +219,13 @@ def _make_room(folder: Path, collection: Collection, dim: int, matrices: int) ->
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise SettingError(
-            f"{folder} cannot be written ({error.strerror}): choose another folder by --cache"
+            f"{folder} cannot be written ({error.strerror}): choose another folder with --cache"
         ) from error
     needed = matrices * collection.n_words * dim * 4
     if needed > free:
         raise SettingError(
-            f"the vectors of {collection.n_words:,} words need {needed / 1e9:.1f} GB while they are made, {folder} has "
-            f"{free / 1e9:.1f} GB: fewer --layers, less text by --limit, or another folder by --cache"
+            f"the vectors of {collection.n_words:,} words temporarily need {needed / 1e9:.1f} GB, but {folder} has "
+            f"{free / 1e9:.1f} GB: choose fewer --layers, less text (--limit) or another folder (--cache)"
         )
 
 
@@ -269,7 +269,7 @@ class Neighbourhoods:
         with _bar(sum(len(rows[a]) * len(rows[b]) for a, b in pairs), self.progress) as bar:
             for a, b in pairs:
                 if self._stop:
-                    raise Stopped("the explorer is ending")
+                    raise Stopped("the explorer is shutting down")
                 if not len(rows[a]) or not len(rows[b]):
                     continue
                 x, y = (torch.from_numpy(_part(data, rows[side])) for side in (a, b))

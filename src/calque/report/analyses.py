@@ -49,18 +49,16 @@ GROUPED = {
         "By part of speech", "part of speech", "Which words find their translation, by universal part of speech."
     ),
     "rank": Kind(
-        "By difference of frequency",
-        "difference of frequency ranks",
-        "A word and its translation are equally frequent at the left, and far from it at the right.",
+        "By difference in frequency",
+        "difference in frequency rank",
+        "Left: a word and its translation are equally frequent. Right: their frequency ranks differ widely.",
         True,
     ),
-    "subwords": Kind(
-        "By number of subwords", "subwords of the word", "How many subwords the word that asks is cut into."
-    ),
-    "length": Kind("By length of the word", "characters of the word", "How long the word that asks is."),
-    "position": Kind("By place in the sentence", "place in the sentence", "Where the word that asks stands.", True),
-    "layers": Kind("Layer by layer", "layer", "At the left is what goes into the first layer."),
-    "data-size": Kind("How much text", "sentence pairs", "What more parallel text brings.", True),
+    "subwords": Kind("By number of subwords", "subwords of the word", "Number of subwords of the query word."),
+    "length": Kind("By word length", "characters of the word", "Length of the query word."),
+    "position": Kind("By position in the sentence", "position in the sentence", "Position of the query word.", True),
+    "layers": Kind("Layer by layer", "layer", "Leftmost: the embeddings, before the first layer."),
+    "data-size": Kind("Amount of text", "sentence pairs", "Accuracy by amount of parallel text.", True),
 }
 SHAPES = {  # what each measure of the space's shape is called, and how to read it
     ("isometry", "eigenvalue-similarity"): ("eigenvalue similarity", "0: same shape"),
@@ -70,7 +68,7 @@ SHAPES = {  # what each measure of the space's shape is called, and how to read 
     ("hubness", "skewness.cosine"): ("hubness by cosine", "0: no hubs"),
     ("anisotropy", "mean-cosine"): ("cosine of random words", "0: all directions"),
     ("anisotropy", "mean-cosine linked"): ("cosine of translations", "1: the same vector"),
-    ("language", "probe-accuracy"): ("language told by a probe, per cent", "50: not at all"),
+    ("language", "probe-accuracy"): ("language identified by a probe, per cent", "50: chance"),
 }
 
 
@@ -153,7 +151,7 @@ def _panels(analysis: str, kind: Kind, grid: Grid, choice: Mapping[str, str], me
         if means:
             views.append((ALL, means))
             if left_out:
-                note = (f"Not in every language, and so not in the mean: {', '.join(left_out)}.",)
+                note = (f"Not available in every language, so not in the mean: {', '.join(left_out)}.",)
     views += [(lang, {s: by_lang[lang] for s, by_lang in grid.items() if lang in by_lang}) for lang in langs]
     panels = []
     for number, (lang, figures) in enumerate(views):
@@ -281,7 +279,7 @@ def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
     lines = tuple(Line(s.label, tuple(Cell(cells.get((s, key))) for key in measures), s.number) for s in rows)
     table = Table(
         "shape-table", "Shape of the space, mean over languages and directions", "encoder", heads, lines,
-        note=("Nothing here is better or worse in itself: that is what the tasks say.",),
+        note=("None of these measures is better or worse in itself; what counts is the tasks.",),
     )  # fmt: skip
     more = More("Each measure by language", tuple(folded))
     return Section("shape", "Shape of the space", (), (table, more) if measures else (more,))
@@ -348,8 +346,8 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
             words = [word for word in _words(record) if word.pair in shown]
             left_out = max(left_out, len({item["pair"] for item in record.items}) - len(shown))
             text = (
-                f"{len(shown)} words of {langs[0]} and their translations in {lang} in the plane, as {label} sees them, with a "
-                "line between translations. The words and their sentences are in the table below."
+                f"{len(shown)} words of {langs[0]} and their translations in {lang} in two dimensions, with the vectors of {label}; "
+                "a line joins translations. The words and their sentences are in the table below."
             )
             drawings.append(
                 projection(
@@ -359,8 +357,8 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
         tables.setdefault(lang, _pair_table(f"points-{len(tables)}", langs, after, shown))
         panels.append(Panel({"language": lang, "after": subject.label}, tuple(drawings)))
     note: list[str] = [
-        "Open circles: the first language; filled squares: the other; a line joins a word with its translation. Where alignment "
-        "works, lines are short. Directions and distances between far points mean little in such a projection."
+        "Open circles: the first language; filled squares: the other; a line joins a word with its translation. Short lines "
+        "mean good alignment. Directions, and distances between distant points, mean little in such a projection."
     ]
     if left_out:
         note.append(f" Of many pairs, {most} are drawn.")
@@ -427,8 +425,8 @@ def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
         note = (f"The first {_MOST_EXAMPLES} of {total:,} occurrences.",)
     block = Examples("examples-list", tuple((form, tuple(senses)) for (form, _), senses in forms.items()), note)
     intro = (
-        "Occurrences of one form that mean different things, and the word that each encoder holds nearest in the other "
-        "language."
+        "Occurrences of one word form with different translations, and the nearest word in the other language by each "
+        "encoder."
     )
     return Section("examples", "One form, several senses", (intro,), (block,))
 

@@ -45,16 +45,16 @@ def notes(results: Results, superseded: int) -> tuple[str, ...]:
     """What was read and is not on the page."""
     found = []
     if results.repeated:
-        found.append(f"{results.repeated:,} lines repeat an earlier line of their file word for word and are left out.")
+        found.append(f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.")
     if superseded:
         found.append(
             f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
             "same seed."
         )
     if results.passed_over:
-        found.append(f"Files without results were passed over: {', '.join(results.passed_over)}.")
+        found.append(f"Files without results were ignored: {', '.join(results.passed_over)}.")
     if not results.runs:
-        found.append("No calque-run.json lies beside the results: how the encoders were made is not known here.")
+        found.append("There is no calque-run.json beside the results, so how the encoders were made is not known.")
     return tuple(found)
 
 

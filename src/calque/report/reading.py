@@ -193,7 +193,7 @@ def _check(plain: Any, path: Path, line: int) -> None:
         raise InputError("is not an object; expected a score, as Score.to_dict gives it", path=path, line=line)
     missing = [name for name in ("task", "data", "languages", "metric", "value", "low", "high") if name not in plain]
     if missing:
-        raise InputError(f"has no {', '.join(missing)}: is it a score?", path=path, line=line)
+        raise InputError(f"has no {', '.join(missing)}: is this a file of scores?", path=path, line=line)
     for name in ("task", "data", "metric"):
         if not isinstance(plain[name], str):
             raise InputError(f"{name} is {plain[name]!r}, expected text", path=path, line=line)
@@ -210,14 +210,14 @@ def _check(plain: Any, path: Path, line: int) -> None:
         if isinstance(number, float) and not math.isfinite(number):
             plain[name] = None  # what JSON has no word for, and Python's writes all the same
     if not isinstance(plain.get("settings", {}), dict):
-        raise InputError("settings are no object", path=path, line=line)
+        raise InputError("settings are not an object", path=path, line=line)
     if plain.get("analysis") is not None and plain["analysis"] not in ANALYSES:
         raise InputError(
-            f"analysis {plain['analysis']!r} is not known, expected {', '.join(ANALYSES)}", path=path, line=line
+            f"unknown analysis {plain['analysis']!r}, expected {', '.join(ANALYSES)}", path=path, line=line
         )
     items = plain.get("items") or []
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise InputError("items are no list of objects", path=path, line=line)
+        raise InputError("items are not a list of objects", path=path, line=line)
     for item in items:
         wrong = _wrong(item, plain.get("analysis"))
         if wrong:

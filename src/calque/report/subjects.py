@@ -126,7 +126,7 @@ def _bases(subjects: Sequence[Subject], base: str | None) -> dict[Subject, Subje
     if base is not None:
         chosen = next((subject for subject in compared if subject.label == base), None)
         if chosen is None:
-            raise SettingError(f"nothing is called {base!r} here, only {', '.join(s.label for s in compared)}")
+            raise SettingError(f"no encoder or method is called {base!r}, only {', '.join(s.label for s in compared)}")
         return {subject: chosen for subject in compared if subject != chosen}
     found = {}
     for subject in compared:

@@ -95,7 +95,7 @@ def glance(headlines: Sequence[Question], subjects: Subjects) -> Table | None:
     note = (
         "Mean difference in points; then a sign for each language: ▲ clearly better, ▼ clearly worse, · the intervals overlap.",
     )
-    return Table("glance", "At a glance: difference from the base", "method", tuple(heads), tuple(lines), (), note)
+    return Table("glance", "Overview: difference from the base", "method", tuple(heads), tuple(lines), (), note)
 
 
 def _glance(comparison: Comparison) -> Cell:
@@ -139,7 +139,7 @@ def heat_map(question: Question, subjects: Subjects, name: str) -> Plot | None:
     title = f"{task_name(question.task).capitalize()}: difference from {', '.join(bases)}"
     points = "points of " if all(f.percent for f in question.cells.values()) else ""
     description = (
-        f"A field for each method and test set, with the difference in {points}{metric_name(question.metric)}. Coloured fields "
+        f"A cell for each method and test set, with the difference in {points}{metric_name(question.metric)}. Coloured cells "
         "are clearly better or worse; hatched ones, whose intervals overlap, are neither. The figures are in the table below."
     )
     drawing = heat(

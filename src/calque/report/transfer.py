@@ -97,7 +97,7 @@ def _across(record: Record) -> Figure:
 def _said(found: tuple[Number, Number, Number]) -> Text:
     r, low, high = found
     rises = "they rise together" if low.value > 0 else "one falls as the other rises" if high.value < 0 else None
-    said = rises or "the interval holds zero, so no relation is claimed"
+    said = rises or "the interval includes zero, so no relation is claimed"
     return ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {said}. {_SHARED}")
 
 

@@ -13,7 +13,7 @@ from calque.runs.compare import lower_is_better
 TASKS = {
     "retrieval": "word retrieval", "word-alignment": "word alignment", "ner": "named entities", "slots": "slot filling",
     "pos": "part-of-speech tagging", "nli": "inference", "sentiment": "sentiment", "parsing": "parsing",
-    "lexicon": "bilingual lexicon", "wsd": "word senses", "masked-words": "guessing hidden words",
+    "lexicon": "bilingual lexicon", "wsd": "word senses", "masked-words": "masked words",
 }  # fmt: skip
 METRICS = {
     "accuracy": "accuracy", "accuracy.all": "accuracy, all linked words", "accuracy.unseen": "accuracy, pairs unseen in training",
@@ -145,10 +145,10 @@ def _tasks(comparisons: Sequence[Comparison]) -> list[str]:
 def _without_base(headlines: Sequence[Question]) -> tuple[Text, ...]:
     names = dict.fromkeys(subject.label for question in headlines for subject in question.subjects)
     if not names:
-        return (("There are no scores of tasks here, only analyses.",),)
+        return (("There are no task scores here, only analyses.",),)
     if len(names) == 1:
-        return ((Name(next(iter(names))), " is the only one here: there is nothing to compare it with."),)
-    return (("Nothing here was measured together with what it could be compared with.",),)
+        return ((Name(next(iter(names))), " is the only encoder here: there is nothing to compare it with."),)
+    return (("No two encoders here were measured on the same data, so nothing can be compared.",),)
 
 
 def sentences(question: Question, subjects: Subjects) -> tuple[Text, ...]:
@@ -213,7 +213,7 @@ def _references(question: Question) -> tuple[Text, ...]:
             found.append(
                 (
                     Name(subject.label, subject.number),
-                    " uses no encoder and stands here to compare: ",
+                    " uses no encoder and is shown for comparison: ",
                     mean,
                     " on average.",
                 )

@@ -20,7 +20,7 @@ async function ask(what, parameters = {}) {
   try {
     answer = await fetch(`api/${what}?${new URLSearchParams(given)}`);
   } catch {
-    throw new Error("The server does not answer. Was calque explore ended?");
+    throw new Error("The server does not answer. Is calque explore still running?");
   }
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error);
@@ -129,7 +129,7 @@ function showSentence(sentence, beside) {
   const facts = [nameOf(sentence.lang)];
   if (sentence.text) facts.push(sentence.guessed ? "your sentence, language guessed" : "your sentence");
   else facts.push(`sentence ${(state.id + 1).toLocaleString("en")}`);
-  if (sentence.trained) facts.push("in the text that the aligned encoders learnt from");
+  if (sentence.trained) facts.push("part of the text used for alignment");
   at("about").textContent = facts.join(" · ");
 
   const line = speak(at("words"), sentence.lang);
@@ -166,7 +166,7 @@ function showChoice(panel, side) {
   panel.querySelector("h2").textContent = chosen.before ? "Before alignment" : aligned;
   panel.querySelector(".encoder").value = encoder;
   const layers = chosen.layers.map((name) => {
-    const kind = name === chosen.own ? ", its own" : name === "0" ? ", embeddings" : "";
+    const kind = name === chosen.own ? " (default)" : name === "0" ? " (embeddings)" : "";
     return make("option", { value: name }, `${name}${kind}`);
   });
   panel.querySelector(".layer").replaceChildren(...layers);
@@ -205,7 +205,7 @@ const focusIn = (body) => (body.contains(document.activeElement) ? document.acti
 
 function neighbours(found, sentence, beside) {
   if (!found.covered) {
-    return [make("p", { class: "tally soft" }, `The encoder has no vector for “${found.word}”: it is cut off, or nothing to its tokenizer.`)];
+    return [make("p", { class: "tally soft" }, `The encoder has no vector for “${found.word}”: the sentence is too long, or the tokenizer drops the word.`)];
   }
   const others = found.languages.filter((each) => !each.own);
   const translated = new Set((sentence.translations ?? []).map((each) => each.lang));
@@ -213,7 +213,7 @@ function neighbours(found, sentence, beside) {
   const right = counted.filter((each) => each.words[0].translation).length;
   const parts = [];
   if (counted.length) {
-    const said = `${counted.length === 1 ? "language" : "languages"} whose nearest word stands in this sentence’s translation`;
+    const said = `${counted.length === 1 ? "language" : "languages"} whose nearest word is in this sentence’s translation`;
     parts.push(make("p", { class: "tally" }, make("b", {}, `${right} of ${counted.length}`), make("span", { class: "soft" }, said)));
   }
   const list = make("div", { class: "near" });
@@ -225,17 +225,17 @@ function neighbours(found, sentence, beside) {
   });
   const { total, nearest, farthest } = found.same;
   if (total) {
-    const title = make("h3", {}, `“${found.word}” elsewhere`);
-    title.append(make("small", {}, `${total.toLocaleString("en")} ${total === 1 ? "time" : "times"}, by meaning`));
+    const title = make("h3", {}, `“${found.word}” in other sentences`);
+    title.append(make("small", {}, `${total.toLocaleString("en")} ${total === 1 ? "occurrence" : "occurrences"}, by similarity`));
     list.append(title, rows(nearest, "nearest", beside));
     if (farthest.length) {
-      list.append(make("p", { class: "gap" }, total > 8 ? "… and the farthest of them" : "… and farther off"));
+      list.append(make("p", { class: "gap" }, total > 8 ? "… and the least similar" : "… less similar"));
       list.append(rows(farthest, "farthest", beside));
     }
   }
   parts.push(list);
   if (counted.length) {
-    parts.push(make("p", { class: "legend soft" }, make("span", { class: "dot", "aria-hidden": "true" }), "stands in a translation of this sentence"));
+    parts.push(make("p", { class: "legend soft" }, make("span", { class: "dot", "aria-hidden": "true" }), "is in a translation of this sentence"));
   }
   return parts;
 }
@@ -256,7 +256,7 @@ function rows(words, key, beside) {
       make("span", { class: "dot" }),
       context(hit),
     );
-    if (hit.translation) button.append(make("span", { class: "hidden" }, "stands in a translation of this sentence,"));
+    if (hit.translation) button.append(make("span", { class: "hidden" }, "is in a translation of this sentence,"));
     button.append(value(hit.csls, hit.csls === undefined ? "" : "CSLS", "first"), value(hit.cosine, "cosine", hit.csls === undefined ? "" : "cosine"));
     button.title = "Draw links to this sentence";
     button.addEventListener("click", () => go({ beside: hit.id }, { replace: true }));

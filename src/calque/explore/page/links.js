@@ -70,7 +70,7 @@ export function drawLinks(source, target, links, others, chosen) {
   const caption = make("figcaption");
   caption.append(make("span", {}, `${links.length} ${links.length === 1 ? "link" : "links"}`));
   if (shared && links.length > count) caption.append(make("span", { class: "key" }, "in both"));
-  if (count) caption.append(make("span", { class: "key alone" }, "only here"));
+  if (count) caption.append(make("span", { class: "key alone" }, "only in this view"));
   const spoken = links.map(([i, j]) => `${source.words[i]} – ${target.words[j]}`).join(", ");
   caption.append(make("span", { class: "hidden" }, spoken));
   const name = `Word links between the ${nameOf(source.lang)} and the ${nameOf(target.lang)} sentence`;
