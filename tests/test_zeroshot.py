@@ -10,7 +10,7 @@ import torch
 from calque.annotated import Labels, TaggedText, Treebank
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
-from calque.tasks.bootstrap import interval, intervals
+from calque.tasks.bootstrap import measure, measure_all
 from calque.tasks.classification import Classification, with_first
 from calque.tasks.parsing import Parsing, ParsingHead, _is_punctuation
 from calque.tasks.tagging import Tagging, renamed
@@ -421,8 +421,7 @@ def test_several_figures_are_drawn_as_one_alone():
     rng = np.random.default_rng(0)
     right = rng.random((50, 2))
     figures = [(right, lambda s: s[..., 0]), (right[:, 1:], lambda s: s[..., 0] ** 2)]
-    assert intervals(figures, samples=30, seed=3) == [interval(*each, samples=30, seed=3) for each in figures]
-    assert intervals([], samples=30) == []
-    assert intervals([(right, lambda s: s[..., 0] * np.nan)], samples=5)[0][1:] == pytest.approx(
-        (np.nan, np.nan), nan_ok=True
-    )
+    assert measure_all(figures, samples=30) == [measure(*each, samples=30) for each in figures]
+    assert measure_all([], samples=30) == []
+    undefined = measure(right, lambda s: s[..., 0] * np.nan, samples=5)
+    assert np.isnan([*undefined.ends, *undefined.resamples]).all()

@@ -9,6 +9,7 @@ import numpy as np
 
 from calque.errors import SettingError
 from calque.pairs import WordPairs
+from calque.runs.compare import ONE_RUN
 from calque.runs.texts import Say, Words
 
 if TYPE_CHECKING:
@@ -103,11 +104,11 @@ def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str, say: Say) ->
 
 
 def table(scores: Sequence[Score]) -> str:
-    """Scores as lines of text: name, value in per cent, interval, number."""
+    """Scores as lines of text: name, value in per cent, interval, number; and what the interval cannot know."""
     rows = [("metric", "value", "95% interval", "n")]
     for score in scores:
         value, low, high = score.shown(2)
         rows.append((f"{score.task} {score.metric}", value, f"{low} – {high}", f"{score.n:,}"))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     lines = ["  ".join([row[0].ljust(widths[0]), *[row[i].rjust(widths[i]) for i in (1, 2, 3)]]) for row in rows]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], "", ONE_RUN])

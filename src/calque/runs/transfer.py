@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from calque.errors import SettingError
+from calque.runs.compare import ONE_RUN
 from calque.runs.texts import Say, Words
 
 if TYPE_CHECKING:
@@ -279,7 +280,8 @@ def _notes(scores: Sequence[Score]) -> list[str]:
     n = len(about.get("seeds", ()))
     notes = [
         f"{about.get('features')} features, head {about.get('head')}, mean of {n} {'run' if n == 1 else 'runs'}; "
-        f"epoch chosen by {by}{leak}"
+        f"epoch chosen by {by}{leak}",
+        "The intervals hold other runs and other texts." if n > 1 else ONE_RUN,
     ]
     left_out = sum({(s.data, s.languages[-1]): s.settings.get("left_out", 0) for s in scores}.values())
     if left_out:

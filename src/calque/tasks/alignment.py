@@ -10,7 +10,7 @@ import numpy as np
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.bootstrap import measure, ratio
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -39,7 +39,7 @@ def score_links(
         gold: what annotators say.
         data, languages, settings: for the record.
         bootstrap: samples of the interval; sentences are drawn.
-        seed: of the bootstrap.
+        seed: for the record.
 
     Returns:
         AER, precision, recall, F1. `n` is the number of gold links for recall, of judged ones for precision,
@@ -80,9 +80,10 @@ def score_links(
     return [
         Score(
             "word-alignment", data, tuple(languages), name,
-            *interval(counts, formula, samples=bootstrap, seed=seed), n, seed, record,
+            *measured.ends, n, seed, record, **measured.kept,
         )
         for name, formula, n in metrics
+        for measured in [measure(counts, formula, samples=bootstrap)]
     ]  # fmt: skip
 
 
@@ -95,7 +96,7 @@ class WordAlignment(Task):
         method: how links are made from vectors: "mutual", "iterative", "softmax" or "transport" (see
             `calque.wordalign.similarity`).
         bootstrap: samples of the interval.
-        seed: of the bootstrap.
+        seed: for the record.
         data: name of the text, for the record.
         options: further arguments of the method.
     """

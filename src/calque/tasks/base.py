@@ -6,7 +6,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,11 +23,14 @@ class Score:
         languages: those involved, source first.
         metric: name of the figure, such as `accuracy`.
         value: the figure, as a fraction; NaN where there was nothing to measure it on.
-        low, high: 95% bootstrap interval.
+        low, high: 95% interval: over texts, and over training runs where there are several.
         n: how many questions or links the figure is over.
-        seed: of the bootstrap.
+        seed: of whatever was drawn at random, such as the texts of a sample; not of the bootstrap.
         settings: everything else that decides the figure, and counts that qualify it.
         percent: whether `value` is a fraction, shown in per cent.
+        runs: the figure of each training run; `value` is their mean. Empty where nothing was trained.
+        resamples: what `value` would have been over other texts, for paired comparisons; see `calque.tasks.bootstrap`.
+        texts: how many texts were drawn from.
     """
 
     task: str
@@ -41,6 +44,9 @@ class Score:
     seed: int
     settings: Mapping[str, Any] = field(default_factory=dict)
     percent: bool = True
+    runs: tuple[float, ...] = ()
+    resamples: tuple[float, ...] = field(default=(), repr=False)
+    texts: int = 0
 
     def shown(self, digits: int = 1) -> tuple[str, str, str]:
         """Value, lower and upper end as a person reads them."""
@@ -49,10 +55,15 @@ class Score:
         return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON: an undefined figure is None, and `queries` says `n` once more."""
-        plain = asdict(self)
+        """As plain values for JSON: an undefined figure is None, `queries` says `n` once more, and what there is not of runs
+        and resamples is left out."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
         for name in ("value", "low", "high"):
             plain[name] = None if math.isnan(plain[name]) else plain[name]
+        for name in ("runs", "resamples", "texts"):
+            found = plain.pop(name)
+            if found:
+                plain[name] = found if name == "texts" else [None if math.isnan(each) else each for each in found]
         return {
             **plain,
             "languages": list(self.languages),

@@ -1,23 +1,101 @@
-"""Percentile bootstrap over sentences, for figures that are functions of sums over sentences."""
+"""Bootstrap over sentences, for figures that are functions of sums over sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from calque.algebra import student
+
 Statistic = Callable[[np.ndarray], np.ndarray]
 
+KEPT = 400  # resamples that a record keeps, for comparisons
 _DRAWS = 4_000_000  # counts held at once
+_COMMON = 20180607  # of the drawing that all figures have in common
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure over all texts, and what it would have been over others.
+
+    Attributes:
+        value: over all texts.
+        low, high: percentile interval over texts.
+        resamples: the first `KEPT` figures of the drawing, to five digits; empty for none.
+        texts: how many were drawn from.
+    """
+
+    value: float
+    low: float
+    high: float
+    resamples: tuple[float, ...]
+    texts: int
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """Value, lower and upper end."""
+        return self.value, self.low, self.high
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What a `Score` keeps of it."""
+        return {"resamples": self.resamples, "texts": self.texts}
+
+    def over_runs(self, runs: Sequence[float]) -> tuple[float, float, float]:
+        """Value, lower and upper end of a mean over training runs: the interval says what other runs *and* other texts would
+        have given.
+
+        The variance is that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the resamples; the
+        interval is Student's with the degrees of freedom of Satterthwaite. Drawing runs as one draws texts would be far too
+        narrow: three runs give a variance that is a third too small, and say little about how large it is. What runs and
+        texts have in common is counted twice, so the interval is a little too wide rather than too narrow.
+
+        Args:
+            runs: the figure of each run, fractions. With fewer than two the interval is that over texts.
+        """
+        if len(runs) < 2 or not self.resamples:
+            return self.ends
+        half = student.half_width([student.over_runs(runs), student.over_resamples(self.resamples, self.texts)])
+        return self.value, max(0.0, self.value - half), min(1.0, self.value + half)
+
+
+def measure(sums: np.ndarray, statistic: Statistic, *, samples: int = 1000) -> Measured:
+    """A figure over all sentences, its interval, and its resamples.
+
+    All figures are measured on the same drawing: its generator is seeded by the number of sentences and nothing else. So
+    resample b of two methods on one test set has the same sentences, and the difference of the two is that of a paired
+    test; test sets that are translations of one another, which have as many sentences, are drawn jointly. To sets of equal
+    size that have nothing to do with each other it does no harm: what their resamples have in common is zero on average.
+
+    Args:
+        sums: `[n_sentences, n_sums]`, such as right answers and questions of each sentence.
+        statistic: `[…, n_sums]` summed over sentences → `[…]`, such as their ratio.
+        samples: how many times to draw; 0 for no interval (both ends are the value).
+    """
+    return measure_all([(sums, statistic)], samples=samples)[0]
+
+
+def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int = 1000) -> list[Measured]:
+    """The same for several figures over the same sentences, which are drawn once for all of them: drawing takes far
+    longer than all the rest.
+
+    Args:
+        figures: `sums` and `statistic` of each.
+        samples: see `measure`.
+    """
+    values, drawn = _drawn(figures, samples, None)
+    texts = len(figures[0][0]) if figures else 0
+    return [
+        Measured(value, *_ends(found, value, 0.95), tuple(float(f"{each:.5g}") for each in found[:KEPT]), texts)
+        for value, found in zip(values, drawn, strict=True)
+    ]
 
 
 def interval(
-    sums: np.ndarray,
-    statistic: Statistic,
-    *,
-    samples: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
+    sums: np.ndarray, statistic: Statistic, *, samples: int = 1000, seed: int = 0, level: float = 0.95
 ) -> tuple[float, float, float]:
     """A figure over all sentences and its percentile interval (Efron and Tibshirani 1993, §13.3).
 
@@ -26,44 +104,37 @@ def interval(
     sums replaces the loop.
 
     Args:
-        sums: `[n_sentences, n_sums]`, such as right answers and questions of each sentence.
-        statistic: `[…, n_sums]` summed over sentences → `[…]`, such as their ratio.
-        samples: how many times to draw; 0 for no interval (both ends are the value).
+        sums, statistic, samples: see `measure`.
         seed: of the drawing.
         level: how much of the distribution the interval covers.
 
     Returns:
         value, lower and upper end. A sample whose figure is undefined (NaN) is left out.
     """
-    return intervals([(sums, statistic)], samples=samples, seed=seed, level=level)[0]
+    (value,), (drawn,) = _drawn([(sums, statistic)], samples, seed)
+    return value, *_ends(drawn, value, level)
 
 
-def intervals(
-    figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int = 1000, seed: int = 0, level: float = 0.95
-) -> list[tuple[float, float, float]]:
-    """The same for several figures over the same sentences, which are drawn once for all of them: drawing takes far
-    longer than all the rest.
-
-    Args:
-        figures: `sums` and `statistic` of each.
-        samples, seed, level: see `interval`.
-    """
+def _drawn(
+    figures: Sequence[tuple[np.ndarray, Statistic]], samples: int, seed: int | None
+) -> tuple[list[float], list[np.ndarray]]:
+    """Figures over all sentences, and over the sentences of each sample; without a seed those of the common drawing."""
     parts = [np.asarray(sums, dtype=np.float64) for sums, _ in figures]
     values = [float(statistic(part.sum(axis=0))) for part, (_, statistic) in zip(parts, figures, strict=True)]
-    rng, n = np.random.default_rng(seed), len(parts[0]) if parts else 0
-    drawn: list[list[np.ndarray]] = [[] for _ in figures]
+    n = len(parts[0]) if parts else 0
+    rng = np.random.default_rng([_COMMON, n] if seed is None else seed)
+    drawn: list[list[np.ndarray]] = [[np.zeros(0)] for _ in figures]
     for start in range(0, samples if n else 0, max(1, _DRAWS // max(1, n))):
         rows = min(max(1, _DRAWS // n), samples - start)
         counts = rng.multinomial(n, np.full(n, 1 / n), size=rows).astype(np.float64)
         for found, part, (_, statistic) in zip(drawn, parts, figures, strict=True):
             found.append(np.asarray(statistic(counts @ part), dtype=np.float64))
-    return [(value, *_ends(found, value, level)) for value, found in zip(values, drawn, strict=True)]
+    return values, [np.concatenate(found) for found in drawn]
 
 
-def _ends(drawn: list[np.ndarray], value: float, level: float) -> tuple[float, float]:
+def _ends(drawn: np.ndarray, value: float, level: float) -> tuple[float, float]:
     """Quantiles of the figures drawn that are defined, or the value itself where none is."""
-    figures = np.concatenate(drawn) if drawn else np.zeros(0)
-    figures = figures[np.isfinite(figures)]
+    figures = drawn[np.isfinite(drawn)]
     if not len(figures):
         return value, value
     low, high = np.quantile(figures, [(1 - level) / 2, (1 + level) / 2])

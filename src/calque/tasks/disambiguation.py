@@ -11,7 +11,7 @@ import numpy as np
 from calque.algebra.normalize import unit_rows
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.bootstrap import measure, ratio
 
 if TYPE_CHECKING:
     from calque.annotated import SenseText
@@ -38,7 +38,8 @@ class Disambiguation(Task):
         restrict: "lemma" as described; "none" compares with all senses, by Euclidean distance, as the script released
             with Multi-sense does.
         unit_length: bring every vector to length 1 before the mean, so that each occurrence weighs the same.
-        bootstrap, seed: samples and seed of the interval.
+        bootstrap: samples of the interval.
+        seed: for the record.
     """
 
     def __init__(
@@ -101,9 +102,11 @@ class Disambiguation(Task):
                 "unseen_lemmas": int(sum(_entry(text, i) not in candidates for i in range(len(text)))),
                 "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
             }  # fmt: skip
-            figures = interval(sums, _f1, samples=self.bootstrap, seed=self.seed)
+            measured = measure(sums, _f1, samples=self.bootstrap)
             lang = text.sentences.lang
-            scores.append(Score("wsd", name, (lang,), "f1", *figures, len(text), self.seed, about))
+            scores.append(
+                Score("wsd", name, (lang,), "f1", *measured.ends, len(text), self.seed, about, **measured.kept)
+            )
         return scores
 
     def _vectors(self, encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndarray, np.ndarray]:

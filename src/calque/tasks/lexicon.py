@@ -13,7 +13,7 @@ from calque.algebra.similarity import csls_neighbours
 from calque.anchors import Anchors
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.bootstrap import measure, ratio
 from calque.text import Sentences
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class Lexicon(Task):
         lower: words that differ in case only are one, in the texts and in the dictionary; each occurrence is encoded as it
             stands. For dictionaries in small letters, as most are.
         k: neighbours in CSLS.
-        bootstrap, seed: samples and seed of the interval.
+        bootstrap: samples of the interval.
+        seed: for the record.
         data: name of the dictionary, for the record.
     """
 
@@ -101,11 +102,10 @@ class Lexicon(Task):
         return [
             Score(
                 "lexicon", self.data, self.dictionary.langs, metric,
-                *interval(np.stack([right, np.ones(len(ranks))], axis=1), lambda s: ratio(s[..., 0], s[..., 1]),
-                          samples=self.bootstrap, seed=self.seed),
-                len(ranks), self.seed, about,
+                *measured.ends, len(ranks), self.seed, about, **measured.kept,
             )
             for metric, right in found
+            for measured in [measure(np.stack([right, np.ones(len(ranks))], axis=1), _share, samples=self.bootstrap)]
         ]  # fmt: skip
 
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
@@ -154,6 +154,10 @@ class Lexicon(Task):
             same = torch.tensor([int((scores[row, gold[q]] >= best[row]).sum()) for row, q in enumerate(part)])
             ranks[start : start + len(part)] = (worse - same + 1).numpy()
         return ranks, left_out
+
+
+def _share(sums: np.ndarray) -> np.ndarray:
+    return ratio(sums[..., 0], sums[..., 1])
 
 
 def _unit(vectors: np.ndarray) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 from calque.encoders.batches import collate, ranges, token_batches
 from calque.errors import SettingError
 from calque.tasks.base import Score
-from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.bootstrap import measure, ratio
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -47,7 +47,7 @@ def masked_perplexity(
         sentences: the text.
         share: of the words of each sentence to hide, at least one.
         mask_id: the subword that hides.
-        seed: of the choice and of the bootstrap.
+        seed: of the choice.
         bootstrap: samples of the interval.
         data, name: of the text and of the model, for the record.
 
@@ -81,11 +81,12 @@ def masked_perplexity(
         losses[places] = _losses(model, split, numbers, chosen[places], last - first, mask_id)
     sums = np.zeros((len(sentences), 2))
     np.add.at(sums, owner, np.stack([losses, np.ones(len(losses))], axis=1))
-    figures = interval(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap, seed=seed)
+    measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap)
     about = {"share": share, "left_out": left_out, "encoder": name, "subwords_per_word": _mean(split, chosen)}
     metric = f"perplexity.{sentences.lang}"
     return Score(
-        "masked-words", data, (sentences.lang,), metric, *figures, len(chosen), seed, about, percent=False
+        "masked-words", data, (sentences.lang,), metric, *measured.ends, len(chosen), seed, about, percent=False,
+        **measured.kept,
     )  # fmt: skip
 
 
@@ -98,7 +99,8 @@ def word_perplexity(
     Args:
         model: of words.
         sentences: the text.
-        bootstrap, seed: samples and seed of the interval, over sentences.
+        bootstrap: samples of the interval, over sentences.
+        seed: for the record.
         data, name: of the text and of the model, for the record.
 
     Raises:
@@ -113,9 +115,11 @@ def word_perplexity(
     scores = []
     for metric, total in (("perplexity", sums[:, :2].mean(axis=1)), ("unigram-perplexity", sums[:, 2])):
         pairs = np.stack([total, sums[:, 3]], axis=1)
-        figures = interval(pairs, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap, seed=seed)
-        lang = (sentences.lang,)
-        scores.append(Score("next-word", data, lang, metric, *figures, found.words, seed, about, percent=False))
+        measured = measure(pairs, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap)
+        lang, n = (sentences.lang,), found.words
+        scores.append(
+            Score("next-word", data, lang, metric, *measured.ends, n, seed, about, percent=False, **measured.kept)
+        )
     return scores
 
 

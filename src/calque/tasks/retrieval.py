@@ -14,7 +14,7 @@ from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighb
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.bootstrap import measure, ratio
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
 from calque.vectors import Embeddings
 
@@ -172,7 +172,7 @@ class WordRetrieval(Task):
             et al.'s code does, which raises the accuracy. They are never part of the unseen pairs.
         model, symmetrize: of the statistical aligner.
         bootstrap: samples of the interval; sentences are drawn, not words.
-        seed: of the bootstrap and the aligner.
+        seed: of the aligner.
         data: name of the test text, for the record.
 
     Raises:
@@ -389,18 +389,19 @@ class WordRetrieval(Task):
             (f"accuracy.{name}.{source}-{target}", np.stack([forward, questions], axis=1)),
             (f"accuracy.{name}.{target}-{source}", np.stack([backward, questions], axis=1)),
         )
-        figures = [
-            (metric, interval(sums, _accuracy, samples=self.bootstrap, seed=self.seed)) for metric, sums in parts
-        ]
+        figures = [(metric, measure(sums, _accuracy, samples=self.bootstrap)) for metric, sums in parts]
         record = {
             "queries": name,
-            "directions": {metric.rsplit(".")[-1]: v[0] for metric, v in figures[1:]},
+            "directions": {metric.rsplit(".")[-1]: measured.value for metric, measured in figures[1:]},
             **settings,
         }
         return [
-            Score("retrieval", self.data, (source, target), metric, *values, len(sentence), self.seed, record)
-            for metric, values in figures
-        ]
+            Score(
+                "retrieval", self.data, (source, target), metric, *measured.ends, len(sentence), self.seed, record,
+                **measured.kept,
+            )
+            for metric, measured in figures
+        ]  # fmt: skip
 
 
 def with_ends(encoder: Encoder, sentences) -> Embeddings:

@@ -16,7 +16,7 @@ from calque.distributed import Processes
 from calque.encoders.batches import ranges
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import Statistic, intervals
+from calque.tasks.bootstrap import Statistic, measure_all
 from calque.threads import Threads
 from calque.training.passes import shares_at_once
 from calque.training.supervised import (
@@ -118,7 +118,8 @@ class ZeroShot(Task, Generic[D]):
         tune: train the encoder as well.
         select: see above.
         options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own.
-        bootstrap, seed: samples and seed of the intervals.
+        bootstrap: samples of the intervals.
+        seed: for the record.
     """
 
     #: name of the task, and its figures, the main one first: sums over texts `[…, k]` → `[…]`
@@ -208,7 +209,8 @@ class ZeroShot(Task, Generic[D]):
 
     # -- the protocol ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Scores of every test set, the main figure first: mean over the seeds, with a bootstrap interval over texts.
+        """Scores of every test set, the main figure first: mean over the seeds, with an interval that holds other seeds and
+        other texts (`Measured.over_runs`); with one seed it can hold texts only.
 
         `settings` has the value of every seed, their standard deviation and the epochs chosen; `gap` is by how much the
         first test set in a source language is better, where there is one.
@@ -225,18 +227,19 @@ class ZeroShot(Task, Generic[D]):
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
-            figures, own, more = [], [], self.settings_of(test)
+            figures, own, runs, more = [], [], [], self.settings_of(test)
             for metric, statistic in self.statistics.items():
                 sums = np.stack([sums[number][metric] for sums in tested], axis=1)
                 values = [float(statistic(sums[:, k].sum(axis=0))) for k in range(len(found))]
                 spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+                runs.append(tuple(values))
                 own.append({"values": [round(value, 5) for value in values], "sd": round(spread, 5)})
                 figures.append((sums.reshape(len(sums), -1), _mean_of(statistic, sums.shape[1:])))
-            ends = intervals(figures, samples=self.bootstrap, seed=self.seed)
+            found_here = zip(self.statistics, measure_all(figures, samples=self.bootstrap), runs, own, strict=True)
             scores += [
-                Score(self.name, test.name, (*self.sources, test.lang), metric, *end, len(figures[0][0]), self.seed,
-                      about | more | each)
-                for metric, end, each in zip(self.statistics, ends, own, strict=True)
+                Score(self.name, test.name, (*self.sources, test.lang), metric, *measured.over_runs(values),
+                      measured.texts, self.seed, about | more | each, runs=values, **measured.kept)
+                for metric, measured, values, each in found_here
             ]  # fmt: skip
         return _with_gaps(scores, self.sources)
 

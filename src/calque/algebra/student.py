@@ -1,0 +1,100 @@
+"""Student's t: tails and quantiles; variances of means over runs and over texts, and the degrees of freedom of their sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+Part = tuple[float, float]  # an estimated variance, and its degrees of freedom
+
+
+def tail(t: float, df: float) -> float:
+    """Probability of a value at least as far from zero as `t`, on either side.
+
+    Equals `I(df / (df + t²); df / 2, 1 / 2)`, the regularised incomplete beta function (DLMF 8.17); with infinitely many
+    degrees of freedom the normal distribution's.
+    """
+    if not t:
+        return 1.0
+    if math.isinf(t):
+        return 0.0
+    if math.isinf(df):
+        return math.erfc(abs(t) / math.sqrt(2))
+    return _incomplete_beta(df / (df + t * t), t * t / (df + t * t), df / 2, 0.5)
+
+
+@cache
+def quantile(level: float, df: float) -> float:
+    """How far from zero `level` of the distribution reaches: 1.96 for 0.95 and infinitely many degrees of freedom."""
+    low, high = 0.0, 1.0
+    while tail(high, df) > 1 - level:
+        low, high = high, 2 * high
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if tail(middle, df) > 1 - level else (low, middle)
+    return (low + high) / 2
+
+
+def over_runs(values: Sequence[float]) -> Part:
+    """Variance of the mean of some runs, `s² / n`, and its degrees of freedom; nothing for fewer than two."""
+    n = len(values)
+    return (float(np.var(values, ddof=1)) / n, n - 1) if n > 1 else (0.0, 1)
+
+
+def over_resamples(figures: Sequence[float] | np.ndarray, texts: int) -> Part:
+    """Variance over texts from the figures of resamples, and its degrees of freedom: those of the texts, or of the
+    resamples where these are fewer. Undefined figures are left out."""
+    known = np.asarray(figures, dtype=np.float64)
+    known = known[np.isfinite(known)]
+    if len(known) < 2:
+        return 0.0, 1
+    return float(np.var(known, ddof=1)), max(1, min(texts or len(known), len(known)) - 1)
+
+
+def total(parts: Sequence[Part]) -> Part:
+    """The sum of independent estimates of variance, and its degrees of freedom: `(Σ v)² / Σ (v² / df)` (Satterthwaite 1946).
+
+    Parts that are zero count for nothing.
+    """
+    known = [(variance, df) for variance, df in parts if variance > 0]
+    variance = sum(variance for variance, _ in known)
+    weight = sum(own**2 / df for own, df in known)
+    return variance, variance**2 / weight if weight > 0 else math.inf
+
+
+def half_width(parts: Sequence[Part], level: float = 0.95) -> float:
+    """Half the interval of an estimate whose variance is the sum of these."""
+    variance, df = total(parts)
+    return quantile(level, round(df, 6)) * math.sqrt(variance) if variance else 0.0
+
+
+def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
+    """`I(x; a, b)` by its continued fraction (DLMF 8.17.22); `rest` is 1 − x, given apart where x is near 1."""
+    front = (
+        math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest))
+        if x > 0 and rest > 0
+        else 0.0
+    )
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(x, a, b) / a
+    return 1 - front * _fraction(rest, b, a) / b
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """The continued fraction, by the algorithm of Lentz."""
+    tiny = 1e-300
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or tiny)
+    found = d
+    for m in range(1, 500):
+        for step in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d, c = 1 / (1 + step * d or tiny), 1 + step / c or tiny
+            found *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return found
