@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +18,11 @@ import pytest
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
+from calque.runs import sources
 from calque.runs.steps import Step, Steps, digest
 from calque.runs.study import Study, study, tables
+from calque.runs.study.grid import Grid
+from calque.runs.study.work import WORK, _encoder
 from calque.runs.study.workers import Workers
 from command import run
 from planted import tagged, trees, words, write_tags, write_trees
@@ -101,7 +106,7 @@ def test_the_command_and_two_workers(plan, capsys):
     code, said, news = run(capsys, "study", plan, "--workers", 2, "--test", f"ner=nl={plan.parent / 'ner.test.es.tsv'}")
     assert code == 0, news
     assert said.startswith("## ner, f1")
-    assert "| nl ner.test.es.tsv |" in said.splitlines()[2]
+    assert said.splitlines()[2] == "| encoder | method | de | es | nl | mean |"
     one = study(plan, data=plan.parent, out=plan.parent / "again")
     two = [json.loads(line) for line in (plan.parent / "study" / "results.jsonl").read_text().splitlines()]
 
@@ -113,6 +118,32 @@ def test_the_command_and_two_workers(plan, capsys):
     code, said, news = run(capsys, "study", plan, "--test", "retrieval=x.tsv", "-q")
     assert (code, said) == (2, "")
     assert "expected TASK=FILE, with one of the tasks ner" in news
+
+
+def test_what_is_trained_is_trained_several_times(plan):
+    """Maps and the base come out the same every time; each run of a trained method has its seed, and its own scores."""
+    plan.write_text(
+        plan.read_text().replace("seeds = 1", "seeds = 1\nruns = 2").replace("batch = 4", "batch = 4\nseed = 5")
+    )
+    plan.write_text(
+        plan.read_text()[: plan.read_text().index("[tasks.ner]")] + '[tasks.retrieval]\ntest = {de = "train.tsv"}'
+    )
+    said = []
+    records = study(plan, say=said.append)
+    assert "aligning: 3 of 3 steps to do" in said
+    seeds = {(r["method"], r["training_seed"]): r["settings"]["encoder_fingerprint"] for r in records}
+    assert set(seeds) == {("base", None), ("rotation", None), ("quick", 5), ("quick", 6)}
+    assert len(set(seeds.values())) == 4
+    made = [json.loads(p.read_text()) for p in (plan.parent / "study" / "steps").glob("align-*/calque-run.json")]
+    assert {record["schedule"]["seed"] for record in made if "schedule" in record} == {5, 6}
+    assert (plan.parent / "study" / "results.md").read_text().count("| tiny | quick |") == 1
+
+
+def test_starts_at_random_are_runs_too_and_keep_apart(own):
+    own.write_text(own.read_text().replace("seeds = 1", "seeds = 1\nruns = 2").replace("restarts = 1", "restarts = 4"))
+    plan = Study.read(own)
+    assert plan.training_seeds(plan.methods["distributions"]) == [0, 4]
+    assert plan.training_seeds(plan.methods["rotation"]) == [None]
 
 
 def test_one_model_for_each_language(plan):
@@ -278,7 +309,6 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
     assert "## language-model, unigram-perplexity" in table
     # Right senses count though no setting names their file; what was learnt before them stays.
     (own.parent / "test.gold.key.txt").write_text("i0 e2%1\ni1 e1%1\ni2 e2%1\n")
-    digest.cache_clear()
     said.clear()
     study(own, say=said.append)
     assert "aligning: 0 of 2 steps to do" in said
@@ -359,6 +389,91 @@ def test_what_a_step_reads_is_part_of_its_name(tmp_path):
     assert digest(str(tmp_path / "folder")) != digest(str(tmp_path / "a"))
 
 
+def test_a_file_that_was_edited_is_read_again(tmp_path):
+    file, folder = tmp_path / "a", tmp_path / "folder"
+    folder.mkdir()
+    for place in (file, folder / "x"):
+        place.write_text("1")
+        before = digest(str(place.parent if place.parent == folder else place))
+        place.write_text("2")
+        assert digest(str(place.parent if place.parent == folder else place)) != before
+    with pytest.raises(InputError, match="nowhere: no such file or folder"):
+        digest(str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match="/dev/zero: is not a file"):
+        digest("/dev/zero")
+
+
+def test_a_file_edited_during_a_step_stops_it(tmp_path):
+    (tmp_path / "a").write_text("1")
+    steps = Steps(tmp_path / "steps", {"work": lambda step, folder: (tmp_path / "a").write_text("2")})
+    step = Step("work", {}, {"text": [str(tmp_path / "a")]})
+    with pytest.raises(InputError, match="a file was changed while the study was running, one of .*/a: start"):
+        steps.do(step)
+    assert not steps.is_done(step)
+
+
+def test_code_is_part_of_what_a_step_depends_on(tmp_path, monkeypatch):
+    """An edit of what a step can reach changes its name; comments and docstrings do not, nor does what it cannot reach."""
+    package = tmp_path / "calque"
+    shutil.copytree(sources.ROOT, package, ignore=shutil.ignore_patterns("data", "__pycache__"))
+    monkeypatch.setattr(sources, "ROOT", package)
+
+    def forget():
+        for kept in (sources.digest_of, sources._reached, sources._imported, sources._code, sources._tree):
+            kept.cache_clear()
+
+    def digests():
+        forget()
+        return {kind: sources.digest_of(WORK[kind]) for kind in ("links", "align", "score")}
+
+    def edit(name, old, new):
+        text = (package / name).read_text()
+        assert old in text
+        (package / name).write_text(text.replace(old, new, 1))
+
+    first = digests()
+    edit("algebra/normalize.py", "from", "# a remark\nfrom")
+    edit("tasks/retrieval.py", '"""', '"""In other words: ')
+    assert digests() == first
+    edit("tasks/retrieval.py", "\nimport", "\nimport this\nimport")
+    second = digests()
+    assert {kind for kind in first if first[kind] != second[kind]} == {"score"}
+    edit("wordalign/gibbs.py", "\nimport", "\nimport this\nimport")  # links are read by way of their steps' names
+    third = digests()
+    assert {kind for kind in first if second[kind] != third[kind]} >= {"links"}
+    edit("report/page.py", "\nimport", "\nimport this\nimport")
+    assert digests() == third
+    forget()
+
+
+def grid(path):
+    return Grid(Study.read(path), Steps(path.parent / "steps", WORK))
+
+
+def test_the_content_of_an_encoder_counts_wherever_it_lies(plan, monkeypatch, tmp_path):
+    """What comes with calque, one file of vectors for each language, and the options beside an ELMo's weights."""
+    from calque.encoders import loading
+
+    for name in ("a.vec", "b.vec", "x_weights.hdf5", "x_options.json"):
+        (tmp_path / name).write_text("1")
+    bundled = tmp_path / "bundled"
+    bundled.mkdir()
+    (bundled / "weights").write_text("1")
+    monkeypatch.setitem(loading.BUNDLED, "mini", bundled)
+    text = plan.read_text()
+    for encoder, touched in (
+        ("mini", bundled / "weights"), ("en=a.vec,de=b.vec", tmp_path / "b.vec"),
+        ("x_weights.hdf5", tmp_path / "x_options.json"), ("en=a.vec,de=x_weights.hdf5", tmp_path / "x_options.json"),
+    ):  # fmt: skip
+        plan.write_text(re.sub('tiny = ".*"', f'tiny = "{encoder}"', text))
+        before = [step.key for step in grid(plan).scoring]
+        assert before == [step.key for step in grid(plan).scoring]
+        touched.write_text(touched.read_text() + "1")
+        assert not {step.key for step in grid(plan).scoring} & set(before)
+    step = grid(plan).scoring[0]
+    assert _encoder(step) == f"en={tmp_path}/./a.vec,de={tmp_path}/./x_weights.hdf5"
+
+
 # -- processes -------------------------------------------------------------------------------------------------------
 def test_two_studies_do_not_share_a_folder(tmp_path):
     steps = Steps(tmp_path / "steps", {})
@@ -417,9 +532,31 @@ def test_what_a_table_shows():
         record("a", 12.5, 10, 15, task="lm", metric="perplexity", percent=False, settings={}),
         record("b", 22.5, 20, 25, task="lm", metric="perplexity", percent=False, settings={}),
     ])  # fmt: skip
-    assert shown.splitlines() == [
-        "## ner, f1", "", "| encoder | method | de t | es t | mean |", "|---|---|---:|---:|---:|",
-        "| e | a | 50.0 ± 1.0 |  | 50.0 |", "| e | a, ceiling | 50.0 |  | 50.0 |", "| e, layer 1 | a |  |  |  |", "",
-        "## lm, perplexity", "", "| encoder | method | de t | mean |", "|---|---|---:|---:|",
-        "| e | a | **12.5** | 12.5 |", "| e | b | 22.5 | 22.5 |",
+    assert shown.splitlines()[:14] == [
+        "## ner, f1", "", "| encoder | method | de | es | mean |", "|---|---|---:|---:|---:|",
+        "| e | a | 50.0 ± 1.0 |  |  |", "| e | a, ceiling | 50.0 |  |  |", "| e, layer 1 | a |  |  |  |", "",
+        "## lm, perplexity, lower is better", "", "| encoder | method | de |", "|---|---|---:|",
+        "| e | a | **12.5** |", "| e | b | 22.5 |",
     ]  # fmt: skip
+
+
+def test_a_mean_is_of_one_figure_and_of_other_languages_than_the_tasks_own():
+    shown = tables([
+        record("a", 0.9, 0.9, 0.9, languages=["en", "en"]), record("a", 0.5, 0.4, 0.6),
+        record("a", 0.7, 0.6, 0.8, languages=["en", "es"], data="x"),
+        record("a", 0.7, 0.6, 0.8, languages=["en", "es"], data="y"),
+        record("a", 0.2, 0.2, 0.2, task="retrieval", metric="accuracy.all"),
+        record("a", 0.1, 0.1, 0.1, task="retrieval", metric="accuracy.unseen"),
+    ])  # fmt: skip
+    assert "| encoder | method | de | es x | es y | mean | en |" in shown
+    assert "| 70.0 ± 1.0 | 63.3 (57.6 to 69.1) | 90.0 ± 1.0 |" in shown
+    assert "## retrieval, accuracy, all linked words\n\n| encoder | method | de |" in shown
+    assert "## retrieval, accuracy, word pairs not seen in training\n\n| encoder | method | de |" in shown
+
+
+def test_training_runs_of_a_method_are_one_row():
+    runs = [
+        record("a", value, value - 0.1, value + 0.1, training_seed=seed) for seed, value in enumerate((0.5, 0.6, 0.7))
+    ]
+    other = record("b", 0.9, 0.85, 0.95, training_seed=None)
+    assert tables([*runs, other]).splitlines()[4:6] == ["| e | a | 60.0 ± 10.0 |", "| e | b | **90.0 ± 1.0** |"]

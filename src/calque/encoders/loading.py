@@ -63,7 +63,7 @@ def load_encoder(
     name = fspath(name_or_path)
     others = {"pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
               "attention": attention, "precision": precision}  # fmt: skip
-    if (several := _by_language(name)) is not None:
+    if (several := by_language(name)) is not None:
         return _per_language(several, {"layer": layer, **others})
     path = BUNDLED.get(name, Path(name))
     pair = file_pair(path)
@@ -120,7 +120,7 @@ def load_encoder(
     return _mapped(path, encoder, mapped_layer, asked) if mapped else encoder
 
 
-def _by_language(name: str) -> dict[str, str] | None:
+def by_language(name: str) -> dict[str, str] | None:
     """The encoders of `en=elmo-en,de=elmo-de`; None for the name of a single one."""
     parts = [part.partition("=") for part in name.split(",")]
     if os.path.exists(name) or not all(equals and lang and "/" not in lang for lang, equals, _ in parts):

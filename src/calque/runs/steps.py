@@ -7,12 +7,14 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import calque
+from calque.errors import InputError
+from calque.runs import sources
 
 Paths = Mapping[str, Sequence[str]]
 
@@ -26,22 +28,33 @@ class Step:
         settings: what it depends on beside files; JSON.
         files: what it reads, by what it is to the step; the content counts, not the names.
         after: folders of steps whose results it reads, in the same way.
+        code: hash of the code that does it, see `Steps.step`.
     """
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     files: Paths = field(default_factory=dict)
     after: Paths = field(default_factory=dict)
+    code: str = ""
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """Hash over everything that decides the result, the version of calque included."""
+        """Hash over everything that decides the result, as it is when this is first asked for."""
         files = {role: [digest(file) for file in several] for role, several in self.files.items()}
         after = {role: [Path(place).name for place in several] for role, several in self.after.items()}
-        text = json.dumps(
-            [self.kind, self.settings, files, after, calque.__version__], sort_keys=True, default=str
-        )  # fmt: skip
+        text = json.dumps([self.kind, self.settings, files, after, self.code], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+
+    def check(self) -> None:
+        """Complain of files that are not what they were when the step was laid out: the result would be kept under the
+        hash of something else.
+
+        Raises:
+            InputError: there is one.
+        """
+        if replace(self).key != self.key:
+            read = ", ".join(sorted({file for several in self.files.values() for file in several}))
+            raise InputError(f"a file was changed while the study was running, one of {read}: start the study again")
 
 
 class Steps:
@@ -55,6 +68,15 @@ class Steps:
     def __init__(self, folder: str | Path, work: dict[str, Callable[[Step, Path], None]]):
         self.folder, self.work = Path(folder), work
 
+    def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths) -> Step:
+        """A step that counts the code that will do it."""
+        return Step(kind, settings, files, after, sources.digest_of(self.work[kind]))
+
+    @property
+    def modules(self) -> list[str]:
+        """What must be imported for the work to be done by the code that was counted, even if that is edited meanwhile."""
+        return sources.modules_of(self.work.values())
+
     def place(self, step: Step) -> Path:
         """The folder of a step, done or not."""
         return self.folder / f"{step.kind}-{step.key}"
@@ -64,12 +86,18 @@ class Steps:
 
     def do(self, step: Step) -> Path:
         """The folder of a step, which is done first unless it was before. A step that was stopped begins again, but
-        finds what it left in its folder."""
+        finds what it left in its folder.
+
+        Raises:
+            InputError: a file that it reads was changed since the step was laid out.
+        """
         place = self.place(step)
         if not self.is_done(step):
             part = place.with_name(place.name + ".part")
             part.mkdir(parents=True, exist_ok=True)
+            step.check()
             self.work[step.kind](step, part)
+            step.check()
             about = {**vars(step), "calque": calque.__version__}
             (part / "done.json").write_text(json.dumps(about, indent=2, default=str) + "\n", encoding="utf-8")
             if place.exists():  # of a run that ended between two moves
@@ -83,14 +111,31 @@ def unique(steps: Sequence[Step]) -> list[Step]:
     return list({step.key: step for step in steps}.values())
 
 
-@cache
 def digest(path: str) -> str:
-    """Hash of a file's content, or of the names and contents of a folder's files."""
+    """Hash of a file's content, or of the names and contents of a folder's files. What was read before is read again when
+    its size, its times or its place on the disk have changed.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    found, root = hashlib.blake2b(digest_size=16), Path(path)
+    try:
+        if not root.is_dir() and not root.is_file():
+            raise InputError("is not a file" if root.exists() else "no such file or folder", path=path)
+        for file in sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]:
+            about = file.stat()
+            state = (about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
+            found.update(f"{file.relative_to(root)}\0{_content(str(file.absolute()), state)}".encode())
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+    return found.hexdigest()
+
+
+@cache
+def _content(path: str, state: tuple[int, ...]) -> str:
+    """Hash of a file while it is as `state` says."""
     found = hashlib.blake2b(digest_size=16)
-    root = Path(path)
-    for file in sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]:
-        found.update(f"{file.relative_to(root)}\0".encode())
-        with open(file, "rb") as handle:
-            while block := handle.read(1 << 20):
-                found.update(block)
+    with open(path, "rb") as handle:
+        while block := handle.read(1 << 20):
+            found.update(block)
     return found.hexdigest()

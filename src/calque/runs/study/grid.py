@@ -19,7 +19,8 @@ class Row:
     """An encoder as the tables show it.
 
     Attributes:
-        about: `encoder`, `layer`, `method` and `supervision`, by which a score is known.
+        about: `encoder`, `layer`, `method`, `supervision` and `training_seed`, by which a score is known; the seed is None
+            where nothing random was trained.
         encoder: where it is: the step that makes it, or what `load_encoder` takes.
         load: keyword arguments of `load_encoder`.
         langs: languages that it was made for; None for all.
@@ -69,15 +70,19 @@ class Grid:
         settings = dict(given["pretrain"])
         texts, apart = settings.pop("texts"), settings.pop("apart", False)
         made = [
-            Step("pretrain", {**settings, "langs": list(part)}, {"text": [self.plan.path(file) for file in part.values()]})
+            self._step(
+                "pretrain", {**settings, "langs": list(part)}, {"text": [self.plan.path(file) for file in part.values()]}
+            )
             for part in ([{lang: file} for lang, file in texts.items()] if apart else [texts])
         ]  # fmt: skip
         self.pretraining += made
-        about = {"encoder": name, "layer": None, "method": BASE, "supervision": "", "task": "language-model"}
+        about = {**_about(name, None, BASE, ""), "task": "language-model"}
         self.scores += [(about, step) for step in made]
         if not apart:
             return made[0]
-        self.joining.append(Step("join", {"name": name, "langs": list(texts)}, after={"encoder": self._places(made)}))
+        self.joining.append(
+            self._step("join", {"name": name, "langs": list(texts)}, after={"encoder": self._places(made)})
+        )
         return self.joining[-1]
 
     def _rows(self, name: str, given: Mapping[str, Any], base: Step | str) -> None:
@@ -86,11 +91,8 @@ class Grid:
         layers: list[int | None] = list(given.get("layers", [None]))
         loads = {layer: pooling if layer is None else {**pooling, "layer": layer} for layer in layers}
 
-        def row(
-            method: str, supervision: str, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None
-        ):
-            about = {"encoder": name, "layer": layer, "method": method, "supervision": supervision}
-            self.rows.append(Row(about, encoder, load, langs))
+        def row(method, learnt, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None, seed=None):
+            self.rows.append(Row(_about(name, layer, method, learnt, seed), encoder, load, langs))
 
         if BASE in plan.methods:
             for layer, load in loads.items():
@@ -99,19 +101,22 @@ class Grid:
             langs = plan.languages(texts)
             for some in [langs] if plan.together else [[lang] for lang in langs]:
                 made_for = None if plan.together else tuple(some)
-                for method, settings in plan.methods.items():
-                    if method == BASE or learnt not in plan.supervisions(settings):
+                for method, given in plan.methods.items():
+                    if method == BASE or learnt not in plan.supervisions(given):
                         continue
-                    if settings["method"] in TUNERS:  # one training for each layer
-                        for layer, load in loads.items():
-                            row(method, learnt, self._aligned(base, settings, texts, some, load), {}, layer, made_for)
-                    elif layers == [None] or "layers" in settings:
-                        step = self._aligned(base, settings, texts, some, pooling)
-                        row(method, learnt, step, {}, None, made_for)
-                    else:  # the maps of all layers from one pass
-                        step = self._aligned(base, {"layers": layers, **settings}, texts, some, pooling)
-                        for layer in layers:
-                            row(method, learnt, step, {"layer": layer}, layer, made_for)
+                    for seed in plan.training_seeds(given):
+                        settings = given if seed is None else {**given, "seed": seed}
+                        if settings["method"] in TUNERS:  # one training for each layer
+                            for layer, load in loads.items():
+                                step = self._aligned(base, settings, texts, some, load)
+                                row(method, learnt, step, {}, layer, made_for, seed)
+                        elif layers == [None] or "layers" in settings:
+                            step = self._aligned(base, settings, texts, some, pooling)
+                            row(method, learnt, step, {}, None, made_for, seed)
+                        else:  # the maps of all layers from one pass
+                            step = self._aligned(base, {"layers": layers, **settings}, texts, some, pooling)
+                            for layer in layers:
+                                row(method, learnt, step, {"layer": layer}, layer, made_for, seed)
 
     def _aligned(self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load) -> Step:
         towards = langs[0] if self.plan.towards == "target" else self.plan.towards
@@ -129,7 +134,7 @@ class Grid:
         words = {"symmetrize": "one-to-one", **self.plan.words, **_given(texts, "limit", "pretokenized")}
         files = [self.plan.path(texts[lang]) for lang in langs]
         links = [
-            Step("links", {"langs": pair, "words": words}, {"text": [file]})
+            self._step("links", {"langs": pair, "words": words}, {"text": [file]})
             for pair, file in zip(about["langs"], files, strict=True)
         ]
         self.preparing += links
@@ -145,7 +150,7 @@ class Grid:
         if texts["kind"] == "dictionary":
             entries = list(texts.get("entries", [0]))
             parts = [
-                Step("entries", {"langs": pair, "entries": entries}, {"dictionary": [plan.path(texts[pair[1]])]})
+                self._step("entries", {"langs": pair, "entries": entries}, {"dictionary": [plan.path(texts[pair[1]])]})
                 for pair in about["langs"]
             ]
             self.preparing += parts
@@ -189,23 +194,57 @@ class Grid:
 
     # -- what a step reads -------------------------------------------------------------------------------------------
     def _reading(self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files, after=None) -> Step:
-        """A step that reads an encoder: another step's result; a file or folder, whose content counts; or a name on the
-        hub, which stands for itself."""
+        """A step that reads an encoder: another step's result; or what `load_encoder` takes. Of that, the content of files
+        and folders counts, those that come with calque included; a name on the hub stands for itself."""
         about, files, after = dict(settings), dict(files), dict(after or {})
         if isinstance(encoder, Step):
             after["encoder"] = self._places([encoder])
-        elif os.path.exists(self.plan.path(encoder)):
-            files["encoder"] = [self.plan.path(encoder)]
-        else:
-            about["encoder"] = encoder
-        return Step(kind, about, files, after)
+            return self._step(kind, about, files, after)
+        about["encoder"], files["encoder"], files["beside"] = [], [], []
+        for lang, name in self._parts(encoder).items():
+            place = self._place(name)
+            about["encoder"].append([lang, name if place is None else None])
+            files["encoder"] += [] if place is None else [place]
+            files["beside"] += [] if place is None else _beside(place)
+        return self._step(kind, about, files, after)
+
+    def _parts(self, encoder: str) -> dict[str, str]:
+        """The encoders of `en=a.vec,de=b.vec`; a single one without a language."""
+        from calque.encoders.loading import by_language
+
+        return {"": encoder} if os.path.exists(self.plan.path(encoder)) else by_language(encoder) or {"": encoder}
+
+    def _place(self, encoder: str) -> str | None:
+        """Where an encoder lies; None for a name on the hub."""
+        from calque.encoders.loading import BUNDLED
+
+        if encoder in BUNDLED:
+            return str(BUNDLED[encoder])
+        path = self.plan.path(encoder)
+        return path if os.path.exists(path) else None
+
+    def _step(self, kind: str, settings: Mapping[str, Any], files=None, after=None) -> Step:
+        return self._steps.step(kind, settings, files or {}, after or {})
 
     def _places(self, steps: Sequence[Step]) -> list[str]:
         return [str(self._steps.place(step)) for step in steps]
 
 
+def _about(encoder: str, layer: int | None, method: str, supervision: str, seed: int | None = None) -> dict[str, Any]:
+    """What is known of a score beside the score."""
+    return {"encoder": encoder, "layer": layer, "method": method, "supervision": supervision, "training_seed": seed}
+
+
 def _given(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: settings[name] for name in names if name in settings}
+
+
+def _beside(encoder: str) -> list[str]:
+    """What else is read with an encoder's file: `NAME_options.json` with `NAME_weights.hdf5`."""
+    from calque.encoders.elmo_files import file_pair
+
+    pair = file_pair(Path(encoder))
+    return [str(pair[0])] if pair is not None and not Path(encoder).is_dir() else []
 
 
 def _keys(data: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from calque.errors import InputError, SettingError
 from calque.runs.align import MAPS, TUNERS
-from calque.runs.dictionary import METHODS, STARTS
+from calque.runs.dictionary import IDENTICAL, METHODS, STARTS
 from calque.runs.study.options import (
     BY_LANGUAGE,
     PARTS,
@@ -25,6 +25,7 @@ from calque.runs.study.options import (
 )
 
 BASE = "base"
+RANDOM_STARTS = tuple(start for start in STARTS if start != IDENTICAL)
 #: what each kind of supervision can be used for
 KINDS = {"parallel": (*MAPS, *TUNERS), "dictionary": tuple(METHODS), "text": STARTS}
 #: settings in a table of supervision that are not languages
@@ -51,7 +52,10 @@ class Study:
         source: the language of the texts' first side.
         towards: the language that the others move towards; "target": each language pair's other language.
         together: one model for all languages of a supervision, not one for each.
-        seeds: training runs of every task.
+        seeds: training runs of every task, with the seeds 0, 1, ….
+        runs: training runs of every method that involves randomness (fine-tuning, contrastive training and maps from nothing
+            that start at random), with the method's `seed` and those after it; each is measured like a method of its own,
+            and the tables pool them. Other maps come out the same every time.
         words: aligner, symmetrisation and seed of the word links.
         data: folder of the texts.
         out: folder for the steps and the results.
@@ -65,6 +69,7 @@ class Study:
     towards: str = "en"
     together: bool = True
     seeds: int = 3
+    runs: int = 1
     words: dict[str, Any] = field(default_factory=dict)
     data: str = "."
     out: str = "study"
@@ -194,6 +199,14 @@ class Study:
             raise SettingError(f"unknown supervision {', '.join(sorted(unknown))}")
         name = method.get("start") or method["method"]
         return [s for s in self.supervision if s in wanted and name in KINDS[self.supervision[s]["kind"]]]
+
+    def training_seeds(self, method: Mapping[str, Any]) -> list[int | None]:
+        """Seeds that a method is trained with; None for one that has nothing random."""
+        if method["method"] not in TUNERS and method.get("start") not in RANDOM_STARTS:
+            return [None]
+        # A start that fails is tried again with the next seeds: those are not another run's.
+        apart = method.get("restarts", 3) if "start" in method else 1
+        return [method.get("seed", 0) + number * apart for number in range(self.runs)]
 
     def tested_on(self, more: Sequence[str]) -> Study:
         """The same with further test files, `TASK=FILE` or `TASK=LANG=FILE`, relative to where one is."""

@@ -136,9 +136,12 @@ def _score(step: Step, folder: Path) -> None:
 
 
 def _encoder(step: Step) -> str:
-    """Of a finished step, of a local folder, or by its name."""
-    found: Sequence[str] = step.after.get("encoder") or step.files.get("encoder") or [step.settings["encoder"]]
-    return found[0]
+    """A finished step's folder, or what `load_encoder` takes: local files and folders by their place, others by name."""
+    if "encoder" in step.after:
+        return step.after["encoder"][0]
+    local = iter(step.files["encoder"])
+    named = [(lang, next(local) if name is None else name) for lang, name in step.settings["encoder"]]
+    return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
 
 
 def _given(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

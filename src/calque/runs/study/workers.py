@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from multiprocessing import get_context, parent_process
 from threading import Thread
 
 from calque.errors import SettingError
+from calque.runs import sources
 from calque.runs.lock import locked
 from calque.runs.steps import Step, Steps, unique
 from calque.runs.texts import Say
@@ -28,12 +29,15 @@ class Workers:
         self.steps, self.workers, self.say = steps, workers, say
         self._pool: ProcessPoolExecutor | None = None
         self._open = ExitStack()
+        self._begun = False
 
     def __enter__(self) -> Workers:
         self._open.enter_context(locked(self.steps.folder))
         if self.workers > 1:
             cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
-            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin, initargs=(cores,))
+            self._pool = ProcessPoolExecutor(
+                self.workers, get_context("spawn"), initializer=_begin, initargs=(cores, self.steps.modules)
+            )
         return self
 
     def __exit__(self, *_) -> None:
@@ -46,16 +50,23 @@ class Workers:
         left = [step for step in steps if not self.steps.is_done(step)]
         if steps:
             self.say(f"{title}: {len(left)} of {len(steps)} steps to do")
+        if left and not self._begun:
+            self._begun = True
+            if self._pool is None:
+                sources.load(self.steps.modules)
+            else:  # all of them now: one that begins later would load what has been edited in the meantime
+                wait([self._pool.submit(os.getpid) for _ in range(self.workers)])
         done = map(self.steps.do, left) if self._pool is None else self._pool.map(self.steps.do, left)
         for number, place in enumerate(done, 1):
             self.say(f"{title}: {number} of {len(left)} ({place.name})")
 
 
-def _begin(cores: int) -> None:
+def _begin(cores: int, modules: Sequence[str] = ()) -> None:
     import torch
 
     torch.set_num_threads(cores)
     Thread(target=_end_with_parent, daemon=True).start()
+    sources.load(modules)
 
 
 def _end_with_parent() -> None:
