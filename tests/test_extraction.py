@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from calque.encoders import extraction, load_encoder
-from calque.errors import InputError
+from calque.errors import InputError, OutputError
 from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays
 
@@ -224,7 +224,7 @@ def test_no_words_at_all(encoder, tmp_path):
 
 def test_a_file_that_cannot_be_written(encoder, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(OutputError, match="cannot be written"):
         encoder.encode([["a"]], out=tmp_path / "file" / "vectors")
     with pytest.raises(InputError, match="is a folder"):
         encoder.encode([["a"]], out=tmp_path)
@@ -236,8 +236,9 @@ def test_a_full_disk_is_met_before_the_work(encoder, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(InputError, match="cannot be written .No space left on device"):
+    with pytest.raises(OutputError, match=r"vectors: no space left on the disk \(.* to write, .* free\)"):
         encoder.encode([["a"]], out=tmp_path / "vectors")
+    assert not list(tmp_path.iterdir())
 
 
 def test_bar_counts_words_on_standard_error(encoder, capsys):

@@ -37,6 +37,10 @@ class SettingError(CalqueError):
     """An option or argument has a value that cannot work, alone or with the others."""
 
 
+class OutputError(CalqueError):
+    """A file or folder could not be written: no space, no permission, or no such thing as a file there."""
+
+
 class MissingExtraError(CalqueError):
     """An optional part of calque needs a package that is not installed."""
 

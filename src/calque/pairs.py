@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calque.disk import write_lines
 from calque.errors import InputError, SettingError
 
 if TYPE_CHECKING:
@@ -213,9 +214,8 @@ class WordPairs:
 
     def save(self, path: str | PathLike[str], *, one_based: bool = False, posteriors: bool = False) -> None:
         """Write a Pharaoh file: one line per sentence pair, also for pairs without a link."""
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            for line in self.pharaoh_lines(one_based=one_based, posteriors=posteriors):
-                file.write(line + "\n")
+        lines = self.pharaoh_lines(one_based=one_based, posteriors=posteriors)
+        write_lines(path, (line + "\n" for line in lines))
 
     @classmethod
     def parse(

@@ -6,12 +6,14 @@ import json
 import math
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import Literal
 
 import numpy as np
 
+from calque.disk import failure, reserve, unwritten, whole
 from calque.errors import InputError
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
@@ -108,7 +110,14 @@ def create_arrays(
     shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
 ) -> dict[str, np.memmap]:
-    """Make a safetensors file of the given shapes, to be filled in place: any size streams to disk."""
+    """Make a safetensors file of the given shapes, to be filled in place: any size streams to disk.
+
+    The room on the disk is taken at once. The file is complete when its user has filled it: give it the name of a part
+    until then, or use `filling`.
+
+    Raises:
+        OutputError: there is no space for it, or it cannot be written; nothing is left of it.
+    """
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     position = 0
     for name, (shape, dtype) in shapes.items():
@@ -121,10 +130,37 @@ def create_arrays(
         position += size
     text = json.dumps(header).encode()
     text += b" " * (-(len(text) + 8) % 64)  # aligned rows: a mapped float64 must not straddle
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        file.truncate(8 + len(text) + position)
+    size, opened = 8 + len(text) + position, False
+    try:
+        with open(path, "wb") as file:
+            opened = True
+            file.write(struct.pack("<Q", len(text)) + text)
+            file.flush()
+            reserve(file, size)
+    except OSError as error:
+        if opened and os.path.isfile(path):
+            os.unlink(path)
+        raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})", size) from error
     return map_arrays(path, mode="r+")[0]
+
+
+@contextmanager
+def filling(
+    path: str | PathLike[str],
+    shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]],
+    metadata: dict[str, str] | None = None,
+) -> Iterator[dict[str, np.memmap]]:
+    """Arrays of a safetensors file (`create_arrays`) to be filled in the block; the file gets its name when that ends.
+
+    Nothing may hold on to the arrays afterwards: `map_arrays` gives those of the complete file.
+    """
+    with whole(path) as part:
+        arrays = create_arrays(part, shapes, metadata)
+        yield arrays
+        for array in arrays.values():
+            if isinstance(array, np.memmap):  # an empty array is not mapped
+                array.flush()
+        arrays.clear()
 
 
 def write_arrays(
@@ -132,14 +168,10 @@ def write_arrays(
 ) -> None:
     """Write a safetensors file, which takes the place of an older one when it is complete: what is written may be mapped
     from that."""
-    part = f"{fspath(path)}.part"
-    mapped = create_arrays(part, {name: (array.shape, array.dtype) for name, array in arrays.items()}, metadata)
-    for name, array in arrays.items():
-        mapped[name][...] = array
-        if isinstance(mapped[name], np.memmap):  # an empty array is not mapped
-            mapped[name].flush()
-    del mapped
-    os.replace(part, path)
+    shapes = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+    with filling(path, shapes, metadata) as mapped:
+        for name, array in arrays.items():
+            mapped[name][...] = array
 
 
 def map_arrays(

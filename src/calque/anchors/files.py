@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 
 import numpy as np
 
 from calque.anchors.means import Anchors
+from calque.disk import write_lines, write_text
 from calque.errors import InputError, SettingError
 from calque.vectors import map_arrays, write_arrays
 
@@ -83,14 +85,13 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
         wrong = next((word for word in found.words if not word or word.split() != [word]), None)
         if wrong is not None:
             raise SettingError(f"the word {wrong!r} has a space in it, or nothing: word2vec text cannot hold it")
-        with open(path / f"avg_embeds_{layer}.txt", "w", encoding="utf-8", newline="\n") as file:
-            file.write(f"{len(found)} {found.vectors.shape[1]}\n")
-            for word, vector in zip(found.words, found.vectors, strict=True):
-                file.write(f"{word} {' '.join(map(str, vector))}\n")
+        rows = zip(found.words, found.vectors, strict=True)
+        lines = (f"{word} {' '.join(map(str, vector))}\n" for word, vector in rows)
+        write_lines(path / f"avg_embeds_{layer}.txt", chain([f"{len(found)} {found.vectors.shape[1]}\n"], lines))
         if found.mean_norm is not None:
             norms[f"avg_norm_layer_{layer}"] = found.mean_norm
         norms["occurrences"] = found.counts.tolist()
-    (path / "norms.json").write_text(json.dumps(norms) + "\n", encoding="utf-8")
+    write_text(path / "norms.json", json.dumps(norms) + "\n")
 
 
 def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dict[int, Anchors], dict[int, float]]:

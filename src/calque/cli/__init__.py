@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -26,6 +27,7 @@ from calque.cli.pretrain import perplexity, pretrain
 from calque.cli.report import report
 from calque.cli.study import study
 from calque.cli.words import words
+from calque.disk import failure, unwritten
 from calque.errors import CalqueError, SettingError
 
 app = typer.Typer(
@@ -135,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
         sys.exit(1)
     except Exception as error:
         said = getattr(error, "format_message", None)
@@ -143,10 +145,41 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _fail(said() or "no command given; calque --help lists them")
         if type(error).__name__ == "Abort":
             sys.exit(130)
-        if isinstance(error, OSError) and error.filename is not None:
-            _fail(f"{error.filename}: {error.strerror}")
+        _flush()
+        if (said := _of_the_disk(error)) is not None:
+            _fail(said)
         raise
+    _flush()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _of_the_disk(error: Exception) -> str | None:
+    """The line for what the system refused, where nobody has made one yet."""
+    named = None
+    if isinstance(error, OSError):
+        named = error.filename2 or error.filename  # of a copy, where it goes to
+    if (reason := unwritten(error)) is not None:
+        return reason if named is None else str(failure(named, reason))
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{error.strerror or error}" if named is None else f"{named}: {error.strerror}"
+    return None
+
+
+def _flush() -> None:
+    """Send what is printed on its way now: a full disk behind `> FILE` would be met when nobody can say it any more."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_stdout()
+        sys.exit(1)
+    except OSError as error:
+        _close_stdout()
+        _fail(f"standard output: {unwritten(error) or error.strerror}")
+
+
+def _close_stdout() -> None:
+    with suppress(OSError, ValueError):  # a stream of a test has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> NoReturn:

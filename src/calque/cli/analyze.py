@@ -21,6 +21,7 @@ from calque.cli.options import (
     news,
     pairs_of,
 )
+from calque.disk import append_lines
 from calque.errors import SettingError
 
 _ONLY = (
@@ -112,8 +113,7 @@ def analyze(
         progress=not quiet, say=news(quiet),
     )  # fmt: skip
     if out is not None:
-        with open(out, "a", encoding="utf-8") as file:
-            file.writelines(finding.to_json() + "\n" for finding in found)
+        append_lines(out, (finding.to_json() + "\n" for finding in found))
     print(table(found))
 
 

@@ -21,6 +21,7 @@ from calque.cli.options import (
     news,
     pairs_of,
 )
+from calque.disk import append_lines
 from calque.errors import SettingError
 
 VECTORS = ("retrieval", "word-alignment")
@@ -239,8 +240,7 @@ def evaluate(
                      "entries": _range(entries), "lower": lower, "test_limit": test_limit}, progress=not quiet,
         )  # fmt: skip
     if out is not None:
-        with open(out, "a", encoding="utf-8") as file:
-            file.writelines(score.to_json() + "\n" for score in scores)
+        append_lines(out, (score.to_json() + "\n" for score in scores))
     if record:
         from calque.runs.card import add_scores
 

@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from calque.disk import failure, write_text
 from calque.encoders.batches import WordBatch, collate, ranges, token_batches
 from calque.encoders.subwords import SplitSentences, Subwords
-from calque.errors import InputError
+from calque.errors import InputError, OutputError
 from calque.text import Sentence, Sentences, not_a_string
 from calque.threads import Threads
 from calque.vectors import Embeddings, create_arrays, map_arrays
@@ -82,10 +83,7 @@ def extract(
         for path in out.values():
             if path.is_dir():
                 raise InputError("is a folder, expected the name of a file", path=path)
-        try:
-            store = _Files(layers, offsets, dim, np.dtype(dtype), out, identity)
-        except OSError as error:
-            raise InputError(f"cannot be written ({error.strerror})", path=next(iter(out.values()))) from error
+        store = _Files(layers, offsets, dim, np.dtype(dtype), out, identity)
     counts = np.zeros(3, dtype=np.int64)
     with _bar(int(offsets[-1]), progress) as bar, Threads(plan.workers if len(sentences) > 1 else 1) as threads:
         for number, start in enumerate(range(0, len(sentences), plan.window)):
@@ -175,12 +173,19 @@ class _Files(_Memory):
         if found is None:
             shapes = {"data": ((int(offsets[-1]), dim), dtype), "offsets": (offsets.shape, np.int64),
                       "covered": ((int(offsets[-1]),), np.bool_)}  # fmt: skip
-            self._journal.unlink(missing_ok=True)
-            for path in self._partial.values():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                create_arrays(path, shapes, {"calque.encode": identity})["offsets"][...] = offsets
-                _reserve(path)
-            self._journal.write_text(json.dumps({"encode": identity}) + "\n", encoding="utf-8")
+            try:
+                self._journal.unlink(missing_ok=True)
+                for path in self._partial.values():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    create_arrays(path, shapes, {"calque.encode": identity})["offsets"][...] = offsets
+                write_text(self._journal, json.dumps({"encode": identity}) + "\n")
+            except (OSError, OutputError) as error:
+                for path in self._partial.values():  # those of some layers help nobody
+                    with suppress(OSError):
+                        path.unlink(missing_ok=True)
+                if isinstance(error, OutputError):
+                    raise
+                raise failure(first, f"cannot be written ({error.strerror})") from error
         mapped = {layer: map_arrays(path, mode="r+")[0] for layer, path in self._partial.items()}
         self.data = {layer: arrays["data"] for layer, arrays in mapped.items()}
         self._covered = [arrays["covered"] for arrays in mapped.values()]
@@ -236,13 +241,6 @@ class _Files(_Memory):
             os.replace(path, self.out[layer])
         self._journal.unlink()
         return {layer: Embeddings.open(path) for layer, path in self.out.items()}
-
-
-def _reserve(path: Path) -> None:
-    """Take the room on disk now: a full disk is an error here, but the end of the process when met in mapped memory."""
-    if hasattr(os, "posix_fallocate"):
-        with open(path, "r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _finished(out: Mapping[int, Path], identity: str) -> dict[int, Embeddings] | None:

@@ -20,7 +20,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
 from calque.errors import InputError, SettingError
 from calque.text import Sentence, Sentences
-from calque.vectors import Embeddings, create_arrays, map_arrays
+from calque.vectors import Embeddings, create_arrays, filling, map_arrays
 
 if TYPE_CHECKING:
     from calque.maps import VectorMap
@@ -165,25 +165,27 @@ class StaticEncoder(Encoder):
             lengths[places] = text.lengths()
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         shape = (int(offsets[-1]), self.dim)
-        if out is None:
-            data, covered = np.zeros(shape, dtype=np.float32), np.ones(shape[0], dtype=bool)
-        else:
-            arrays = create_arrays(
-                out,
-                {
-                    "data": (shape, np.float32),
-                    "offsets": (offsets.shape, np.int64),
-                    "covered": (shape[:1], np.bool_),
-                },
-            )
-            data, covered = arrays["data"], arrays["covered"]
-            arrays["offsets"][...] = offsets
-        bar = _bar(shape[0], progress)
+        if out is not None:
+            shapes = {
+                "data": (shape, np.float32),
+                "offsets": (offsets.shape, np.int64),
+                "covered": (shape[:1], np.bool_),
+            }
+            with filling(out, shapes) as arrays:
+                arrays["offsets"][...] = offsets
+                self._fill_all(texts, offsets, arrays["data"], arrays["covered"], progress)
+            return Embeddings.open(out)
+        data, covered = np.zeros(shape, dtype=np.float32), np.ones(shape[0], dtype=bool)
+        self._fill_all(texts, offsets, data, covered, progress)
+        return Embeddings(data, offsets, covered)
+
+    def _fill_all(self, texts, offsets: np.ndarray, data: np.ndarray, covered: np.ndarray, progress: bool) -> None:
+        """Write the vectors of all texts into the result."""
+        bar = _bar(len(data), progress)
         for text, places in texts:
             self._fill(text, places, offsets, data, covered, bar)
         if bar is not None:
             bar.close()
-        return Embeddings(data, offsets, None if covered.all() else covered)
 
     def _fill(self, text: Sentences, places: np.ndarray, offsets, data, covered, bar) -> None:
         """Write the vectors of sentences of one language, which stand at `places`, into the result."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import threading
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import numpy as np
 from calque.algebra.normalize import unit_rows
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection
-from calque.vectors import Embeddings, create_arrays, map_arrays
+from calque.vectors import Embeddings, filling, map_arrays
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
@@ -74,7 +73,6 @@ class WordVectors:
     def build(cls, path: Path, collection: Collection, found: Embeddings, sums: Neighbourhoods) -> WordVectors:
         """Write a store: vectors brought to length 1, and the hubness of every word towards every language."""
         n, dim = found.data.shape
-        part = path.with_name(path.name + ".part")
         shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]] = {
             "data": ((n, dim), np.float32),
             "offsets": (collection.offsets.shape, np.int64),
@@ -82,21 +80,16 @@ class WordVectors:
         }
         if found.covered is not None:
             shapes["covered"] = ((n,), np.bool_)
-        arrays = create_arrays(part, shapes, {"calque.explore": _about(collection)})
-        arrays["offsets"][...] = collection.offsets
-        if found.covered is not None:
-            arrays["covered"][...] = found.covered
-        for start in range(0, n, _BLOCK):
-            try:
-                arrays["data"][start : start + _BLOCK] = unit_rows(found.data[start : start + _BLOCK])
-            except SettingError as error:
-                raise SettingError(f"{error}: the encoder cannot be explored") from error
-        arrays["hubness"][...] = sums(arrays["data"], found.covered, collection)
-        for array in arrays.values():
-            if isinstance(array, np.memmap):
-                array.flush()
-        del arrays
-        os.replace(part, path)
+        with filling(path, shapes, {"calque.explore": _about(collection)}) as arrays:
+            arrays["offsets"][...] = collection.offsets
+            if found.covered is not None:
+                arrays["covered"][...] = found.covered
+            for start in range(0, n, _BLOCK):
+                try:
+                    arrays["data"][start : start + _BLOCK] = unit_rows(found.data[start : start + _BLOCK])
+                except SettingError as error:
+                    raise SettingError(f"{error}: the encoder cannot be explored") from error
+            arrays["hubness"][...] = sums(arrays["data"], found.covered, collection)
         return cls.open(path, collection)
 
     def vector(self, row: int) -> np.ndarray:

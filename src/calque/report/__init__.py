@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from calque.disk import write_text
 from calque.errors import SettingError
 
 FORMATS = ("html", "md", "json")
@@ -65,8 +66,7 @@ def report(
     else:
         from calque.report.plain import as_json as write
     path = Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(write(composed), encoding="utf-8")
+    write_text(path, write(composed))
     written: list[Path] = []
     if plots is not None:
         from calque.report.plots.files import write_plots

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import calque
+from calque.disk import write_text
+from calque.runs.lock import locked
 from calque.runs.surroundings import surroundings
 
 
@@ -48,9 +50,14 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
 def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     """Append scores to the card and to `calque-run.json`."""
     path = folder / "calque-run.json"
+    with locked(path, wait=True):  # reads, changes and writes
+        _add_scores(path, scores)
+
+
+def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
     record = json.loads(path.read_text(encoding="utf-8"))
     record.setdefault("scores", []).extend(scores)
-    path.write_text(json.dumps(record, indent=2, default=str) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(record, indent=2, default=str) + "\n")
     rows = [
         f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])} "
         f"| {_shown(s['low'])} – {_shown(s['high'])} | {s['n']:,} |"
@@ -58,9 +65,9 @@ def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     ]
     table = ["## Scores", "", "| task | metric | data | languages | value | 95% interval | n |",
              "|---|---|---|---|---:|---|---:|", *rows, ""]  # fmt: skip
-    card = folder / "README.md"
+    card = path.with_name("README.md")
     text = card.read_text(encoding="utf-8") if card.exists() else ""
-    card.write_text(text.split("## Scores")[0] + "\n".join(table), encoding="utf-8")
+    write_text(card, text.split("## Scores")[0] + "\n".join(table))
 
 
 def _data(texts: list[dict[str, Any]]) -> list[str]:

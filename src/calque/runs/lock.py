@@ -9,13 +9,14 @@ from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 
+from calque.disk import naming
 from calque.errors import SettingError
 
 _NOT_HERE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
-def locked(out: str | PathLike[str], *, when: bool = True) -> Iterator[None]:
+def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -> Iterator[None]:
     """Keep other processes from writing `out` for as long as the block runs.
 
     The lock is a file `.NAME.lock` beside the output, which may itself be replaced meanwhile. The kernel releases the
@@ -26,21 +27,24 @@ def locked(out: str | PathLike[str], *, when: bool = True) -> Iterator[None]:
         out: the file or folder to be written; it need not exist. Missing folders above it are made, and removed again if
             nothing has been put there.
         when: False takes no lock, for processes that leave the writing to another: `when=is_first()`.
+        wait: until the other process has finished, instead of refusing; for what takes a moment.
 
     Raises:
         SettingError: another process holds it.
+        OutputError: the block failed because the disk is full, whatever its error was.
     """
-    where = Path(out).resolve()
-    if not when or (
-        where.exists() and not where.is_file() and not where.is_dir()
-    ):  # a device or pipe has no neighbours
-        yield
+    name = Path(out)
+    if not when or (name.exists() and not name.is_file() and not name.is_dir()):  # what no file can stand beside
+        with naming(out):
+            yield
         return
+    where = name.resolve()
     path = where.with_name(f".{where.name}.lock")
     missing = [folder for folder in path.parents if not folder.exists()]  # the innermost first
-    file = _take(path, fspath(out))
+    file = _take(path, fspath(out), wait)
     try:
-        yield
+        with naming(out):
+            yield
     finally:
         if file is not None:
             if _is_named(file, path):
@@ -51,7 +55,7 @@ def locked(out: str | PathLike[str], *, when: bool = True) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _take(path: Path, out: str) -> int | None:
+def _take(path: Path, out: str, wait: bool) -> int | None:
     """The open, locked file; None where the file system has no locks, or nothing may be written beside the output."""
     try:
         import fcntl
@@ -70,7 +74,7 @@ def _take(path: Path, out: str) -> int | None:
                 return None
             raise
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             holder = os.read(file, 20).decode("ascii", "replace").strip()
             os.close(file)

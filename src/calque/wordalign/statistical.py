@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from calque.disk import whole
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
@@ -217,7 +218,8 @@ class WordAligner:
             "settings": asdict(self.model.settings),
             "classes": asdict(self.vocabularies[0].classes),
         }
-        save_file(arrays, fspath(path), metadata={"calque": json.dumps(about)})
+        with whole(path, sum(array.nbytes for array in arrays.values())) as part:
+            save_file(arrays, part, metadata={"calque": json.dumps(about)})
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> WordAligner:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calque.disk import write_bytes, write_text
 from calque.errors import MissingExtraError, SettingError
 from calque.report.plots.svg import beside
 
@@ -45,9 +46,9 @@ def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str], form: str
             drawing = beside(panel.drawings).standalone()
             path = folder / f"{name}.{form}"
             if form == "svg":
-                path.write_text(drawing, encoding="utf-8")
+                write_text(path, drawing)
             else:
-                path.write_bytes(png(drawing))
+                write_bytes(path, png(drawing))
             written[name.casefold()] = path
     return list(written.values())
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from calque.disk import write_text
 from calque.runs.steps import Steps
 from calque.runs.study.grid import Grid
 from calque.runs.study.plan import Study
@@ -57,8 +58,7 @@ def study(
     for about, step in grid.scores:
         found = json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8"))
         records += [score | about for score in found]
-    folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
-    (folder / "results.jsonl").write_text("".join(lines), encoding="utf-8")
-    (folder / "results.md").write_text(tables(records) + "\n", encoding="utf-8")
+    write_text(folder / "results.jsonl", "".join(lines))
+    write_text(folder / "results.md", tables(records) + "\n")
     return records

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from multiprocessing import get_context, parent_process
 from threading import Thread
+from typing import Any
 
 from calque.errors import SettingError
 from calque.runs import sources
@@ -40,10 +41,10 @@ class Workers:
             )
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-        self._open.close()
+        self._open.__exit__(*error)
 
     def __call__(self, title: str, steps: Sequence[Step]) -> None:
         steps = unique(steps)

@@ -1,0 +1,270 @@
+"""Files are written whole or not at all, and a disk that does not take them is one line."""
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from calque import disk
+from calque.disk import append_lines, naming, reserve, unwritten, whole, write_lines, write_text
+from calque.encoders.static import StaticEncoder
+from calque.encoders.tables import PlainTable
+from calque.errors import CalqueError, OutputError, SettingError
+from calque.text import Sentence
+from calque.vectors import create_arrays, map_arrays, write_arrays
+from command import run
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def full(*arguments, **named):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+# -- a file is whole -----------------------------------------------------------------------------------------------------
+def test_a_file_has_its_name_when_it_is_complete_and_what_failed_leaves_nothing(tmp_path):
+    path = tmp_path / "new" / "file"
+    with whole(path) as part:
+        part.write_text("one")
+        assert not path.exists()
+    assert (path.read_text(), names(path.parent)) == ("one", ["file"])
+
+    def half():
+        with whole(path) as part:
+            part.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        half()
+    assert (path.read_text(), names(path.parent)) == ("one", ["file"])
+
+
+def test_a_link_stays_one_and_a_device_a_device(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "new"
+    write_text("/dev/null", "x")
+    for name in ("/dev/stdout", "/dev/null"):
+        write_lines(name, ["x\n"])
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without /dev/full")
+@pytest.mark.parametrize("write", [lambda: write_text("/dev/full", "x"), lambda: append_lines("/dev/full", ["x\n"])])
+def test_a_device_that_is_full(write):
+    with pytest.raises(OutputError, match=r"^/dev/full: no space left on the disk \([12] bytes to write"):
+        write()
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+def test_what_is_in_the_way_is_named(tmp_path):
+    with pytest.raises(OutputError, match=rf"^{tmp_path}: is a folder, expected the name of a file$"):
+        write_text(tmp_path, "x")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"file/x: cannot be written \(Not a directory\)$"):
+        write_text(tmp_path / "file" / "x", "y")
+    with pytest.raises(OutputError, match=r"file/x: cannot be written \(Not a directory\)$"):
+        append_lines(tmp_path / "file" / "x", ["y\n"])
+    with pytest.raises(OutputError, match=r"file/x: cannot be written \(Not a directory\)$"):
+        write_arrays(tmp_path / "file" / "x", {"a": np.zeros(3)})
+
+
+def test_an_error_of_something_else_stays_what_it_is(tmp_path):
+    with pytest.raises(FileNotFoundError), whole(tmp_path / "x"):
+        open(tmp_path / "not-there")  # noqa: SIM115
+    with pytest.raises(CalqueError, match=r"^why$"), naming(tmp_path / "x"):
+        raise SettingError("why")
+
+
+def test_lines_are_appended_all_or_none(tmp_path, monkeypatch):
+    path = tmp_path / "results.jsonl"
+    append_lines(path, ["a\n"])
+    append_lines(path, ["b\n", "c\n"])
+    assert path.read_text() == "a\nb\nc\n"
+    program = (
+        "import resource, sys\n"
+        "from calque.disk import append_lines\n"
+        "from calque.errors import OutputError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "for path in sys.argv[1:]:\n"
+        "    try:\n"
+        "        append_lines(path, ['x' * 999, 'y' * 999])\n"
+        "    except OutputError as error:\n"
+        "        print(error)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, path, tmp_path / "other"], capture_output=True, text=True, check=True
+    )
+    assert [line.split(" (")[0] for line in ended.stdout.splitlines()] == [
+        f"{path}: the file is larger than the system allows",
+        f"{tmp_path / 'other'}: the file is larger than the system allows",
+    ]
+    assert path.read_text() == "a\nb\nc\n"
+    assert names(tmp_path) == ["results.jsonl"]
+
+
+# -- room for what is mapped ---------------------------------------------------------------------------------------------
+def test_room_is_taken_when_a_file_is_made(tmp_path):
+    """Without it, a write to mapped memory ends the process when the disk is full."""
+    create_arrays(tmp_path / "x", {"a": ((300_000,), np.float64)})
+    assert os.stat(tmp_path / "x").st_blocks * 512 >= 300_000 * 8
+
+
+@pytest.mark.parametrize("refused", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_room_is_taken_with_zeros_where_the_file_system_does_not_reserve(tmp_path, monkeypatch, refused):
+    def refuse(*arguments):
+        raise OSError(refused, "no")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    with open(tmp_path / "x", "wb") as file:
+        file.write(b"head")
+        reserve(file, 2_500_000)
+        file.write(b"er")
+    assert os.stat(tmp_path / "x").st_blocks * 512 >= 2_500_000
+    content = (tmp_path / "x").read_bytes()
+    assert (len(content), content[:6], any(content[6:])) == (2_500_000, b"header", False)
+
+
+def test_a_full_disk_leaves_the_old_arrays(tmp_path, monkeypatch):
+    write_arrays(tmp_path / "x", {"a": np.arange(3.0)})
+    monkeypatch.setattr(disk.os, "posix_fallocate", full, raising=False)
+    with pytest.raises(OutputError, match=r"^\S*/x: no space left on the disk \(8\.0 MB to write, \S+ .B free\)$"):
+        write_arrays(tmp_path / "x", {"a": np.zeros(1_000_000)})
+    assert names(tmp_path) == ["x"]
+    np.testing.assert_array_equal(map_arrays(tmp_path / "x")[0]["a"], np.arange(3.0))
+
+
+def test_a_static_encoding_is_complete_or_not_there(tmp_path, monkeypatch):
+    encoder = StaticEncoder({"en": PlainTable(["a", "b"], np.eye(2, dtype=np.float32))}, normalise=False)
+    sentences = [Sentence(("a", "b"), lang="en")] * 4
+    out = tmp_path / "vectors"
+    fill = StaticEncoder._fill
+
+    def half(self, text, places, offsets, data, covered, bar):
+        fill(self, text[:2], places[:2], offsets, data, covered, bar)
+        assert not out.exists()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StaticEncoder, "_fill", half)
+        with pytest.raises(KeyboardInterrupt):
+            encoder.encode(sentences, out=out)
+    assert not names(tmp_path)
+    found = encoder.encode(sentences, out=out)
+    np.testing.assert_array_equal(found.data, np.tile(np.eye(2), (4, 1)))
+    assert names(tmp_path) == ["vectors"]
+
+
+# -- what libraries raise --------------------------------------------------------------------------------------------------
+def caused():
+    try:
+        full()
+    except OSError as error:
+        raise RuntimeError("could not save") from error
+
+
+def unrelated():
+    try:
+        full()
+    except OSError:
+        raise RuntimeError("something else") from None
+
+
+RAISED = {
+    "Python": OSError(errno.ENOSPC, "No space left on device"),
+    "quota": OSError(errno.EDQUOT, "Disk quota exceeded"),
+    "limit": OSError(errno.EFBIG, "File too large"),
+    "HDF5": OSError(errno.ENOSPC, "Can't synchronously write data (file write failed: errno = 28)"),
+    "safetensors": type("SafetensorError", (Exception,), {})(
+        "Error while serializing: I/O error: No space left on device (os error 28)"
+    ),
+    "tokenizers": Exception("No space left on device (os error 28)"),
+    "torch": RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"),
+    "torch, zip": RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"),
+    "torch, stream": RuntimeError("basic_ios::clear: iostream error"),
+    "NumPy": OSError("200000 requested and 76768 written"),
+}
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_a_full_disk_is_known_by_what_libraries_raise(tmp_path, name):
+    said = r"^/not/there: (no space left|the disk|the file is larger)[a-z ]*( \(|$)"
+    with pytest.raises(OutputError, match=said), naming("/not/there"):
+        raise RAISED[name]
+
+
+def test_an_error_that_came_of_a_full_disk_is_one_and_others_are_not():
+    for broken, reason in ((caused, "no space left on the disk"), (unrelated, None)):
+        with pytest.raises(RuntimeError) as raised:
+            broken()
+        assert unwritten(raised.value) == reason
+    for other in (OSError(errno.ENOENT, "x"), RuntimeError("CUDA out of memory"), Exception("(os error 2)")):
+        assert unwritten(other) is None
+
+
+def test_pytorch_on_a_full_disk(tmp_path):
+    """What it really raises where a file may not grow, as on a full disk: by name and into an open file."""
+    program = (
+        "import resource, sys, torch\n"
+        "from calque.disk import whole\n"
+        "from calque.errors import OutputError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "for opened in (str, lambda part: open(part, 'wb')):\n"
+        "    try:\n"
+        "        with whole(sys.argv[1]) as part:\n"
+        "            torch.save(torch.zeros(100_000), opened(part))\n"
+        "    except OutputError as error:\n"
+        "        print(error)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, tmp_path / "x"], capture_output=True, text=True, check=True)
+    assert [line.startswith(f"{tmp_path / 'x'}: the ") for line in ended.stdout.splitlines()] == [True, True]
+    assert not names(tmp_path)
+
+
+# -- the command line ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", RAISED)
+def test_the_command_line_says_it_in_one_line(capsys, monkeypatch, name):
+    def broken(*arguments, **named):
+        raise RAISED[name]
+
+    monkeypatch.setattr("calque.cli.app", broken)
+    code, out, err = run(capsys, "words")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("calque: error: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EACCES, "Permission denied", "out/x"), "out/x: Permission denied"),
+        (OSError(errno.ENOSPC, "No space left", "a", None, "/b"), "/b: no space left on the disk"),
+        (OSError(errno.EROFS, "Read-only file system"), "Read-only file system"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(capsys, monkeypatch, error, said):
+    def broken(*arguments, **named):
+        raise error
+
+    monkeypatch.setattr("calque.cli.app", broken)
+    code, out, err = run(capsys, "words")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"calque: error: {said}")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without /dev/full")
+def test_a_full_disk_behind_standard_output():
+    with open("/dev/full", "w") as sink:
+        ended = subprocess.run(
+            [sys.executable, "-m", "calque", "--version"], stdout=sink, stderr=subprocess.PIPE, text=True,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stderr == "calque: error: standard output: no space left on the disk\n"
