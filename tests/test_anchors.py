@@ -281,7 +281,7 @@ def test_files_come_back(tmp_path):
         np.testing.assert_array_equal(text[layer].vectors, anchors[layer].vectors)
         np.testing.assert_array_equal(text[layer].counts, anchors[layer].counts)
         assert lengths[layer] == pytest.approx(anchors[layer].mean_norm)
-    with pytest.raises(InputError, match="anchors that calque saved"):
+    with pytest.raises(InputError, match="not anchors saved by calque"):
         open_anchors(_sums(tmp_path))
 
 

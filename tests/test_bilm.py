@@ -330,7 +330,7 @@ def test_it_learns_what_follows_what(tmp_path, negatives, updates):
     assert again.perplexity([["aa", "ba"]]) == method.model.perplexity([["aa", "ba"]])
     assert load_encoder(tmp_path, device="cpu").fingerprint == encoder.fingerprint
     (tmp_path / "softmax.safetensors").write_bytes(b"no")
-    with pytest.raises(InputError, match="no softmax of this model"):
+    with pytest.raises(InputError, match="not the softmax of this model"):
         WordModel.open(tmp_path)
 
 

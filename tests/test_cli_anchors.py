@@ -324,7 +324,7 @@ def test_mistakes_are_one_line(capsys, data, tiny_folder, tmp_path):
         capsys, "align", data / "en-de.txt", *target, *langs, "--refine", 2
     )
     unsupervised = ("align", *target, *langs, "--unsupervised", "--start-option")
-    assert "'luck' is no option of the start distributions; there are: words, k" in fails(
+    assert "'luck' is not an option of the start distributions; its options: words, k" in fails(
         capsys, *unsupervised, "luck=1"
     )
     assert "--start-option words=ten: expected words= followed by a whole number" in fails(

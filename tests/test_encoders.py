@@ -361,10 +361,10 @@ def test_what_has_no_vector_is_said_and_zero(tiny_folder, load):
     encoder = load(tiny_folder, max_length=8)
     sentences = [["the"] * 20, ["", "time"], ["a"]]
     with pytest.warns(
-        UncoveredWordsWarning, match=r"of 23 words have no vector: \d+ in 1 sentences lie beyond"
+        UncoveredWordsWarning, match=r"of 23 words have no vector: \d+ in 1 sentences exceed the limit"
     ) as seen:
         found = encoder.encode(sentences)
-    assert "8 subwords and 1 are nothing to the tokenizer" in str(seen[0].message)
+    assert "8 subwords and 1 are dropped by the tokenizer" in str(seen[0].message)
     assert seen[0].filename == __file__
     kept = found.covered[:20].sum()
     assert 1 <= kept <= 6
@@ -527,10 +527,10 @@ def test_vectors_are_stored_in_float_types_only(tiny_encoder):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nobody-here/no-such-encoder", "is no folder here, and the Hugging Face hub did not give it"),
+        ("nobody-here/no-such-encoder", "is not a local folder, and loading it from the Hugging Face hub failed"),
         ("./no/such/folder", "no such folder"),
         ("/no/such/folder", "no such folder"),
-        ("not a name: at all?", "is no folder here"),
+        ("not a name: at all?", "is not a local folder"),
     ],
 )
 def test_names_that_lead_nowhere(name, message):
@@ -550,7 +550,7 @@ def test_without_a_connection_the_answer_comes_at_once(monkeypatch):
 
     real = AutoConfig.from_pretrained
     monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *a, **k: asked.append(k) or real(*a, **k))
-    with pytest.raises(InputError, match="did not give it"):
+    with pytest.raises(InputError, match="from the Hugging Face hub failed"):
         load_encoder("somebody/some-encoder")
     assert asked == [{"local_files_only": True}]
 

@@ -227,7 +227,7 @@ def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folde
         torch.testing.assert_close(more.model.state_dict()[name], value, atol=1e-6, rtol=0)
     with pytest.raises(InputError, match="no language-model head"):
         small(start=tiny_folder).train(texts, tokenizer)
-    with pytest.raises(InputError, match="no BERT to go on from"):
+    with pytest.raises(InputError, match="not a BERT to continue from"):
         small(start=tmp_path / "nothing").train(texts, tokenizer)
     with pytest.raises(SettingError, match="blocks are up to 41 long"):
         small(start=tmp_path / "first", length=41, positions=64).train(texts, tokenizer)

@@ -69,7 +69,7 @@ def test_a_tagger_for_a_language_whose_vectors_share_nothing():
         assert score.value > 0.85
     zero = Tagging("ner", [train], [test], seeds=(0,), bootstrap=0, **settings).evaluate(encoder)[0]
     assert zero.value < 0.5
-    with pytest.raises(SettingError, match="carry no tagged sentence over"):
+    with pytest.raises(SettingError, match="no tags could be projected"):
         projected("pos", [Named("x", "en", train.data)], encoder, corpus, WordPairs.parse([""] * 120), **settings)
 
 

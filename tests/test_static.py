@@ -337,7 +337,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, sentence, write):
     changed = (encoder.replace(lower=True), encoder.replace(maps=None), encoder.replace(normalise=False))
     assert len({encoder.fingerprint, *(other.fingerprint for other in changed)}) == 4
     (tmp_path / "saved" / "words.json").unlink()
-    with pytest.raises(InputError, match="no complete static vectors"):
+    with pytest.raises(InputError, match="not complete static vectors"):
         load_static(tmp_path / "saved")
 
 

@@ -139,9 +139,9 @@ def test_wrong_tables_and_arguments(corpus):
         corpus.metadata("x")
     with pytest.raises(InputError, match="1 source sentences but 2"):
         ParallelCorpus.of([["a"]], [["b"], ["c"]], ("en", "de"))
-    with pytest.raises(InputError, match="words that are no text"):
+    with pytest.raises(InputError, match="words that are not text"):
         ParallelCorpus.of([["a\ud800"]], [["b"]], ("en", "de"))
-    with pytest.raises(InputError, match="words that are no text"):
+    with pytest.raises(InputError, match="words that are not text"):
         Sentences.of([["a", 3]])
 
 

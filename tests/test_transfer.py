@@ -158,7 +158,7 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
     (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--ceiling", "ner.test.es.tsv"), "in es, but the tests"),
     (("parsing", "--train", "ner.train.en.tsv", "--test", "en_tree.conllu"), "words with tags alone are for the task pos"),
     (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--rename", "a=b"), "--rename does not apply"),
-    (("sentiment", "--train", "mood.en.tsv", "--test", "mood.de.tsv", "--rename", "bad="), "no label but good, expected several"),
+    (("sentiment", "--train", "mood.en.tsv", "--test", "mood.de.tsv", "--rename", "bad="), "only one label"),
     (("nli", "--train", "ner.train.en.tsv", "--test", "mood.de.tsv", "--column", "2"), "--column is only for ner, slots and pos"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--entries", "9-3"), "--entries 9-3: expected FROM-TO"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--entries", "9-"), "dict.tsv: 3 source words, none from 9"),

@@ -148,7 +148,7 @@ def test_the_epoch_is_the_best_on_the_mean_over_the_languages(monkeypatch):
 def test_texts_without_a_word_are_no_text():
     data = tagged(5, "de")
     nothing = replace(data, data=replace(data.data, sentences=Sentences.of([[]], "de"), tags=Labels.of([]), lines=None))
-    with pytest.raises(SettingError, match=r"de\.tsv: no text in it"):
+    with pytest.raises(SettingError, match=r"de\.tsv: has no texts"):
         Tagging("pos", [tagged(5, "en")], [nothing])
 
 
@@ -312,14 +312,14 @@ def test_renaming():
 @pytest.mark.parametrize(
     ("make", "fact"),
     [
-        (lambda: Tagging("ner", [], [tagged(2, "de")]), "something to train on"),
+        (lambda: Tagging("ner", [], [tagged(2, "de")]), "training text, test text"),
         (lambda: Tagging("chunks", [tagged(2, "en")], [tagged(2, "de")]), "kind of tagging"),
-        (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], head="x"), "head 'x' is not known"),
+        (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], head="x"), "unknown head 'x'"),
         (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], select="best"), "select is source"),
         (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], unknown="x"), "unknown is raise"),
         (lambda: Classification("nli", [labelled(9, "en")], [labelled(9, "de")]), "1 texts a line, nli needs 2"),
         (lambda: Classification("sentiment", [labelled(9, "en")], [labelled(9, "de")], head="cls"), "head cls"),
-        (lambda: jobs(tune=True)["parsing"].evaluate(Planted()), "no weights that could learn"),
+        (lambda: jobs(tune=True)["parsing"].evaluate(Planted()), "cannot be fine-tuned"),
     ],
 )
 def test_settings_that_cannot_work(make, fact):

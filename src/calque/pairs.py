@@ -193,7 +193,7 @@ class WordPairs:
                 line = int(self.sentence[wrong[0]])
                 raise InputError(
                     f"{name} word {words[wrong[0]]}, but sentence {line + 1} has {lengths[line]} words "
-                    "(counting from 0); was the corpus tokenised in another way?",
+                    "(counting from 0); was the corpus tokenised differently?",
                     path=path,
                     line=line + 1,
                 )

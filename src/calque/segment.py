@@ -109,7 +109,7 @@ def _cutter(library: str, language: str) -> Callable[[str], list[str]]:
     try:
         package = importlib.import_module(library)
     except ImportError:
-        raise MissingExtraError(library, "words", f"cutting text in {language} into words") from None
+        raise MissingExtraError(library, "words", f"splitting text in {language} into words") from None
     if library == "rjieba":
         return package.Jieba().cut  # an own dictionary: rjieba.add_word elsewhere must not change our words
     if library == "fugashi":
@@ -218,7 +218,7 @@ class Segmenter:
         known = _LIBRARIES.get(key, ())
         if library is not None and library not in known:
             choice = f"choose {', '.join(known)}" if known else "that language is written with spaces"
-            raise SettingError(f"segmenter {library!r} does not cut text in {lang!r}: {choice}")
+            raise SettingError(f"segmenter {library!r} does not split text in {lang!r}: {choice}")
         library = library or (known[0] if known else None)
         self._chunks = _Chunks(language, None if library is None else _cutter(library, key))
         self.name = RULES

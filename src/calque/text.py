@@ -333,7 +333,7 @@ def _words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     try:
         return from_words(map(not_a_string, sentences))
     except (UnicodeEncodeError, pa.ArrowException) as error:
-        raise InputError(f"words that are no text ({_one_line(error)}), expected valid Unicode strings") from error
+        raise InputError(f"words that are not text ({_one_line(error)}), expected valid Unicode strings") from error
 
 
 def _one_line(error: BaseException) -> str:

@@ -98,7 +98,7 @@ class Embeddings:
         """Map saved vectors into memory; nothing is read before it is used."""
         arrays, _ = map_arrays(path)
         if "data" not in arrays or "offsets" not in arrays:
-            raise InputError("no word vectors that calque saved (tensors data and offsets are missing)", path=path)
+            raise InputError("not word vectors saved by calque (tensors data and offsets are missing)", path=path)
         try:
             return cls(arrays["data"], np.asarray(arrays["offsets"]), arrays.get("covered"))
         except InputError as error:

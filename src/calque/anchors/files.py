@@ -64,7 +64,7 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
                 raise ValueError(f"layer {layer} does not have as many anchors as there are words")
             found[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
     except (KeyError, ValueError, TypeError) as error:
-        raise InputError(f"no anchors that calque saved ({type(error).__name__}: {error})", path=where) from error
+        raise InputError(f"not anchors saved by calque ({type(error).__name__}: {error})", path=where) from error
     return found
 
 
@@ -84,7 +84,7 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
     for layer, found in anchors.items():
         wrong = next((word for word in found.words if not word or word.split() != [word]), None)
         if wrong is not None:
-            raise SettingError(f"the word {wrong!r} has a space in it, or nothing: word2vec text cannot hold it")
+            raise SettingError(f"the word {wrong!r} is empty or has a space: word2vec text cannot hold it")
         rows = zip(found.words, found.vectors, strict=True)
         lines = (f"{word} {' '.join(map(str, vector))}\n" for word, vector in rows)
         write_lines(path / f"avg_embeds_{layer}.txt", chain([f"{len(found)} {found.vectors.shape[1]}\n"], lines))

@@ -72,7 +72,7 @@ def split_senses(
         SettingError: sums without samples, or a layer that they have not.
     """
     if sums.samples is None:
-        raise SettingError("these sums kept no occurrences: make them with samples=100 or so")
+        raise SettingError("these sums kept no occurrences: make them with, say, samples=100")
     chosen = sums.layers[-1] if layer is None else layer
     if chosen not in sums.layers:
         raise SettingError(f"layer {chosen}: these sums have {list(sums.layers)}")

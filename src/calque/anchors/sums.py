@@ -270,7 +270,9 @@ class AnchorSums:
             made.is_open = about["is_open"]
             made.n_sentences, made.uncovered = about["n_sentences"], about["uncovered"]
         except (KeyError, ValueError, TypeError) as error:
-            raise InputError(f"no sums of anchors ({type(error).__name__}: {error})", path=path) from error
+            raise InputError(
+                f"not sums of anchors saved by calque ({type(error).__name__}: {error})", path=path
+            ) from error
         return made
 
 

@@ -100,7 +100,7 @@ def sum_anchors(
     if layers is None:
         numbers = [int(getattr(encoder, "layer", -1))]
     elif not hasattr(encoder, "encode_layers"):
-        raise SettingError(f"{encoder.name} does not give its layers one by one: leave layers out")
+        raise SettingError(f"{encoder.name} does not give single layers: leave layers out")
     else:
         numbers = sorted({inner.layer_number(layer) for layer in layers})
     blocks = _blocks(text, block) if isinstance(text, Sentences) else iter(text)
@@ -138,12 +138,12 @@ def sum_anchors(
             bar.update(len(part))
     if kept is not None:
         if done < sums.n_sentences:
-            raise SettingError(f"{partial} has the sums of a longer text: remove it")
+            raise SettingError(f"{partial} has sums of a longer text: remove it")
         kept.save(sums, finished=True)
     if sums.uncovered:
         warnings.warn(
-            f"{sums.uncovered:,} words have no vector and do not count: they lie beyond the limit of subwords of a "
-            "sentence, or are nothing to the tokenizer",
+            f"{sums.uncovered:,} words have no vector and are not counted: they exceed the limit of subwords per "
+            "sentence, or the tokenizer drops them",
             UncoveredWordsWarning,
             stacklevel=2,
         )
@@ -172,7 +172,7 @@ class _Partial:
             return None
         told = pass_of(self.path)
         if any(told.get(name) != self._about[name] for name in ("fingerprint", "settings")):
-            raise SettingError(f"{self.path} has the sums of another pass (encoder, text or settings): remove it")
+            raise SettingError(f"{self.path} has sums of another pass (other encoder, text or settings): remove it")
         sums = AnchorSums.open(self.path)
         self._n, self._seen = sums.n_sentences, told["text"]
         return sums
@@ -183,7 +183,7 @@ class _Partial:
         self._text.update(part.lengths().tobytes() + "\n".join(words.to_pylist()).encode())
         known = done - len(part) < self._n
         if known and (done > self._n or (done == self._n and self._text.hexdigest() != self._seen)):
-            raise SettingError(f"{self.path} has the sums of another text: remove it")
+            raise SettingError(f"{self.path} has sums of another text: remove it")
         return known
 
     def save(self, sums: AnchorSums, *, finished: bool) -> None:
@@ -243,9 +243,9 @@ def fit_anchored(
         FailedMapWarning: a map without a dictionary is not to be trusted.
     """
     if bool(dictionaries) == (start is not None):
-        raise SettingError("maps are fitted on dictionaries, or begin from nothing (start), not both")
+        raise SettingError("give dictionaries or an unsupervised start, not both")
     if towards not in anchors:
-        raise SettingError(f"towards {towards}: there are anchors of {', '.join(anchors)} only")
+        raise SettingError(f"towards {towards}: there are only anchors of {', '.join(anchors)}")
     by_lang = joined(dictionaries, towards) if dictionaries else {lang: None for lang in anchors if lang != towards}
     layers, *others = {tuple(sorted(found)) for found in anchors.values()}
     if not by_lang or others:
@@ -256,7 +256,7 @@ def fit_anchored(
     maps: dict[str, dict[int, VectorMap]] = {}
     for lang, dictionary in by_lang.items():
         if lang not in anchors:
-            raise SettingError(f"there is a dictionary of {lang}, but no anchors")
+            raise SettingError(f"a dictionary for {lang}, but no anchors")
         for layer in layers:
             sides = anchors[lang][layer], anchors[towards][layer]
             if dictionary is None:
@@ -309,7 +309,9 @@ def _together(
     """Rotations of the other languages, fitted all at once on the pairs of each."""
     for of in fits.values():
         if not isinstance(of[layer].source, Rotation):
-            raise SettingError("together rotates vectors about the origin: method rotation, normalise none or unit")
+            raise SettingError(
+                "together rotates vectors about the origin: it needs method rotation and normalise none or unit"
+            )
     vectors = {lang: unit_rows(anchors[lang][layer].vectors) for lang in (towards, *fits)}
     shared = concepts(vectors, {lang: of[layer].pairs for lang, of in fits.items()}, towards)
     found = generalized_procrustes(shared, towards=towards).maps
@@ -342,7 +344,7 @@ def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictio
     found: dict[str, Dictionary] = {}
     for each in dictionaries:
         if towards not in each.langs or each.langs[0] == each.langs[1]:
-            raise SettingError(f"a dictionary of {' and '.join(each.langs)} does not lead to {towards}")
+            raise SettingError(f"a dictionary of {' and '.join(each.langs)} cannot be used to map towards {towards}")
         turned = each.langs[1] == towards
         lang = each.langs[0] if turned else each.langs[1]
         source, target = (each.source, each.target) if turned else (each.target, each.source)

@@ -271,9 +271,9 @@ def _warn(counts: np.ndarray, max_length: int | None, n_words: int) -> None:
         return
     reasons = []
     if truncated:
-        reasons.append(f"{truncated:,} in {sentences:,} sentences lie beyond the limit of {max_length} subwords")
+        reasons.append(f"{truncated:,} in {sentences:,} sentences exceed the limit of {max_length} subwords")
     if empty:
-        reasons.append(f"{empty:,} are nothing to the tokenizer")
+        reasons.append(f"{empty:,} are dropped by the tokenizer")
     warnings.warn(
         f"{truncated + empty:,} of {n_words:,} words have no vector: {' and '.join(reasons)}; their rows are zero, and "
         "False in Embeddings.covered",

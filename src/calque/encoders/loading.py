@@ -76,7 +76,7 @@ def load_encoder(
     mapped_layer, asked = None, dtype
     if mapped:  # its base is loaded as it was when the maps were fitted
         if pooling is not None:
-            raise SettingError("pooling of a mapped encoder is the one that its maps were fitted on")
+            raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
         mapped_layer, layer = layer, None
         others["dtype"] = dtype = "auto"
     if "elmo" in (about.get("kind"), about.get("base")) or (pair is not None and not (path / "config.json").is_file()):
@@ -113,7 +113,7 @@ def load_encoder(
             precision=precision,
         )
     except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
-        raise SettingError(f"{type(model).__name__} is no encoder of text alone ({_first_line(error)})") from error
+        raise SettingError(f"{type(model).__name__} cannot encode text alone ({_first_line(error)})") from error
     if attention == "auto":
         split = encoder.subwords.split([["a"] * 24] * (encoder.budget // 32))
         faster_attention(model, collate(split, range(len(split))).to(encoder.device).input_ids)  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def _load(name: str, dtype: torch.dtype | str, attention: str | None):
                 kind = AutoModelForTextEncoding
             elif config.is_encoder_decoder:
                 raise SettingError(
-                    f"{name} is an encoder with a decoder ({config.model_type}); of these only T5's kind can be used"
+                    f"{name} is an encoder with a decoder ({config.model_type}); of these only T5 models can be used"
                 )
             how: dict[str, Any] = {"dtype": dtype, "output_loading_info": True, **where}
             if attention is not None:
@@ -232,7 +232,7 @@ def _load(name: str, dtype: torch.dtype | str, attention: str | None):
         if os.path.isdir(name):
             raise InputError(f"not an encoder that transformers can load ({_first_line(error)})", path=name) from error
         raise InputError(
-            f"{name!r} is no folder here, and the Hugging Face hub did not give it ({_first_line(error)}); "
+            f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed ({_first_line(error)}); "
             "check the name and the connection, or give a folder"
         ) from error
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up by transformers, in want of a file

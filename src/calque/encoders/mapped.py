@@ -279,7 +279,7 @@ class MappedEncoder(Encoder):
                     maps.setdefault(lang, {})[int(layer)] = kind.from_arrays(parts, made["pairs"])
             settings = (about["towards"], about["combine"], about["settings"], about["base_fingerprint"])
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-            raise InputError(f"no complete set of maps ({type(error).__name__}: {error})", path=path) from error
+            raise InputError(f"not a complete set of maps ({type(error).__name__}: {error})", path=path) from error
         towards, combine, record, fingerprint = settings
         if base.fingerprint != fingerprint:
             raise InputError(

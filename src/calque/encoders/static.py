@@ -307,7 +307,7 @@ class StaticEncoder(Encoder):
             if made.normalise:
                 made._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"no complete static vectors ({type(error).__name__}: {error})", path=path) from error
+            raise InputError(f"not complete static vectors ({type(error).__name__}: {error})", path=path) from error
         return made
 
 

@@ -101,7 +101,7 @@ class Subwords:
     ):
         if not getattr(tokenizer, "is_fast", False):
             raise SettingError(
-                f"{type(tokenizer).__name__} is a slow tokenizer, which does not say how it cuts words; "
+                f"{type(tokenizer).__name__} is a slow tokenizer, which does not report how it splits words; "
                 "expected a fast one: save it with a tokenizer.json, or choose an encoder that has one"
             )
         self.tokenizer = tokenizer

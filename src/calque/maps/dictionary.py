@@ -104,7 +104,7 @@ def fit_dictionary(
     task = Task.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
     if not len(pairs):
         raise SettingError(
-            f"of {left_out:,} entries in the dictionary none has a vector on both sides: are the languages the right "
+            f"none of {left_out:,} entries in the dictionary has vectors for both words: are the languages the right "
             "way round, and is the case of letters the same?"
         )
     if len(np.unique(entries)) < len(entries):

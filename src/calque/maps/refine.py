@@ -98,7 +98,7 @@ def refine(
         SettingError: no pairs to begin with.
     """
     if not len(pairs):
-        raise SettingError("no pair of the dictionary has a vector on both sides")
+        raise SettingError("no pair of the dictionary has vectors for both words")
     found: list[tuple[np.ndarray, np.ndarray]] = []
     rounds: list[Round] = []
     right = unit_rows(z)

@@ -50,7 +50,7 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
         raise InputError(f"{error}; expected one pickled NumPy matrix, as XX_best_mapping.pth", path=path) from None
     except Exception as error:  # a damaged pickle can fail in any way, and all of them mean the same
         raise InputError(
-            f"no pickled NumPy matrix ({type(error).__name__}: {' '.join(str(error).split())[:150]})", path=path
+            f"not a pickled NumPy matrix ({type(error).__name__}: {' '.join(str(error).split())[:150]})", path=path
         ) from error
     if matrix.ndim != 2 or not matrix.size:
         raise InputError(f"an array of shape {matrix.shape}, expected a matrix [dim, dim]", path=path)

@@ -68,7 +68,7 @@ def fit_unsupervised(
         if start == "identical":
             pairs = identical_words(source.words, target.words)
             if not len(pairs):
-                raise SettingError("no word is written alike in both languages: begin from something else")
+                raise SettingError("no word is spelt alike in both languages: start from something else")
         elif start == "distributions":
             pairs = distribution_start(x, z, seed=seed + number, **dict(options or {}))
         else:
@@ -102,12 +102,12 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
         SettingError: there are not.
     """
     if start not in STARTS:
-        raise SettingError(f"start {start!r} is not known, expected one of {', '.join(STARTS)}")
+        raise SettingError(f"unknown start {start!r}, expected one of {', '.join(STARTS)}")
     known = start_options(start)
     for name in options or {}:
         if name not in known:
             some = ", ".join(known) or "none"
-            raise SettingError(f"{name!r} is no option of the start {start}; there are: {some}")
+            raise SettingError(f"{name!r} is not an option of the start {start}; its options: {some}")
 
 
 def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
@@ -134,10 +134,10 @@ def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed
     value, *chances = [_reached(x, z, pairs, k) for pairs in (own, *lots)]
     gain = value / max(max(chances), 1e-12)
     if gain >= GAIN:
-        return Verdict(False, gain, f"{gain:.2f} times as good as maps refined from pairs drawn by lot")
+        return Verdict(False, gain, f"{gain:.2f} times as good as maps refined from random pairs")
     why = (
-        f"the map found without a dictionary failed: it is {gain:.2f} times as good as maps refined from pairs drawn by "
-        f"lot, and less than {GAIN} is chance; give a dictionary, or more text"
+        f"the map found without a dictionary failed: it is {gain:.2f} times as good as maps refined from random "
+        f"pairs, and less than {GAIN} is chance; give a dictionary, or more text"
     )
     return Verdict(True, gain, why)
 

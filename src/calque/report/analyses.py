@@ -346,8 +346,8 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
             words = [word for word in _words(record) if word.pair in shown]
             left_out = max(left_out, len({item["pair"] for item in record.items}) - len(shown))
             text = (
-                f"{len(shown)} words of {langs[0]} and their translations in {lang} in two dimensions, with the vectors of {label}; "
-                "a line joins translations. The words and their sentences are in the table below."
+                f"{len(shown)} words of {langs[0]} and their translations in {lang} in two dimensions, with the vectors of "
+                f"{label}; a line joins translations. The words and their sentences are in the table below."
             )
             drawings.append(
                 projection(

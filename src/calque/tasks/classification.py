@@ -65,13 +65,15 @@ class Classification(ZeroShot[LabelledText]):
         **protocol: Any,
     ):
         if kind not in ("nli", "sentiment"):
-            raise SettingError(f"kind of classification is nli or sentiment, got {kind!r}")
+            raise SettingError(f"unknown kind of classification {kind!r}, expected nli or sentiment")
         self.name: str = kind
         self.kind_of_head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
         if self.kind_of_head not in HEADS:
-            raise SettingError(f"head {head!r} is not known, expected one of {', '.join(HEADS)}")
+            raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
         if (self.kind_of_head == "cls") != tune:
-            raise SettingError("head cls reads the first special subword, which only a tuned encoder has: say both")
+            raise SettingError(
+                "head cls reads the first special subword, which needs a tuned encoder: add tune=True (--tune)"
+            )
         self.columns = 2 if kind == "nli" else 1
         for each in (*train, *tests, *protocol.get("dev", ())):
             if len(each.data.texts) != self.columns:
@@ -80,7 +82,7 @@ class Classification(ZeroShot[LabelledText]):
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
         if len(self.labels) < 2:
             raise SettingError(
-                f"{', '.join(e.name for e in train)}: no label but {', '.join(self.labels)}, expected several"
+                f"{', '.join(e.name for e in train)}: only one label ({', '.join(self.labels)}), expected several"
             )
         self.statistics = {"accuracy": lambda counts: ratio(counts[..., 0], counts[..., 1])}
         if kind == "sentiment":

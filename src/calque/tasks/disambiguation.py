@@ -61,7 +61,7 @@ class Disambiguation(Task):
                                    f"{'learn' if text is train else 'measure'}")  # fmt: skip
             if not text.keys:
                 raise SettingError(
-                    f"{text.path or name}: no key file beside it, so the right senses are not known: "
+                    f"{text.path or name}: no key file beside it, so the correct senses are not known: "
                     "expected X.gold.key.txt beside X.data.xml"
                 )
         if not tests:

@@ -128,8 +128,8 @@ def projected(
     tagged = Tagging(kind, train, train, **settings).tag(encoder, corpus.source, seed=seed, progress=progress)
     found = (project_tags if kind == "pos" else project_spans)(tagged, pairs, corpus.target)
     if not len(found.text):
-        raise SettingError("the word links carry no tagged sentence over: is it the right parallel text?")
-    name = f"projected ({len(found.text):,} sentences, {found.left_out:,} left out)"
+        raise SettingError("no tags could be projected over the word links: is this the right parallel text?")
+    name = f"projected ({len(found.text):,} sentences, {found.left_out:,} skipped)"
     return Named(name, corpus.langs[1], found.text)
 
 

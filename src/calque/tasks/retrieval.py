@@ -99,7 +99,7 @@ def retrieve(
     rows, pools = [], []
     for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
         if len(pairs) and (words >= np.diff(side.offsets)[pairs.sentence]).any():
-            raise SettingError("a link points at a word that its sentence has not; was the text tokenised otherwise?")
+            raise SettingError("a link points beyond the end of its sentence; was the text tokenised differently?")
         row = side.rows(pairs.sentence, words)
         if len(np.unique(row)) != len(row):
             raise SettingError("links are not one-to-one: call one_to_one() on them first")
@@ -200,7 +200,7 @@ class WordRetrieval(Task):
         data: str = "",
     ):
         if train_pairs is not None and train is None:
-            raise SettingError("links of a training text were given without the text: give train as well")
+            raise SettingError("train_pairs are links of a training text: give train as well")
         if train is not None and train.langs != corpus.langs:
             raise SettingError(f"the test text is in {corpus.langs}, the training text in {train.langs}")
         if special and not contextual:

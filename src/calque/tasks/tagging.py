@@ -71,11 +71,11 @@ class Tagging(ZeroShot[TaggedText]):
         if unknown not in ("raise", "miss", "drop", "skip"):
             raise SettingError(f"unknown is raise, miss, drop or skip, got {unknown!r}")
         if kind not in ("ner", "slots", "pos"):
-            raise SettingError(f"kind of tagging is ner, slots or pos, got {kind!r}")
+            raise SettingError(f"unknown kind of tagging {kind!r}, expected ner, slots or pos")
         self.name: str = kind
         self.kind_of_head = ("linear" if tune else "bilstm-crf") if head is None else head
         if self.kind_of_head not in HEADS:
-            raise SettingError(f"head {head!r} is not known, expected one of {', '.join(HEADS)}")
+            raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
         self.hidden, self.layers, self.dropout = hidden, layers, dropout
         if kind != "pos":
             for each in train:
@@ -112,7 +112,7 @@ class Tagging(ZeroShot[TaggedText]):
         if self.intents and data.intents is not None:
             wrong |= data.intents.among(self.intents) < 0
         if wrong.all():
-            raise SettingError(f"{each.name}: every sentence has a label that the training text has not; rename labels")
+            raise SettingError(f"{each.name}: every sentence has a label missing from the training text; rename labels")
         found = data.take(np.flatnonzero(~wrong)) if wrong.any() else data
         self.left_out[id(found)] = int(wrong.sum())
         return replace(each, data=found)
@@ -259,7 +259,7 @@ def _need_spans(each: Named[TaggedText]) -> None:
     names = [name for name in each.data.tags.names if name != "O"]
     if not any(name.startswith("B-") for name in names):
         has = f"has the tags {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else "has no tag but O"
-        fact = f"{has}; expected spans to learn from, as B-PER, I-PER and O (single tags are for the task pos)"
+        fact = f"{has}; expected spans to learn from, e.g. B-PER, I-PER and O (use the task pos for single tags)"
         raise InputError(fact, path=each.data.path or each.name)
 
 
@@ -282,7 +282,7 @@ def _codes(labels: Labels, names: Sequence[str], each: Named[TaggedText], length
         shown = ", ".join(kinds[:12]) + (", …" if len(kinds) > 12 else "")
         raise InputError(
             f"label {labels[int(wrong[0])]!r} is not in the training text, which has {shown}; rename it "
-            f"(--rename {labels[int(wrong[0])].partition('-')[2] or labels[int(wrong[0])]}=…), or say what to do with "
+            f"(--rename {labels[int(wrong[0])].partition('-')[2] or labels[int(wrong[0])]}=…), or choose what to do with "
             "such labels (--unknown miss, drop or skip)",
             path=each.data.path or each.name,
             line=line,

@@ -140,12 +140,12 @@ class ZeroShot(Task, Generic[D]):
         seed: int = 0,
     ):
         if not train or not tests or not seeds:
-            raise SettingError("there must be something to train on, something to test on, and a seed")
+            raise SettingError("training text, test text and at least one seed are needed")
         if select not in ("source", "target", "last"):
             raise SettingError(f"select is source, target or last, got {select!r}")
         for each in (*train, *tests, *dev):
             if not len(each.data) or not self.sentences(each.data).lengths().any():  # type: ignore[arg-type]
-                raise SettingError(f"{each.name}: no text in it")
+                raise SettingError(f"{each.name}: has no texts")
         self.train, self.tests, self.tune, self.select = list(train), list(tests), tune, select
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
         self.options = {**self.defaults(), **dict(options or {})}
@@ -155,7 +155,7 @@ class ZeroShot(Task, Generic[D]):
         if select == "source" and dev and not self.dev:
             raise SettingError(
                 f"development text in {', '.join(dict.fromkeys(each.lang for each in dev))} only, and the epoch is chosen in "
-                f"{', '.join(self.sources)}: give text in it, or say select=target"
+                f"{', '.join(self.sources)}: give text in it, or set select=target"
             )
         if select == "target" and not foreign:
             raise SettingError("select=target needs development text in a language that is not trained on")
@@ -304,11 +304,11 @@ class Run(Generic[D]):
         if not self.task.tune:
             return self.encoder.encode(self.task.sentences(each.data), progress=self.progress)
         if not hasattr(self.encoder, "subwords"):
-            raise SettingError(f"{self.encoder.name} has no weights that could learn: use frozen features")
+            raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen features (leave out --tune)")
         split = self.task.split(self.encoder, each.data)
         if split.truncated_sentences:
             limit = self.encoder.subwords.max_length  # type: ignore[attr-defined]
-            told = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and lose their end"
+            told = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and are truncated"
             warnings.warn(told, stacklevel=2)
         return split
 

@@ -67,7 +67,7 @@ class Contrastive(Tuner):
         reference: Literal["auto", "cached", "recomputed"] = "auto",
     ):
         if temperature <= 0 or weight < 0:
-            raise SettingError(f"temperature must be above 0 and weight not below, got {temperature} and {weight}")
+            raise SettingError(f"temperature must be above 0 and weight not negative, got {temperature} and {weight}")
         schedule = Schedule(epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed)
         super().__init__(
             towards=towards, layers=layers, schedule=schedule, batch=batch, special=special, max_words=max_words,

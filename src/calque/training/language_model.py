@@ -202,15 +202,13 @@ class MaskedLanguageModel:
         try:
             config = AutoConfig.from_pretrained(str(self.start))
             if config.model_type != "bert":
-                raise SettingError(f"{self.start} is a {config.model_type}: training can go on from a BERT only")
+                raise SettingError(f"{self.start} is a {config.model_type}: only a BERT can be trained further")
             found: Any = BertForMaskedLM.from_pretrained(str(self.start), dtype=torch.float32, output_loading_info=True)
             model, report = found
         except (OSError, ValueError) as error:
-            raise InputError(f"no BERT to go on from ({str(error).splitlines()[0]})", path=self.start) from error
+            raise InputError(f"not a BERT to continue from ({str(error).splitlines()[0]})", path=self.start) from error
         if report["missing_keys"]:
-            raise InputError(
-                "there is no language model's head beside the encoder, as pretraining writes it", path=self.start
-            )
+            raise InputError("no language-model head in this folder; calque pretrain saves one", path=self.start)
         if config.vocab_size != vocabulary or config.max_position_embeddings < self.length:
             raise SettingError(
                 f"{self.start} has {config.vocab_size} subwords and reads {config.max_position_embeddings}; the tokenizer "

@@ -61,7 +61,7 @@ class Schedule:
     def rate(self, step: int, total: int) -> float:
         """Learning rate of update `step` (from 0) of `total`."""
         if self.learning_rate is None:
-            raise SettingError("no learning rate was chosen")
+            raise SettingError("no learning rate was given")
         rising = math.ceil(self.warmup * total)
         if step < rising:
             return self.learning_rate * (step + 1) / rising
@@ -245,7 +245,7 @@ class Loop:
         try:
             state = torch.load(self._checkpoint, map_location=self.processes.device, weights_only=True)
         except Exception as error:  # torch raises whatever the damaged bytes provoke
-            raise InputError(f"not a checkpoint that can be read ({error})", path=self._checkpoint) from error
+            raise InputError(f"not a readable checkpoint ({error})", path=self._checkpoint) from error
         if state["identity"] != self.identity:
             raise SettingError(
                 f"{self._checkpoint} belongs to a run with other settings or data: "

@@ -185,5 +185,5 @@ class WordModel(nn.Module):
             head.load_state_dict(weights)
         except Exception as error:  # whatever a damaged file provokes
             reason = str(error).strip().splitlines()[0]
-            raise InputError(f"no softmax of this model ({reason})", path=path / SOFTMAX_FILE) from error
+            raise InputError(f"not the softmax of this model ({reason})", path=path / SOFTMAX_FILE) from error
         return cls(network, head, vocabulary)

@@ -247,7 +247,7 @@ class WordAligner:
             model = kind.from_arrays(tables, kind_settings(**settings))  # type: ignore[arg-type]
             return cls(model, vocabularies, tuple(about["langs"]), max_words=about["max_words"])  # type: ignore[arg-type]
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise InputError(f"no word aligner that calque saved ({error})", path=path) from error
+            raise InputError(f"not a word aligner saved by calque ({error})", path=path) from error
 
 
 def _check(method: str) -> None:
@@ -270,7 +270,7 @@ def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
     bitext = Bitext(source, target, max_words=max_words)
     if bitext.too_long:
         warnings.warn(
-            f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have a side of more than {max_words:,} words and "
+            f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have more than {max_words:,} words on one side and "
             "get no links; raise max_words to align them",
             UserWarning,
             stacklevel=3,
