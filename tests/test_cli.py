@@ -61,6 +61,21 @@ def test_the_whole_job(capsys, texts, tiny_folder, tmp_path):
     assert 0 <= whole["base"]["value"] < whole["aligned"]["value"] - 0.15 <= 0.85
 
 
+def test_a_limit_cuts_the_test_and_not_what_was_seen_in_training(capsys, texts, tiny_folder, tmp_path):
+    (tmp_path / "four.tsv").write_text("".join((texts / "test.tsv").open().readlines()[:4]))
+
+    def counts(test, *more):
+        code, out, err = run(capsys, "evaluate", tiny_folder, "retrieval", "--test", test, "--langs", "en", "xx", "--train",
+                             texts / "en-xx.tsv", "--json", "-q", *more)  # fmt: skip
+        assert code == 0, err
+        settings = json.loads(out)["settings"]
+        return settings["training_sentence_pairs"], settings["seen_in_training"]
+
+    whole = counts(tmp_path / "four.tsv")
+    assert whole[0] == 60
+    assert counts(texts / "test.tsv", "--limit", 4) == whole
+
+
 def test_the_folder_is_a_transformers_model(capsys, texts, tiny_folder, tmp_path):
     """In a process that cannot import calque."""
     out = tmp_path / "rotated"

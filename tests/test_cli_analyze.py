@@ -39,6 +39,17 @@ def given(texts, *more):
             "--bootstrap", 20, *more)  # fmt: skip
 
 
+def test_a_limit_cuts_the_test_and_not_the_training_text(capsys, texts, tiny_folder, tmp_path):
+    out = tmp_path / "found.jsonl"
+    code, _, err = run(
+        capsys, "analyze", tiny_folder, "--test", texts / "test.tsv", "--langs", "en", "xx", "--pretokenized", "--limit", 5,
+        "--train", texts / "train.tsv", "--train-links", texts / "train.align", "--only", "data-size", "--sizes", "10,30",
+        "--bootstrap", 20, "--out", out, "-q",
+    )  # fmt: skip
+    assert code == 0, err
+    assert 30 in {json.loads(line)["x"] for line in out.read_text().splitlines()}
+
+
 def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     aligned, out = tmp_path / "aligned", tmp_path / "found.jsonl"
     code, _, err = run(

@@ -9,7 +9,6 @@ import typer
 
 from calque.cli.options import (
     Layer,
-    Limit,
     MaxLength,
     Model,
     Pooling,
@@ -92,7 +91,9 @@ def analyze(
     pretokenized: Pretokenized = False,
     max_length: MaxLength = None,
     seed: Seed = 0,
-    limit: Limit = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Use only the first N sentence pairs of --test; --train is read whole.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Append the findings to this JSON lines file.")] = None,
     quiet: Quiet = False,
 ) -> None:

@@ -185,7 +185,8 @@ def evaluate(
         int | None,
         typer.Option(
             min=1,
-            help="Use only N texts of each --train file, evenly spaced; of --text and parallel text the first N.",
+            help="Use only N texts of each --train file, evenly spaced; of --text and a parallel --test the first N. "
+            "retrieval: --train is read whole, to tell seen pairs.",
         ),
     ] = None,
     test_limit: Annotated[

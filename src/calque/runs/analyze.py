@@ -77,7 +77,7 @@ def analyze(
             the language.
         treebank: files to train a tagger on instead, on vectors of the first encoder.
         results: files with scores of retrieval and of zero-shot tasks.
-        words: how words are found and linked.
+        words: how words are found and linked; its limit cuts the test text only: what has been seen stays seen.
         load: keyword arguments of `load_encoder`.
         options: see `Options`.
         progress, say: show bars on standard error; take a line of news.
@@ -173,12 +173,12 @@ def _questions(test, langs, links, train, train_links, words: Words, options: Op
     if train_links is not None and train is None:
         raise SettingError("--train-links needs --train")
     corpus = words.read(test, langs, say)
-    seen = words.read(train, langs, say) if train else None
+    seen = words.whole.read(train, langs, say) if train else None
     task = WordRetrieval(
         corpus,
         words.open_links(links, corpus) if links else None,
         train=seen,
-        train_pairs=words.open_links(train_links, seen) if train_links and seen is not None else None,
+        train_pairs=words.whole.open_links(train_links, seen) if train_links and seen is not None else None,
         contextual=options.contextual,
         model=words.model,
         symmetrize=words.symmetrize,

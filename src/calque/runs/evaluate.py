@@ -42,7 +42,7 @@ def evaluate(
         test, langs: parallel text and its languages.
         links: word links of the test text; for word-alignment the gold ones, default: its third column.
         train, train_links: training text of the encoder, to tell word pairs it has seen, and its links.
-        words: how words are found and linked.
+        words: how words are found and linked; its limit cuts the test text only: what has been seen stays seen.
         load: keyword arguments of `load_encoder`.
         options: keyword arguments of the task; those it does not have are left out.
         progress, say: show bars on standard error; take a line of news.
@@ -67,13 +67,13 @@ def evaluate(
 
         if train_links is not None and train is None:
             raise SettingError("--train-links needs --train")
-        seen = words.read(train, langs, say) if train else None
+        seen = words.whole.read(train, langs, say) if train else None
         names = ("candidates", "similarity", "contextual")
         job = WordRetrieval(
             corpus,
             words.open_links(links, corpus) if links else None,
             train=seen,
-            train_pairs=words.open_links(train_links, seen) if train_links and seen is not None else None,
+            train_pairs=words.whole.open_links(train_links, seen) if train_links and seen is not None else None,
             model=words.model,
             symmetrize=words.symmetrize,
             data=test,

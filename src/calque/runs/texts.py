@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 
 from calque.corpora import read_parallel
@@ -31,6 +31,11 @@ class Words:
     pretokenized: bool = False
     seed: int = 0
     limit: int | None = None
+
+    @property
+    def whole(self) -> Words:
+        """The same for text that no limit may cut, such as what an encoder has seen in training."""
+        return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str], say: Say) -> ParallelCorpus:
         """One parallel text; unusable lines become empty sentence pairs, so that links keep their line, and are told."""
