@@ -19,6 +19,7 @@ from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
 from calque.runs import sources
+from calque.runs.compare import ONE_RUN, mean_of
 from calque.runs.steps import Step, Steps, digest
 from calque.runs.study import Study, study, tables
 from calque.runs.study.grid import Grid
@@ -514,49 +515,59 @@ def test_a_killed_study_takes_its_workers_with_it():
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
-def record(method, value, low, high, **more):
+def record(method, value, half=0.05, **more):
+    """A figure with an interval, measured with three seeds whose standard deviation is a point."""
+    runs = [] if value is None else [value - 0.01, value, value + 0.01]
+    low, high = (None, None) if value is None else (value - half, value + half)
     return {"task": "ner", "metric": "f1", "encoder": "e", "method": method, "supervision": "", "languages": ["en", "de"],
-            "data": "t", "value": value, "low": low, "high": high, "settings": {"sd": 0.01}, **more}  # fmt: skip
+            "data": "t", "value": value, "low": low, "high": high, "runs": runs, "settings": {}, **more}  # fmt: skip
 
 
 def test_only_a_clear_best_is_marked():
-    clear = tables([record("a", 0.5, 0.45, 0.55), record("b", 0.7, 0.6, 0.8)])
-    assert "**70.0 ± 1.0**" in clear
-    assert "**" not in tables([record("a", 0.65, 0.55, 0.75), record("b", 0.7, 0.6, 0.8)])
+    assert "**70.0 ± 1.0**" in tables([record("a", 0.5), record("b", 0.7)])
+    assert "| **" not in tables([record("a", 0.65), record("b", 0.7)])
 
 
 def test_what_a_table_shows():
+    lm = {"task": "lm", "metric": "perplexity", "percent": False, "runs": [], "half": 2}
     shown = tables([
-        record("a", 0.5, 0.4, 0.6), record("a", 0.5, 0.4, 0.6, settings={"protocol": "ceiling"}),
-        record("a", 0.5, 0.4, 0.6, metric="f1.PER"), record("a", None, None, None, layer=1, languages=["en", "es"]),
-        record("a", 12.5, 10, 15, task="lm", metric="perplexity", percent=False, settings={}),
-        record("b", 22.5, 20, 25, task="lm", metric="perplexity", percent=False, settings={}),
+        record("a", 0.5), record("a", 0.5, runs=[], settings={"protocol": "ceiling"}), record("a", 0.5, metric="f1.PER"),
+        record("a", None, layer=1, languages=["en", "es"]), record("a", 12.5, **lm), record("b|c", 22.5, **lm),
     ])  # fmt: skip
     assert shown.splitlines()[:14] == [
         "## ner, f1", "", "| encoder | method | de | es | mean |", "|---|---|---:|---:|---:|",
         "| e | a | 50.0 ± 1.0 |  |  |", "| e | a, ceiling | 50.0 |  |  |", "| e, layer 1 | a |  |  |  |", "",
         "## lm, perplexity, lower is better", "", "| encoder | method | de |", "|---|---|---:|",
-        "| e | a | **12.5** |", "| e | b | 22.5 |",
+        "| e | a | **12.5** |", "| e | b\\|c | 22.5 |",
     ]  # fmt: skip
 
 
 def test_a_mean_is_of_one_figure_and_of_other_languages_than_the_tasks_own():
+    figures = {
+        ("en", "x"): record("a", 0.9, languages=["en", "en"], data="x"), ("de", "x"): record("a", 0.5, data="x"),
+        ("es", "x"): record("a", 0.6, languages=["en", "es"], data="x"),
+        ("es", "y"): record("a", 0.7, languages=["en", "es"], data="y"),
+    }  # fmt: skip
     shown = tables([
-        record("a", 0.9, 0.9, 0.9, languages=["en", "en"]), record("a", 0.5, 0.4, 0.6),
-        record("a", 0.7, 0.6, 0.8, languages=["en", "es"], data="x"),
-        record("a", 0.7, 0.6, 0.8, languages=["en", "es"], data="y"),
-        record("a", 0.2, 0.2, 0.2, task="retrieval", metric="accuracy.all"),
-        record("a", 0.1, 0.1, 0.1, task="retrieval", metric="accuracy.unseen"),
+        *figures.values(), record("a", 0.2, task="retrieval", metric="accuracy.all"),
+        record("a", 0.1, task="retrieval", metric="accuracy.unseen"),
     ])  # fmt: skip
     assert "| encoder | method | de | es x | es y | mean | en |" in shown
-    assert "| 70.0 ± 1.0 | 63.3 (57.6 to 69.1) | 90.0 ± 1.0 |" in shown
+    found = mean_of([figure for (lang, _), figure in figures.items() if lang != "en"])
+    assert found is not None
+    value, low, high = found
+    assert abs(value - 0.6) < 1e-9
+    assert f"| 70.0 ± 1.0 | 60.0 ({100 * low:.1f} to {100 * high:.1f}) | 90.0 ± 1.0 |" in shown
     assert "## retrieval, accuracy, all linked words\n\n| encoder | method | de |" in shown
     assert "## retrieval, accuracy, word pairs not seen in training\n\n| encoder | method | de |" in shown
 
 
-def test_training_runs_of_a_method_are_one_row():
-    runs = [
-        record("a", value, value - 0.1, value + 0.1, training_seed=seed) for seed, value in enumerate((0.5, 0.6, 0.7))
-    ]
-    other = record("b", 0.9, 0.85, 0.95, training_seed=None)
-    assert tables([*runs, other]).splitlines()[4:6] == ["| e | a | 60.0 ± 10.0 |", "| e | b | **90.0 ± 1.0** |"]
+def test_training_runs_of_a_method_are_one_row_whose_interval_holds_them():
+    """Runs five points apart say that a difference of ten is none; what their heads agree on is no comfort."""
+    trained = [record("a", value, 0.001, training_seed=seed) for seed, value in enumerate((0.55, 0.6, 0.65))]
+    other = record("b", 0.7, 0.001, training_seed=None)
+    assert tables([*trained, other]).splitlines()[4:6] == ["| e | a | 60.0 ± 5.0 |", "| e | b | 70.0 ± 1.0 |"]
+    assert "**70.0 ± 1.0**" in tables([trained[1], other])
+    assert ONE_RUN not in tables([*trained, other])
+    assert ONE_RUN in tables([record("a", 0.5, training_seed=0, runs=[])])
+    assert ONE_RUN not in tables([record("base", 0.5, training_seed=None, runs=[])])

@@ -8,15 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calque.runs.compare import lower_is_better, mean, stands_out
+from calque.runs.compare import (
+    ONE_RUN,
+    best_of_each,
+    estimate,
+    is_target,
+    lower_is_better,
+    mean_of,
+    one_run_only,
+    over_trainings,
+)
 
 Record = Mapping[str, Any]
+Row = tuple[str, int | None, str, str]
 #: parts of a figure that have a table, and their words; others are of single kinds of spans or of one direction
 _PARTS = {"": "", "all": "all linked words", "unseen": "word pairs not seen in training"}
 _NOTE = """\
 In per cent, except for perplexity. Mean: over the languages that the task was not learnt in, with its 95% interval;
-the task's own language stands behind it. ±: standard deviation over training runs. Bold: better than every other row,
-with intervals that do not overlap."""
+the task's own language is shown after it. ±: standard deviation over training runs. Bold: better than every other row,
+by a test over training runs and texts, corrected for the number of the table's columns (Holm)."""
 
 
 @dataclass(frozen=True)
@@ -25,28 +35,35 @@ class _Column:
 
     lang: str
     data: str
-    is_source: bool
+    is_target: bool
 
 
 @dataclass(frozen=True)
 class _Figure:
-    """What an encoder, or several that differ in nothing but the seed of their training, reached on a test set."""
+    """What an encoder, or several that differ only in the seed of their training, reached on a test set; it has what
+    `runs.compare` asks of a figure."""
 
-    value: float | None
-    low: float | None
-    high: float | None
-    sd: float | None
     metric: str
     percent: bool
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    runs: tuple[float, ...] = ()
+    resamples: Sequence[float] | None = None
+    texts: int = 0
 
     def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)  # as the rules of `runs.compare` read a line
+        return getattr(self, name)
 
     def __str__(self) -> str:
-        scale = 100 if self.percent else 1
         if self.value is None:
             return ""
-        return f"{scale * self.value:.1f}" + (f" ± {scale * self.sd:.1f}" if self.sd else "")
+        sd = statistics.stdev(self.runs) if len(self.runs) > 1 else 0.0
+        return f"{self.scale * self.value:.1f}" + (f" ± {self.scale * sd:.1f}" if sd else "")
+
+    @property
+    def scale(self) -> int:
+        return 100 if self.percent else 1
 
 
 def tables(records: Sequence[Record]) -> str:
@@ -56,7 +73,14 @@ def tables(records: Sequence[Record]) -> str:
     for record in records:
         if record["metric"].partition(".")[2] in _PARTS:
             groups.setdefault((record["task"], record["metric"]), []).append(record)
-    return "\n\n".join([*(_table(_title(*about), mine) for about, mine in groups.items()), _NOTE])
+    notes = [_NOTE, ONE_RUN] if any(map(_is_one_run, records)) else [_NOTE]
+    return "\n\n".join([*(_table(_title(*about), mine) for about, mine in groups.items()), *notes])
+
+
+def _is_one_run(record: Record) -> bool:
+    """Whether something was trained for a figure, and only once."""
+    trained = record.get("training_seed") is not None or "values" in record["settings"]
+    return trained and record["value"] is not None and one_run_only([record])
 
 
 def _title(task: str, metric: str) -> str:
@@ -66,40 +90,46 @@ def _title(task: str, metric: str) -> str:
 
 
 def _table(title: str, records: Sequence[Record]) -> str:
-    cells: dict[tuple[Any, _Column], list[Record]] = {}
+    cells: dict[tuple[Row, _Column], list[Record]] = {}
     for record in records:
         cells.setdefault((_row(record), _column(record)), []).append(record)
-    columns, rows = list(dict.fromkeys(map(_column, records))), list(dict.fromkeys(map(_row, records)))
-    targets = [column for column in columns if not column.is_source] or columns
-    sources = [column for column in columns if column not in targets]
     figures = {place: _pooled(runs) for place, runs in cells.items()}
+    columns, rows = list(dict.fromkeys(map(_column, records))), list(dict.fromkeys(map(_row, records)))
+    targets = [column for column in columns if column.is_target] or columns
+    columns = [*targets, *(column for column in columns if column not in targets)]
+    best = best_of_each([{row: figures[row, column] for row in rows if (row, column) in figures} for column in columns])
     several = len({supervision for *_, supervision in rows if supervision}) > 1
     has_mean = len(targets) > 1
-    heads = [
-        *(_head(c, columns) for c in targets),
-        *(["mean"] if has_mean else []),
-        *(_head(c, columns) for c in sources),
-    ]
-    lines = [title, "", f"| encoder | method | {' | '.join(heads)} |", "|---|---|" + "---:|" * len(heads)]
+    heads = [_head(column, columns) for column in columns]
+    lines = []
     for row in rows:
+        shown = [
+            f"**{figures[row, column]}**" if best[k] == row else str(figures.get((row, column), ""))
+            for k, column in enumerate(columns)
+        ]
+        if has_mean:
+            shown.insert(len(targets), _mean([figures.get((row, column)) for column in targets]))
         encoder, layer, method, supervision = row
         name = encoder if layer is None else f"{encoder}, layer {layer}"
-        how = f"{method} ({supervision})" if several and supervision else method
-        shown = [name, how, *(_shown(row, column, rows, figures) for column in targets)]
-        shown += [_mean([figures.get((row, column)) for column in targets])] if has_mean else []
-        lines.append(f"| {' | '.join([*shown, *(_shown(row, column, rows, figures) for column in sources)])} |")
-    return "\n".join(lines)
+        lines.append([name, f"{method} ({supervision})" if several and supervision else method, *shown])
+    if has_mean:
+        heads.insert(len(targets), "mean")
+    under = "|---|---|" + "---:|" * len(heads)
+    return "\n".join([title, "", _line(["encoder", "method", *heads]), under, *map(_line, lines)])
 
 
-def _row(record: Record) -> tuple[str, int | None, str, str]:
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _row(record: Record) -> Row:
     protocol = record["settings"].get("protocol", "zero-shot")
     method = record["method"] if protocol == "zero-shot" else f"{record['method']}, {protocol}"
     return record["encoder"], record.get("layer"), method, record["supervision"]
 
 
 def _column(record: Record) -> _Column:
-    *sources, tested = record["languages"]
-    return _Column(tested, Path(record["data"]).name, tested in sources)
+    return _Column(record["languages"][-1], Path(record["data"]).name, is_target(record))
 
 
 def _head(column: _Column, columns: Sequence[_Column]) -> str:
@@ -107,30 +137,25 @@ def _head(column: _Column, columns: Sequence[_Column]) -> str:
     return f"{column.lang} {column.data}" if several else column.lang
 
 
-def _pooled(runs: Sequence[Record]) -> _Figure:
-    """Training runs as one figure: the mean of their values and of the ends of their intervals, as their texts are the same."""
-    known = [run for run in runs if run["value"] is not None]
-    first = runs[0]
-    if not known:
-        return _Figure(None, None, None, None, first["metric"], first.get("percent", True))
-    value, low, high = (sum(run[name] for run in known) / len(known) for name in ("value", "low", "high"))
-    sd = statistics.stdev(run["value"] for run in known) if len(known) > 1 else first["settings"].get("sd")
-    return _Figure(value, low, high, sd, first["metric"], first.get("percent", True))
-
-
-def _shown(row: Any, column: _Column, rows: Sequence[Any], figures: Mapping[Any, _Figure]) -> str:
-    figure = figures.get((row, column))
-    if figure is None or figure.value is None:
-        return ""
-    others = [figures[other, column] for other in rows if other != row and (other, column) in figures]
-    return f"**{figure}**" if stands_out(figure, others) else str(figure)
+def _pooled(trainings: Sequence[Record]) -> _Figure:
+    """Several trainings of one method as one figure, with an interval that holds others."""
+    first = trainings[0]
+    about = first["metric"], first.get("percent", True)
+    known = [record for record in trainings if record["value"] is not None]
+    found = [each for record in known if (each := estimate(record)) is not None]
+    if not known or len(found) < len(known):
+        return _Figure(*about, sum(record["value"] for record in known) / len(known) if known else None)
+    pooled = over_trainings(found)
+    drawn = None if pooled.resamples is None else pooled.resamples.tolist()
+    half = 1.96 * pooled.of_texts[0] ** 0.5  # of texts alone: whoever reads it has the runs beside it
+    return _Figure(*about, pooled.value, pooled.value - half, pooled.value + half, pooled.runs, drawn, pooled.texts)
 
 
 def _mean(figures: Sequence[_Figure | None]) -> str:
     """With its interval; nothing where a language is missing, as the mean over others says something else."""
-    known = [figure for figure in figures if figure is not None and figure.value is not None]
-    if len(known) < len(figures):
+    known = [figure for figure in figures if figure is not None]
+    found = mean_of(known) if len(known) == len(figures) else None
+    if found is None:
         return ""
-    scale = 100 if known[0].percent else 1
-    value, low, high = (scale * end for end in mean([(each.value, each.low, each.high) for each in known]))  # type: ignore[misc]
+    value, low, high = (known[0].scale * end for end in found)
     return f"{value:.1f} ({low:.1f} to {high:.1f})"
