@@ -121,6 +121,11 @@ def test_formulas_become_mathml():
     assert "arithmatex" not in shown
 
 
+def test_every_page_is_in_the_navigation():
+    shown = set(re.findall(r"\S+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]))
+    assert {name(page) for page in DOCS.rglob("*.md")} - shown == set()
+
+
 def test_the_site_builds_without_a_warning_and_without_the_network(tmp_path):
     for library in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
         pytest.importorskip(library)

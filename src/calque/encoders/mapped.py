@@ -13,7 +13,7 @@ import numpy as np
 
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder
+from calque.encoders.base import Encoder, require
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError
 from calque.maps import KINDS, VectorMap
@@ -99,7 +99,11 @@ class MappedEncoder(Encoder):
                 "sentence-aligned"). A sentence counts whether it has links or not.
             block: sentence pairs encoded at a time.
             progress: show a bar on standard error.
+
+        Raises:
+            SettingError: the encoder does not give its layers, or settings that do not fit together.
         """
+        require(base, "mapped")
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
         links = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         numbers = sorted({base.layer_number(layer) for layer in (layers if layers is not None else [base.layer])})

@@ -82,7 +82,7 @@ def matmul_products(encoder: Any, precision: str, device: torch.device, world: i
     """
     if precision != "auto" or world > 1:
         return "highest"
-    inner = getattr(encoder.model.config, "intermediate_size", None) or 4 * encoder.dim
+    inner = getattr(getattr(encoder.model, "config", None), "intermediate_size", None) or 4 * encoder.dim
     return probe_precision(rows, encoder.dim, int(inner), str(device)).precision
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
@@ -120,6 +121,7 @@ class WordAlignment(Task):
         """Error rate first, then precision, recall and F1 of the links made from the encoder's vectors."""
         from calque.wordalign.similarity import links_from_embeddings
 
+        require(encoder, "measured")
         source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
         links = links_from_embeddings(source, target, method=method, **self.options)

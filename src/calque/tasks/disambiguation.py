@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
+from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import measure, ratio
@@ -77,6 +78,7 @@ class Disambiguation(Task):
         `chance`), how many words had a lemma that the training text has not, how many words of either text had no vector,
         and how many senses have none.
         """
+        require(encoder, "measured")
         learnt, has_vector = self._vectors(encoder, self.train, progress)
         senses = self._senses(learnt, has_vector)
         candidates = self._candidates(senses.keys)

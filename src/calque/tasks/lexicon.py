@@ -11,6 +11,7 @@ import torch
 
 from calque.algebra.similarity import csls_neighbours
 from calque.anchors import Anchors
+from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import measure, ratio
@@ -81,6 +82,7 @@ class Lexicon(Task):
         Raises:
             SettingError: no entry has a vector for both of its words.
         """
+        require(encoder, "measured")
         source, target = self.anchors(encoder, progress=progress)
         ranks, left_out = self._ranks(source, target)
         if not len(ranks):

@@ -11,6 +11,7 @@ import numpy as np
 
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
+from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
@@ -280,6 +281,7 @@ class WordRetrieval(Task):
         Raises:
             SettingError: the test text has no links to ask for, or none whose words have vectors.
         """
+        require(encoder, "measured")
         if not len(self.links[0]) and not self.special:
             raise SettingError(
                 f"{self._name}: no word links in {len(self.corpus):,} sentence pairs, so there is nothing to measure; is "

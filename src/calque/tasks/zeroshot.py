@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from calque.distributed import Processes
+from calque.encoders.base import require
 from calque.encoders.batches import ranges
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
@@ -264,6 +265,7 @@ class Run(Generic[D]):
     """
 
     def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
+        require(encoder, "measured")
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         own = [task.answers(each) for each in task.train]

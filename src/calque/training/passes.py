@@ -30,7 +30,8 @@ def shares_at_once(encoder: HuggingFaceEncoder, device: torch.device) -> int:
     threads draw from one source would not be the same twice.
     """
     drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in encoder.model.modules())
-    if device.type != "cpu" or not encoder.is_flat() or drops:
+    flat = hasattr(encoder, "is_flat") and encoder.is_flat()
+    if device.type != "cpu" or not flat or drops:
         return 1
     body: nn.Module = encoder.model.encoder  # type: ignore[assignment]
     weights = sum(p.numel() for p in body.parameters())

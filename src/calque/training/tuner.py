@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from calque.distributed import Processes
+from calque.encoders.base import require
 from calque.encoders.numerics import matmul_products
 from calque.errors import SettingError
 from calque.threads import Threads
@@ -123,8 +124,10 @@ class Tuner(ABC):
             progress: show a bar with the terms of the loss on standard error.
 
         Raises:
-            SettingError: settings that do not fit together, or a checkpoint of another run in `folder`.
+            SettingError: an encoder without weights to train, settings that do not fit together, or a checkpoint of
+                another run in `folder`.
         """
+        require(encoder, "trained")
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
         links = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         processes = Processes("bfloat16" if self.precision == "bfloat16" else "float32")

@@ -1,0 +1,130 @@
+"""Encoders that somebody else has written: what they lack is named, and what they have suffices."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from calque import Contrastive, FineTune, MappedEncoder, Rotation, WordAlignment, WordRetrieval
+from calque.algebra.normalize import unit_rows
+from calque.encoders.base import Encoder, require
+from calque.encoders.batches import WordBatch, collate
+from calque.encoders.subwords import SplitSentences
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.tasks.lexicon import Lexicon
+from calque.text import ParallelCorpus
+from calque.vectors import Embeddings
+from planted import Planted
+
+
+@pytest.fixture(scope="module")
+def text():
+    rng = np.random.default_rng(0)
+    words = [[f"e{k}" for k in rng.integers(0, 30, rng.integers(2, 7))] for _ in range(40)]
+    corpus = ParallelCorpus.of(words, [[f"d{word[1:]}" for word in sentence] for sentence in words], ("en", "de"))
+    return corpus, WordPairs.of([[(k, k) for k in range(len(sentence))] for sentence in words])
+
+
+class Letters(Encoder):
+    """A letter is a unit, and a word the mean of its letters; nothing but what training asks for."""
+
+    def __init__(self):
+        self.name, self.dim, self.layer, self.n_layers, self.subwords = "letters", 16, 0, 0, self
+        self.model = nn.Embedding(128, 16)
+
+    def split(self, sentences):
+        words = [word for sentence in sentences for word in sentence.words]
+        ends = np.cumsum([0, *map(len, words)])
+        word_offsets = np.cumsum([0, *map(len, sentences)])
+        offsets = ends[word_offsets]
+        return SplitSentences(
+            ids=np.array([ord(letter) for word in words for letter in word], dtype=np.int32), offsets=offsets,
+            word_offsets=word_offsets, word_lengths=np.diff(ends).astype(np.int32),
+            word_starts=(ends[:-1] - np.repeat(offsets[:-1], np.diff(word_offsets))).astype(np.int32),
+        )  # fmt: skip
+
+    def forward(self, batch, layers):
+        rows = []
+        for each in [batch] if isinstance(batch, WordBatch) else batch:
+            letters = self.model(each.input_ids.flatten())
+            spans = zip(each.starts.tolist(), each.lengths.tolist(), strict=True)
+            rows.append(torch.stack([letters[start : start + n].mean(0) for start, n in spans]))
+        return {layer: torch.cat(rows) for layer in layers}
+
+    @torch.no_grad()
+    def encode(self, sentences, *, progress=False, out=None):
+        split = self.split(list(sentences))
+        return Embeddings(self.forward(collate(split, np.arange(len(split))), [0])[0].numpy(), split.word_offsets)
+
+    @property
+    def fingerprint(self):
+        return str(self.model.weight.sum().item())
+
+    def save(self, folder):
+        raise AssertionError("not needed")
+
+
+def linked(encoder, corpus, pairs):
+    source, target = encoder.encode(corpus.source), encoder.encode(corpus.target)
+    return (
+        source.data[source.rows(pairs.sentence, pairs.source)],
+        target.data[target.rows(pairs.sentence, pairs.target)],
+    )
+
+
+def distance(x, y):
+    return ((x - y) ** 2).sum(1).mean()
+
+
+def contrast(x, y):
+    """Mean cosine with the next pair's word, less that with the word's own partner."""
+    x, y = unit_rows(x), unit_rows(y)
+    return (x * np.roll(y, 1, axis=0)).sum(1).mean() - (x * y).sum(1).mean()
+
+
+@pytest.mark.parametrize(("make", "measure"), [
+    (lambda: Contrastive(towards="en", epochs=8, learning_rate=3e-2, weight=0.1), contrast),
+    (lambda: Contrastive(towards="en", epochs=8, learning_rate=3e-2, accumulate=2), contrast),
+    (lambda: FineTune(towards="en", epochs=8, learning_rate=3e-2, special=False), distance),
+])  # fmt: skip
+def test_an_encoder_with_what_training_asks_for_can_be_trained(make, measure, text):
+    torch.manual_seed(0)
+    encoder = Letters()
+    before = encoder.model.weight.clone()
+    tuned = make().tune(encoder, *text)
+    assert type(tuned) is Letters
+    assert torch.equal(encoder.model.weight, before)
+    assert measure(*linked(tuned, *text)) < measure(*linked(encoder, *text)) - 0.01
+
+
+@pytest.mark.parametrize(("use", "missing"), [
+    (lambda *text: MappedEncoder.fit(Planted(), *text, make=Rotation, towards="en"),
+     r"planted cannot be mapped: Planted has no layer \(the layer that encode gives, counted from 0\), "
+     r"layer_number \(.*\), encode_layers \({layer: Embeddings} of some sentences\); see .*docs/guides/own\.md"),
+    (lambda *text: Contrastive(towards="en").tune(Planted(), *text),
+     r"planted cannot be trained: Planted has no layer \(.*\), n_layers \(.*\), model \(the torch\.nn\.Module.*\), "
+     r"subwords \(.*\), forward \(.*\); see"),
+    (lambda *text: WordRetrieval(*text).evaluate(object()),
+     r"object cannot be measured: object has no name \(.*\), dim \(.*\), fingerprint \(.*\), encode \(a vector for every word\)"),
+    (lambda *text: WordAlignment(*text).evaluate(object()), "object cannot be measured"),
+    (lambda *text: Lexicon(None).evaluate(object()), "object cannot be measured"),
+])  # fmt: skip
+def test_what_an_encoder_lacks_is_named(use, missing, text):
+    with pytest.raises(SettingError, match=missing):
+        use(*text)
+
+
+def test_encoders_without_weights_to_train_say_so(text, tiny_encoder):
+    mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
+    with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no layer .*model.*subwords.*forward"):
+        Contrastive(towards="en").tune(mapped, *text)
+
+
+def test_asking_for_a_member_does_not_compute_it():
+    class Slow(Planted):
+        @property
+        def fingerprint(self):
+            raise AssertionError("hashed for nothing")
+
+    require(Slow(), "measured")
