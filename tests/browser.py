@@ -6,10 +6,13 @@ def test_it_renders(page, seen):
     page.goto(url)
     assert seen.errors == []
     assert violations(page) == []
+
+Run as a program it says how to get a browser, if there is none, and nothing otherwise.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +20,26 @@ from typing import Any
 
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PLACES = ("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",)
+HOW = (
+    "no Chromium found, so the tests of the report and the explorer in a browser are skipped: install one by "
+    "`apt-get update && apt-get install -y chromium` (Debian, Ubuntu) or `python -m playwright install chromium`, "
+    "or set CHROMIUM to the path of one"
+)
+
+
+def find(running: Any = None) -> str | None:
+    """The program: what CHROMIUM names, one in the path, or the one that Playwright has downloaded.
+
+    Args:
+        running: Playwright, which knows where it puts its own.
+    """
+    named = os.environ.get("CHROMIUM")
+    places = [*map(shutil.which, (named,) if named else NAMES), *PLACES]
+    if running is not None:
+        places.append(running.chromium.executable_path)
+    return next((place for place in places if place and os.access(place, os.X_OK)), None)
 
 
 @dataclass
@@ -44,10 +66,10 @@ def browser() -> Iterator[Any]:
     """Chromium, one for a file of tests. It ends with the file: an event loop runs in this thread as long as it lives, and
     `asyncio.run` of other tests would fail."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed")
     with playwright.sync_playwright() as running:
+        program = find(running)
+        if program is None:
+            pytest.skip(HOW)
         chromium = running.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield chromium
         chromium.close()
@@ -87,3 +109,11 @@ def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical"))
 def scrolls_sideways(page: Any) -> bool:
     """Whether the page is wider than the window."""
     return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+
+
+if __name__ == "__main__" and find() is None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as running:
+        if find(running) is None:
+            print(HOW)
