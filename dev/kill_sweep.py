@@ -499,7 +499,7 @@ class Sweep:
             if said := self._half(left, usual):
                 self.tally.half += 1
                 self._fail(f"{given}: killed while {place}, {said}")
-            if complete := units(left, self.verb).keys() >= units(usual.files, self.verb).keys():
+            elif complete := units(left, self.verb).keys() >= units(usual.files, self.verb).keys():
                 break
         self._finish(given, usual, complete)
 
