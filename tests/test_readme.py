@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from calque.corpora.sample import sample_text
+from calque.pairs import WordPairs
 from documents import ROOT, blocks, run_commands, run_python, write_texts
 
 README = ROOT / "README.md"
@@ -33,6 +37,28 @@ def test_python(folder, tiny_folder, capsys):
     run_python(text("python"), str(tiny_folder), README, {})
     assert len(capsys.readouterr().out.splitlines()) >= 2
     assert (folder / "aligned" / "config.json").exists()
+
+
+def test_python_and_commands_give_the_same_links_and_figures(tmp_path, tiny_folder, monkeypatch, capsys):
+    """On the sample text, whose links are not obvious: what the README computes in Python and on the command line."""
+    monkeypatch.chdir(tmp_path)
+    for part in ("train", "test"):
+        lines = [" ".join(a.words) + "\t" + " ".join(b.words) for a, b in sample_text("de", part)]
+        (tmp_path / f"{part}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    space: dict = {}
+    run_python(text("python"), str(tiny_folder), README, space)
+    in_python = {score.metric: (score.value, score.n) for score in space["task"].evaluate(space["aligned"])}
+    first, second = [block for kind, _, block in blocks(README) if kind == "commands"][:2]
+    words = second.splitlines()[0]
+    assert words.startswith("calque words")
+    run_commands(words, str(tiny_folder), capsys)
+    assert WordPairs.open(tmp_path / "train.align") == space["pairs"]
+    *_, evaluate = first.splitlines()
+    run_commands(first.replace(evaluate, f"{evaluate} --out scores.jsonl"), str(tiny_folder), capsys)
+    lines = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    by_commands = {score["metric"]: (score["value"], score["n"]) for score in lines}
+    assert by_commands["accuracy.unseen"][1] > 300
+    assert by_commands == in_python
 
 
 def test_the_demo_prints_what_the_readme_shows_by_name():

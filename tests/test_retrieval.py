@@ -236,10 +236,10 @@ def test_links_come_from_the_aligner_with_the_training_text(monkeypatch):
     task = WordRetrieval(corpus, train=train, model="hmm", seed=3)
     eye = Embeddings(np.eye(2, dtype=np.float32), np.array([0, 2]))
     scores = task.evaluate(Fixed(en=eye, de=eye))
-    assert asked == [(3, {"model": "hmm", "symmetrize": "intersection", "seed": 3})]
+    assert asked == [(3, {"model": "hmm", "symmetrize": "one-to-one", "seed": 3})]
     assert [score.n for score in scores] == [1, 1, 1, 2, 2, 2]  # a-c is linked in training, b-d is not
     assert scores[0].settings["links"] == "hmm"
-    assert scores[0].settings["symmetrize"] == "intersection, one-to-one"
+    assert scores[0].settings["symmetrize"] == "one-to-one"
 
 
 def test_special_subwords_are_two_more_links_of_a_sentence(tiny_encoder):

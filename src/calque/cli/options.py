@@ -19,8 +19,8 @@ Pretokenized = Annotated[
 Symmetrize = Annotated[
     str,
     typer.Option(
-        help="How to combine the links of the two directions: intersection, union, grow-diag, grow-diag-final, "
-        "grow-diag-final-and, one-to-one."
+        help="How to combine the links of the two directions: one-to-one, intersection, union, grow-diag, "
+        "grow-diag-final, grow-diag-final-and."
     ),
 ]
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]

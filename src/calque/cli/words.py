@@ -25,7 +25,7 @@ def words(
     langs: Langs,
     out: Annotated[Path, typer.Option(help="Pharaoh file to write: a line of i-j links per sentence pair.")],
     model: Model = "auto",
-    symmetrize: Symmetrize = "intersection",
+    symmetrize: Symmetrize = "one-to-one",
     pretokenized: Pretokenized = False,
     extra: Annotated[
         list[str] | None,

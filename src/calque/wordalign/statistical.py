@@ -43,7 +43,7 @@ def align_words(
     *,
     extra: ParallelCorpus | None = None,
     model: str = "auto",
-    symmetrize: str = "intersection",
+    symmetrize: str = "one-to-one",
     settings: Settings | None = None,
     classes: Classes | None = None,
     seed: int = 0,
@@ -59,9 +59,9 @@ def align_words(
         model: `fast-align`, IBM model 2 near the diagonal, the fastest; `hmm`, two hidden Markov models trained to
             agree; `gibbs`, a sampler with fertilities, the most accurate; `auto`, the sampler for texts of fewer than
             2,000 sentence pairs, else the HMM.
-        symmetrize: how the links of both directions are joined: `intersection`, `union`, `grow-diag`,
-            `grow-diag-final`, `grow-diag-final-and` or `one-to-one`; see `calque.wordalign.symmetrize`. Results
-            under different ones cannot be compared.
+        symmetrize: how the links of both directions are combined: `one-to-one` (the intersection, without words that have
+            two links), `intersection`, `union`, `grow-diag`, `grow-diag-final` or `grow-diag-final-and`; see
+            `calque.wordalign.symmetrize`. Results under different ones cannot be compared.
         settings: of the model: `FastAlignSettings`, `HmmSettings` or `GibbsSettings`.
         classes: which words count as one; None takes what suits the model (words as they are for `fast-align`, else
             lower case, and rare words by their first five letters).
@@ -161,7 +161,7 @@ class WordAligner:
         self,
         corpus: ParallelCorpus,
         *,
-        symmetrize: str = "intersection",
+        symmetrize: str = "one-to-one",
         seed: int = 0,
         threads: int | None = None,
         progress: bool = False,
