@@ -82,7 +82,7 @@ def test_what_is_no_tree_is_placed_and_counted(tmp_path, bad, line, reason, fact
         read(tmp_path, bad)
     assert str(caught.value).startswith(f"{path} line {line}: ")
     raw = bad if isinstance(bad, bytes) else bad.encode()
-    with pytest.warns(SkippedWarning, match=rf"left out: 1 × {reason} \(first: .* line {line}\)"):
+    with pytest.warns(SkippedWarning, match=rf"skipped 1 of \d+ [\w ]+: 1 × {reason} \(first: .* line {line}\)"):
         bank = read(tmp_path, raw + b"\n" + tree(2, 0).encode(), on_error="skip")
     assert bank.heads.tolist()[-2:] == [2, 0]
 

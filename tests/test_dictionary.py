@@ -47,7 +47,7 @@ def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_dictionary(path, langs=LANGS)
     assert str(caught.value).startswith(f"{path} line 3: ")
-    message = rf"f\.txt: 1 of 3 entries left out: 1 × {reason} \(first: .* line 3\)"
+    message = rf"f\.txt: skipped 1 of 3 entries: 1 × {reason} \(first: .* line 3\)"
     with pytest.warns(SkippedWarning, match=message):
         assert read_dictionary(path, langs=LANGS, on_error="skip").target == ("b", "d")
 

@@ -74,7 +74,7 @@ def test_words_are_those_between_spaces_where_asked(tmp_path):
 
 
 def test_pairs_without_an_agreed_label_are_counted_and_never_an_error(tmp_path):
-    with pytest.warns(SkippedWarning, match=r"1 of 3 texts left out: 1 × no agreed label \(first: .*f\.tsv line 4\)"):
+    with pytest.warns(SkippedWarning, match=r"skipped 1 of 3 texts: 1 × no agreed label \(first: .*f\.tsv line 4\)"):
         assert len(read_labelled(write(tmp_path, XNLI), lang="en")) == 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # rows in other languages are not lost: nobody asked for them
@@ -110,8 +110,8 @@ def test_every_flaw_is_placed_and_counted(tmp_path, content, line, reason, fact)
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_labelled(path, lang="en")
     assert str(caught.value).startswith(f"{path} line {line}: ")
-    assert str(caught.value).endswith('or leave it out (on_error="skip", --on-error skip)')
-    with pytest.warns(SkippedWarning, match=rf"left out: 1 × {reason} \(first: .*f\.tsv line {line}\)"):
+    assert str(caught.value).endswith('or skip it (on_error="skip", --on-error skip)')
+    with pytest.warns(SkippedWarning, match=rf"skipped 1 of \d+ [\w ]+: 1 × {reason} \(first: .*f\.tsv line {line}\)"):
         assert len(read_labelled(path, lang="en", on_error="skip")) in (1, 3)
 
 
@@ -138,7 +138,7 @@ def test_data_sets_name_their_labels(tmp_path):
     data.save_to_disk(tmp_path / "saved")
     data.to_parquet(str(tmp_path / "f.parquet"))
     for path in (tmp_path / "saved", tmp_path / "f.parquet", f"hub:{tmp_path / 'saved'}"):
-        with pytest.warns(SkippedWarning, match=r"1 of 3 texts left out: 1 × no agreed label \(first: .* line 2\)"):
+        with pytest.warns(SkippedWarning, match=r"skipped 1 of 3 texts: 1 × no agreed label \(first: .* line 2\)"):
             assert rows(read_labelled(path, lang="en")) == ["a | d | contradiction", "c | f | entailment"]
     plain = write(tmp_path, "text,label\na,0\nb,1\n", "f.csv")  # numbers that nothing names stay numbers
     assert rows(read_labelled(plain, lang="en")) == ["a | 0", "b | 1"]

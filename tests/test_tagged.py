@@ -120,8 +120,8 @@ def test_every_flaw_is_placed_and_counted(tmp_path, bad, good, line, reason, fac
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_tagged(path, lang="en", format=format)
     assert str(caught.value).startswith(f"{path} line {line}: ")
-    assert str(caught.value).endswith('or leave it out (on_error="skip", --on-error skip)')
-    message = rf"1 of \d sentences left out: 1 × {reason} \(first: .*f line {line}\)"
+    assert str(caught.value).endswith('or skip it (on_error="skip", --on-error skip)')
+    message = rf"skipped 1 of \d sentences: 1 × {reason} \(first: .*f line {line}\)"
     with pytest.warns(SkippedWarning, match=message) as found:
         text = read_tagged(path, lang="en", format=format, on_error="skip")
     assert {sentence.words for sentence in text.sentences} == {("good",)}
@@ -194,7 +194,7 @@ def test_snips(tmp_path):
     write(tmp_path / "s", "O O\nO\n", "seq.out")
     with pytest.raises(InputError, match=r"seq\.out line 1: 2 tags for 3 words in .*seq\.in"):
         read_tagged(tmp_path / "s", lang="en")
-    with pytest.warns(SkippedWarning, match=r"1 of 2 sentences left out: 1 × words without tags \(first: .*seq\.out"):
+    with pytest.warns(SkippedWarning, match=r"skipped 1 of 2 sentences: 1 × words without tags \(first: .*seq\.out"):
         assert pairs(read_tagged(tmp_path / "s", lang="en", on_error="skip")) == ["go/O"]
     write(tmp_path / "s", "\nGo\n", "label")
     write(tmp_path / "s", "O O O\nO\n", "seq.out")

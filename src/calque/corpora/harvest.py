@@ -103,7 +103,7 @@ class Losses:
         """Count it; what its format itself calls unusable (an `Omission`) is never an error."""
         if isinstance(item, Flaw) and self._on_error == "raise":
             link = " or" if item.fact.endswith("?") else "; or"
-            remedy = 'leave it out (on_error="skip", --on-error skip)'
+            remedy = 'skip it (on_error="skip", --on-error skip)'
             raise InputError(f"{item.fact}{link} {remedy}", path=item.path, line=item.line)
         path = item.path if isinstance(item, Flaw) else self._path
         self.skipped[item.reason] = self.skipped.get(item.reason, 0) + 1
@@ -120,7 +120,7 @@ class Losses:
             self._nothing(", ".join(parts) or "the file is empty or blank")
         if parts:
             lost = sum(self.skipped.values())
-            message = f"{fspath(self._path)}: {lost:,} of {lost + kept:,} {self._what} left out: {', '.join(parts)}"
+            message = f"{fspath(self._path)}: skipped {lost:,} of {lost + kept:,} {self._what}: {', '.join(parts)}"
             warnings.warn(SkippedWarning(message, self.skipped, self.first_skipped), stacklevel=3)
 
     def _nothing(self, why: str) -> NoReturn:

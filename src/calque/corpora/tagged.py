@@ -88,7 +88,7 @@ def read_tagged(
     elif found == "hub":
         items = _dataset(path, column)
     elif column is not None:
-        raise SettingError(f"column is {column!r}, but the format {found!r} has one place for tags; leave it out")
+        raise SettingError(f"column is {column!r}, but the format {found!r} has a fixed place for tags; omit column")
     else:
         items = read_facebook(path, lang) if found == "facebook" else read_snips(path)
     text = _gathered(items, losses, path, lang, scheme)
