@@ -9,6 +9,11 @@ class CalqueError(Exception):
     """Base of every error that is the caller's to mend; the command line prints one line and exits with 2."""
 
 
+class CalqueWarning(UserWarning):
+    """Something that is no mistake but that whoever reads the result has to know, such as what was skipped; the command
+    line shows it even where progress and messages are hidden."""
+
+
 class InputError(CalqueError):
     """A file, or one line of it, is not what it should be.
 

@@ -6,6 +6,7 @@ Results go to standard output, progress and messages to standard error. A user's
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from calque.cli.analyze import analyze
 from calque.cli.anchors import anchors
 from calque.cli.demo import demo
 from calque.cli.encode import encode
-from calque.cli.evaluate import evaluate
+from calque.cli.evaluate import EVERY, evaluate
 from calque.cli.explore import explore
 from calque.cli.neighbours import neighbours
 from calque.cli.pretrain import perplexity, pretrain
@@ -28,12 +29,11 @@ from calque.cli.report import report
 from calque.cli.study import study
 from calque.cli.words import words
 from calque.disk import failure, unwritten
-from calque.errors import CalqueError, SettingError
+from calque.errors import CalqueError, CalqueWarning, SettingError
 
 app = typer.Typer(
     name="calque",
     help="Align the languages of a multilingual encoder, and measure what that changes.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help comes up four times as fast
@@ -78,7 +78,10 @@ for command in COMMANDS:
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
-    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename"), 2),
+    "evaluate": (
+        ("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links", "--train-links"),
+        2,
+    ),
     "analyze": (("--upos", "--treebank", "--results"), 1),
     "explore": (("--text", "--test"), 1),
 }
@@ -107,11 +110,21 @@ def spread(arguments: Sequence[str]) -> list[str]:
             if len(values) < 2 or any(value.startswith("-") for value in values):
                 raise SettingError("--langs takes two languages, e.g. --langs en de")
             del rest[:2]
+            if rest and _is_a_third(rest[0]):
+                fact = f"--langs {' '.join(values)} {rest[0]}: --langs takes two languages, source and target"
+                raise SettingError(f"{fact}; for several texts repeat it, as in --langs en de --langs en es")
             for value in values:
                 spread += ["--langs", value]
         else:
             spread.append(argument)
     return spread
+
+
+def _is_a_third(word: str) -> bool:
+    """Whether what follows two languages is one more, and no file or task with such a short name."""
+    if word in EVERY or os.path.exists(word):
+        return False
+    return re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", word) is not None
 
 
 def _missing(before: Sequence[str], needed: int) -> int:
@@ -128,10 +141,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point. Exit codes: 0, 1 for a map without a dictionary that failed, 2 for a mistake of the user's, 130 when
     interrupted."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: print(f"calque: {message}", file=sys.stderr)
     code: Any = 0
     try:
-        code = app(args=spread(sys.argv[1:] if arguments is None else arguments), standalone_mode=False)
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        code = app(args=spread(given) or ["--help"], standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from calque.cli.checks import finite, language, output_folder, positive, refuse_unused, share
 from calque.cli.options import (
     Limit,
     MaxLength,
@@ -27,10 +28,11 @@ from calque.errors import SettingError
 
 
 def align(
+    context: typer.Context,
     encoder: Annotated[
         str, typer.Option(help="Hub name, folder, mini (bundled) or word vectors; or en=ENCODER,de=ENCODER.")
     ],
-    towards: Annotated[str, typer.Option(help="The language that the others are aligned with.")],
+    towards: Annotated[str, typer.Option(callback=language, help="The language that the others are aligned with.")],
     out: Annotated[Path, typer.Option(help="Folder for the aligned encoder.")],
     train: Annotated[list[str] | None, typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts.")] = None,
     langs: Annotated[
@@ -77,7 +79,9 @@ def align(
     refine: Annotated[int | None, typer.Option(min=0, help="Dictionaries: rounds of refinement; default 5.")] = None,
     held_out: Annotated[
         float | None,
-        typer.Option(help="Dictionaries: share of entries held out to choose the best round; default 0.1."),
+        typer.Option(
+            callback=share, help="Dictionaries: share of entries held out to choose the best round; default 0.1."
+        ),
     ] = None,
     normalise: Annotated[
         str | None,
@@ -109,18 +113,30 @@ def align(
     layers: Annotated[str | None, typer.Option(help="Layers to align, e.g. -4,-3,-2,-1; default: --layer.")] = None,
     pooling: Pooling = None,
     combine: Annotated[str, typer.Option(help="Maps: how to combine --layers: last, sum, mean or concat.")] = "last",
-    learning_rate: Annotated[float | None, typer.Option(help="Training: peak learning rate.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Training: passes over the longest text.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(callback=positive, help="Training: peak learning rate.")
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(callback=positive, help="Training: passes over the longest text.")
+    ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Training: sentence pairs per language and update.")] = None,
     accumulate: Annotated[
         int, typer.Option(min=1, help="Training: split each update into N parts, to save memory.")
     ] = 1,
-    temperature: Annotated[float | None, typer.Option(help="contrastive: temperature of the softmax.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(callback=positive, help="contrastive: temperature of the softmax.")
+    ] = None,
     weight: Annotated[
         float | None,
-        typer.Option(help="Training: weight of the term that keeps vectors close to the original encoder."),
+        typer.Option(
+            min=0,
+            callback=finite,
+            help="Training: weight of the term that keeps vectors close to the original encoder.",
+        ),
     ] = None,
-    freeze: Annotated[int | None, typer.Option(help="Training: freeze the embeddings and the first N layers.")] = None,
+    freeze: Annotated[
+        int | None, typer.Option(min=0, help="Training: freeze the embeddings and the first N layers.")
+    ] = None,
     reduction: Annotated[
         str | None, typer.Option(help="finetune: sum (as in the paper) or mean (as in the published code).")
     ] = None,
@@ -153,7 +169,10 @@ def align(
                     at_least=at_least, occurrences=occurrences)  # fmt: skip
     say, load = news(quiet), loading(layer, pooling, max_length)
     place: dict[str, Any] = {"encoder": encoder, "towards": towards, "out": out, "load": load, "overwrite": overwrite}
+    sources = [*(train or []), *(dictionary or []), *(released or []), *(text or []), *(anchors or []), *(links or [])]
+    output_folder("--out", out, [*encoder.split(","), *sources])
     if train:
+        _unused_with_text(context, method or "contrastive", links)
         _refuse(fitted, "is only for --dictionary and --unsupervised")
         _with_text(
             train, langs or [], method or "contrastive", trained, links or [], place, numbers(layers), combine,
@@ -163,9 +182,13 @@ def align(
         )  # fmt: skip
         return
     _refuse(trained | _given(links=links), "is only for parallel text")
+    refuse_unused(
+        context, dict.fromkeys(("accumulate", "precision", "model", "symmetrize"), "is only for parallel text")
+    )
     place |= {"layers": numbers(layers), "combine": combine}
     if released:
         _refuse(fitted | _given(langs=langs, method=method), "does not apply to --released")
+        refuse_unused(context, dict.fromkeys(("pretokenized", "limit", "seed"), "does not apply to --released"))
         from calque.runs.released import align_released
 
         result = align_released(released, **place)
@@ -177,6 +200,19 @@ def align(
         dictionary or [], langs or [], method or "rotation", fitted,
         {**place, "pretokenized": pretokenized, "limit": limit, "seed": seed, "progress": not quiet, "say": say},
     )  # fmt: skip
+
+
+def _unused_with_text(context: typer.Context, method: str, links: list[str] | None) -> None:
+    from calque.runs.align import MAPS, TUNERS
+
+    if method in MAPS:
+        refuse_unused(
+            context, dict.fromkeys(("accumulate", "precision"), f"is only for training, and {method} is a map")
+        )
+    if method in TUNERS:
+        refuse_unused(context, {"combine": f"is only for maps, and {method} is training"})
+    if links:
+        refuse_unused(context, {"model": "has no effect with --links: the words are linked already"})
 
 
 def _with_text(train, langs, method, trained, links, place, layers, combine, training, linking, quiet, say) -> None:

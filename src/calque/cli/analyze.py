@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from calque.cli.checks import output_file, refuse_unused
 from calque.cli.options import (
     Layer,
     MaxLength,
@@ -29,7 +30,15 @@ _ONLY = (
 )
 
 
+# the analyses that an option is for
+_FOR = {
+    "upos": ("pos", "examples", "points"), "treebank": ("pos", "examples", "points"), "results": ("correlation",),
+    "sizes": ("data-size",), "map": ("data-size",), "forms": ("examples",), "pairs": ("points",), "projection": ("points",),
+}  # fmt: skip
+
+
 def analyze(
+    context: typer.Context,
     encoder: Annotated[
         list[str] | None,
         typer.Argument(
@@ -105,9 +114,11 @@ def analyze(
     from calque.runs.analyze import analyze as run
     from calque.runs.texts import Words
 
+    chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    _check(context, chosen, test=test, train=train, sizes=sizes)
+    output_file("--out", out, [test, train, links, train_links, *(upos or []), *(treebank or [])], langs or [])
     found = run(
-        encoder or [], test=test, langs=pairs_of(langs, 1)[0] if langs else None,
-        only=None if only is None else [name.strip() for name in only.split(",") if name.strip()],
+        encoder or [], test=test, langs=pairs_of(langs, 1)[0] if langs else None, only=chosen,
         links=links, train=train, train_links=train_links, upos=upos or [], treebank=treebank or [], results=results or [],
         words=Words(model, symmetrize, pretokenized, seed, limit), load=loading(layer, pooling, max_length),
         options=Options(not non_contextual, _sizes(sizes), map, forms, pairs, projection, bootstrap),
@@ -116,6 +127,21 @@ def analyze(
     if out is not None:
         append_lines(out, (finding.to_json() + "\n" for finding in found))
     print(table(found))
+
+
+def _check(context: typer.Context, chosen: list[str] | None, *, test, train, sizes) -> None:
+    """Refuse options that these analyses do not use."""
+    if chosen is not None:
+        for name, users in _FOR.items():
+            if not set(users) & set(chosen):
+                verb = "is an option of" if len(users) == 1 else "is an option of the analyses"
+                refuse_unused(context, {name: f"{verb} {', '.join(users)}, and --only has {', '.join(chosen)}"})
+    if test is None:
+        refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "is for parallel text: --test FILE"))
+    if train is None:
+        refuse_unused(context, dict.fromkeys(("train_links", "sizes"), "needs --train FILE"))
+    if sizes is None:
+        refuse_unused(context, {"map": "is for --sizes: the maps that are fitted on parts of --train"})
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:

@@ -7,16 +7,24 @@ from typing import Annotated, Any
 
 import typer
 
+from calque.cli.checks import language, output_folder, refuse_unused
 from calque.cli.options import MaxLength, Pooling, Pretokenized, Quiet, Seed, loading, news, numbers
 from calque.errors import SettingError
 
+# what the sums of a pass depend on
+_OF_A_PASS = (
+    "lang", "encoder", "shard", "layers", "pooling", "vocabulary", "occurrences", "samples", "pretokenized", "max_length",
+    "limit", "seed",
+)  # fmt: skip
+
 
 def anchors(
+    context: typer.Context,
     text: Annotated[
         list[str], typer.Argument(metavar="TEXT...", help="Text, one sentence per line; with --merge: files of sums.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for anchors and sums; an interrupted run resumes there.")],
-    lang: Annotated[str | None, typer.Option(help="Language of the text.")] = None,
+    lang: Annotated[str | None, typer.Option(callback=language, help="Language of the text.")] = None,
     encoder: Annotated[str | None, typer.Option(help="Hub name, folder, mini (bundled) or word vectors.")] = None,
     layers: Annotated[str | None, typer.Option(help="Layers, e.g. 0,1,2; default: the encoder's layer.")] = None,
     pooling: Pooling = None,
@@ -59,16 +67,21 @@ def anchors(
 
     finishing: dict[str, Any] = {"at_least": at_least, "most": most, "senses": senses, "format": format}
     say = news(quiet)
+    output_folder("--out", out, [*text, encoder, vocabulary])
     if merge:
-        for name, value in (("lang", lang), ("encoder", encoder), ("shard", shard), ("layers", layers)):
-            if value is not None:
-                raise SettingError(f"--{name} does not apply to --merge: the sums already contain it")
+        refuse_unused(context, dict.fromkeys(_OF_A_PASS, "does not apply to --merge: the sums say it themselves"))
         merge_anchors(text, out=out, say=say, **finishing)
         return
     if lang is None or encoder is None:
         raise SettingError(
             f"--{'lang' if lang is None else 'encoder'} is missing: anchors need an encoder and the language of the text"
         )
+    if shard is not None:
+        refuse_unused(
+            context, dict.fromkeys(("at_least", "most", "format"), "is for --merge, when all parts are there")
+        )
+    if senses == "keep":
+        refuse_unused(context, {"samples": "is only for --senses split and --senses drop"})
     make_anchors(
         text, lang=lang, encoder=encoder, out=out, layers=numbers(layers), vocabulary=vocabulary,
         most_occurrences=occurrences, samples=samples, shard=_part(shard), pretokenized=pretokenized, limit=limit,

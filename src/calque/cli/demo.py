@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from calque.cli.checks import output_folder
 from calque.cli.options import (
     Quiet,
     Seed,
@@ -35,6 +36,7 @@ def demo(
     from calque.runs.demo import demo as run
     from calque.runs.demo import table
 
+    output_folder("--out", out, [encoder])
     chosen = languages.replace(",", " ").split() or list(LANGUAGES)
     rows = run(
         encoder=encoder, out=out, langs=chosen, seed=seed, overwrite=overwrite, progress=not quiet, say=news(quiet)

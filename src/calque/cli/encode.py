@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from calque.cli.checks import language, output_file
 from calque.cli.options import (
     Layer,
     Limit,
@@ -24,7 +25,7 @@ def encode(
         str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
     ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Text, one sentence per line (also .gz, .zst).")],
-    lang: Annotated[str, typer.Option(help="Language of the text.")],
+    lang: Annotated[str, typer.Option(callback=language, help="Language of the text.")],
     out: Annotated[Path, typer.Option(help="Safetensors file: data [words, dim] and offsets [sentences + 1].")],
     layer: Layer = None,
     pooling: Pooling = None,
@@ -40,6 +41,7 @@ def encode(
     from calque.corpora import read_sentences
     from calque.encoders import load_encoder
 
+    output_file("--out", out, [text, encoder])
     sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
     loaded = load_encoder(encoder, **loading(layer, pooling, max_length))
     embeddings = loaded.encode(sentences, progress=not quiet, out=out)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from calque.cli.checks import finite, given, output_file, positive
 from calque.cli.options import (
     Layer,
     MaxLength,
@@ -17,6 +18,7 @@ from calque.cli.options import (
     Quiet,
     Seed,
     Symmetrize,
+    language_pairs,
     loading,
     news,
     pairs_of,
@@ -28,15 +30,39 @@ VECTORS = ("retrieval", "word-alignment")
 TAGGING = ("ner", "slots", "pos")
 TRANSFER = (*TAGGING, "nli", "sentiment", "parsing")
 MEANING = ("lexicon", "wsd")
-ALL = ", ".join((*VECTORS, *TRANSFER, *MEANING))
+EVERY = (*VECTORS, *TRANSFER, *MEANING)
+ALL = ", ".join(EVERY)
+_LINKED = ("retrieval", "word-alignment", *TAGGING)  # the latter with --project alone
+
+#: the tasks that an option is for, where it is not for all
+USERS: dict[str, tuple[str, ...]] = {
+    "langs": (*_LINKED, "lexicon"), "links": _LINKED, "model": ("retrieval", *TAGGING),
+    "symmetrize": ("retrieval", *TAGGING), "seed": _LINKED,
+    "train": ("retrieval", *TRANSFER, "wsd"), "train_links": ("retrieval",),
+    "candidates": ("retrieval",), "non_contextual": ("retrieval",), "similarity": ("retrieval", "lexicon"),
+    "extract": ("word-alignment",),
+    **dict.fromkeys(("dev", "ceiling", "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch",
+                     "learning_rate", "patience", "per_epoch"), TRANSFER),
+    "head": (*TAGGING, "nli", "sentiment"), "rename": (*TAGGING, "nli", "sentiment"),
+    "format": (*TAGGING, "nli", "sentiment"), "upos": ("parsing",),
+    **dict.fromkeys(("project", "unknown", "column"), TAGGING), "per_type": ("ner", "slots"),
+    "on_error": (*TRANSFER, "lexicon"), "test_limit": (*TRANSFER, "wsd"),
+    "first_senses": ("wsd",), "restrict": ("wsd",),
+    "text": ("lexicon",), "entries": ("lexicon",), "lower": ("lexicon",),
+    "pretokenized": (*VECTORS, "nli", "sentiment", "lexicon"),
+}  # fmt: skip
 
 
 def evaluate(
+    context: typer.Context,
     encoder: Annotated[
         str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
     ],
     task: Annotated[str, typer.Argument(metavar="TASK", help=f"{ALL}.")],
-    test: Annotated[list[str], typer.Option(metavar="FILE...", help="Test files; zero-shot tasks take several.")],
+    test: Annotated[
+        list[str],
+        typer.Option(metavar="FILE...", help="Test file; zero-shot tasks, retrieval and word-alignment: one or more."),
+    ],
     langs: Annotated[
         list[str] | None, typer.Option(metavar="SOURCE TARGET", help="Languages of the parallel text or dictionary.")
     ] = None,
@@ -64,10 +90,10 @@ def evaluate(
         ),
     ] = None,
     links: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(help="Word links of --test; for word-alignment the gold links (default: third column)."),
     ] = None,
-    train_links: Annotated[str | None, typer.Option(help="retrieval: word links of --train.")] = None,
+    train_links: Annotated[list[str] | None, typer.Option(help="retrieval: word links of --train.")] = None,
     text: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE...", help="lexicon: text to average word vectors over, in both languages."),
@@ -96,15 +122,19 @@ def evaluate(
     ] = None,
     hidden: Annotated[int | None, typer.Option(min=1, help="Zero-shot tasks: hidden size of the head.")] = None,
     dropout: Annotated[
-        float | None, typer.Option(min=0, max=0.95, help="Zero-shot tasks: dropout of the head.")
+        float | None, typer.Option(callback=finite, min=0, max=0.95, help="Zero-shot tasks: dropout of the head.")
     ] = None,
     upos: Annotated[
         int | None,
         typer.Option(min=0, help="parsing: dimensions of part-of-speech embeddings; 0: words alone."),
     ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Zero-shot tasks: maximum number of epochs.")] = None,
+    epochs: Annotated[
+        float | None, typer.Option(callback=positive, help="Zero-shot tasks: maximum number of epochs.")
+    ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Zero-shot tasks: texts per update.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Zero-shot tasks: peak learning rate.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(callback=positive, help="Zero-shot tasks: peak learning rate.")
+    ] = None,
     patience: Annotated[
         int | None, typer.Option(min=1, help="Zero-shot tasks: stop after N epochs without improvement.")
     ] = None,
@@ -205,21 +235,19 @@ def evaluate(
     load, say = loading(layer, pooling, max_length), news(quiet)
     if task not in (*VECTORS, *TRANSFER, *MEANING):
         raise SettingError(f"unknown task {task!r}, expected one of {ALL}")
+    _refuse_unused(context, task, project)
+    files = [*test, *(train or []), *(dev or []), *(ceiling or []), *(links or []), *(train_links or []), *(text or [])]
+    output_file("--out", out, [*files, *(project or []), encoder, first_senses], langs or [])
     if task in TRANSFER:
         from calque.runs.texts import Words
         from calque.runs.transfer import table, transfer
 
-        for name, value in (("langs", langs), ("links", links), ("train-links", train_links), ("text", text)):
-            if value and not (project and name in ("langs", "links")):
-                raise SettingError(
-                    f"--{name} does not apply to {task}: give the language in the file name, or as de=FILE"
-                )
         if not train:
             raise SettingError(f"{task} needs training text: --train FILE")
         scores = transfer(
             encoder, task, train=train, test=test, dev=dev or [], ceiling=ceiling or [], seeds=seeds, tune=tune,
             select=select, test_limit=test_limit,
-            rename=_renaming(rename or []), project=project or [], project_links=[links] if links and project else [],
+            rename=_renaming(rename or []), project=project or [], project_links=links or [],
             project_langs=pairs_of(langs or [], len(project)) if project else [],
             words=Words(model, symmetrize, False, seed), pretokenized=bool(pretokenized), limit=limit,
             on_error=on_error, format=format, column=column, load=load,
@@ -232,7 +260,7 @@ def evaluate(
         shown = table(scores, kinds=per_type)
     else:
         scores, shown = _plain(
-            encoder, task, test, langs or [], links, train or [], train_links, text or [], load, say,
+            encoder, task, test, langs or [], links or [], train or [], train_links or [], text or [], load, say,
             words={"model": model, "symmetrize": symmetrize, "seed": seed, "limit": limit,
                    # Gold links count the words of the text as it stands.
                    "pretokenized": task == "word-alignment" if pretokenized is None else pretokenized},
@@ -252,9 +280,22 @@ def evaluate(
         print(shown)
 
 
+def _refuse_unused(context: typer.Context, task: str, project: list[str] | None) -> None:
+    """An option that the task does not use is an error: who gave it thinks that it counts."""
+    for name, option in given(context).items():
+        users = USERS.get(name, EVERY)
+        if task not in users:
+            runs = name == "seed" and task in TRANSFER
+            hint = ": its runs have the seeds 0, 1, … (--seeds says how many)" if runs else ""
+            raise SettingError(f"{option} is only for {', '.join(users)}; {task} does not use it{hint}")
+        if task in TAGGING and not project and name in ("langs", "links", "model", "symmetrize", "seed"):
+            hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""
+            raise SettingError(f"{option} is only for the parallel text of --project; {task} does not use it{hint}")
+
+
 def _plain(encoder, task, test, langs, links, train, train_links, text, load, say, *, words, options, progress):
     """Tasks that nothing is trained for."""
-    from calque.runs.evaluate import evaluate as run
+    from calque.runs.evaluate import evaluate_all as run
     from calque.runs.evaluate import table
     from calque.runs.texts import Words
 
@@ -268,21 +309,20 @@ def _plain(encoder, task, test, langs, links, train, train_links, text, load, sa
             **{name: options[name] for name in ("first_senses", "restrict", "test_limit")},
         )  # fmt: skip
         return scores, table(scores)
-    if len(langs) != 2:
+    if not langs:
         raise SettingError(f"{task} needs --langs, e.g. --langs en de")
-    pair = pairs_of(langs, 1)[0]
     if task == "lexicon":
         from calque.runs.meaning import lexicon
 
         scores = lexicon(
-            encoder, test=_one(test, "test"), langs=pair, texts=text, pretokenized=words["pretokenized"],
+            encoder, test=_one(test, "test"), langs=pairs_of(langs, 1)[0], texts=text, pretokenized=words["pretokenized"],
             limit=words["limit"], load=load, progress=progress, say=say,
             **{name: options[name] for name in ("similarity", "entries", "lower", "on_error")},
         )  # fmt: skip
         return scores, table(scores)
     scores = run(
-        encoder, task, test=_one(test, "test"), langs=pair, links=links, train=_one(train, "train") if train else None,
-        train_links=train_links, words=Words(**words), load=load, options=options, progress=progress, say=say,
+        encoder, task, tests=test, langs=language_pairs(langs), links=links, train=train, train_links=train_links,
+        words=Words(**words), load=load, options=options, progress=progress, say=say,
     )  # fmt: skip
     return scores, table(scores)
 

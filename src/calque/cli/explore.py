@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from calque.cli.checks import output_folder, refuse_unused
 from calque.cli.options import Limit, Quiet, news, numbers, pairs_of
 
 
 def explore(
+    context: typer.Context,
     encoders: Annotated[
         list[str],
         typer.Argument(
@@ -52,6 +54,11 @@ def explore(
     from calque.explore.server import listen, require, serve, url_of
     from calque.explore.sources import find_encoders, find_text, place_for
 
+    if not test:
+        refuse_unused(context, {"langs": "is for parallel text: --test FILE"})
+    if not test and not text:
+        refuse_unused(context, {"pretokenized": "is for --text and --test"})
+    output_folder("--cache", cache, [*(text or []), *(test or [])])
     require()
     from calque.explore.explorer import Explorer
 

@@ -7,20 +7,22 @@ from typing import Annotated
 
 import typer
 
+from calque.cli.checks import language, refuse_unused
 from calque.cli.options import Layer, MaxLength, Pooling, Pretokenized, loading
 
 
 def neighbours(
+    context: typer.Context,
     encoder: Annotated[
         str,
         typer.Option(
             help="Hub name, folder, mini (bundled) or word vectors; an encoder with maps is shown before and after."
         ),
     ],
-    lang1: Annotated[str, typer.Option(help="Language of the word.")],
+    lang1: Annotated[str, typer.Option(callback=language, help="Language of the word.")],
     sentence1: Annotated[str, typer.Option(help="The sentence with the word.")],
     word1: Annotated[str, typer.Option(help="The word, as written in the sentence.")],
-    lang2: Annotated[str, typer.Option(help="Language of the neighbours.")],
+    lang2: Annotated[str, typer.Option(callback=language, help="Language of the neighbours.")],
     sentence2: Annotated[list[str] | None, typer.Option(help="A sentence in that language; repeatable.")] = None,
     text2: Annotated[str | None, typer.Option(help="A text in that language, one sentence per line.")] = None,
     aligned: Annotated[str | None, typer.Option(help="The aligned encoder, if --encoder is the base.")] = None,
@@ -39,6 +41,8 @@ def neighbours(
     from calque.runs.neighbours import neighbours as run
     from calque.runs.neighbours import table
 
+    if text2 is None:
+        refuse_unused(context, {"limit": "is only for --text2"})
     found = run(
         encoder, aligned=aligned, lang1=lang1, sentence1=sentence1, word1=word1, lang2=lang2,
         sentences2=sentence2 or [], text2=text2, k=k, pretokenized=pretokenized, limit=limit,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from calque.cli.checks import is_language
 from calque.errors import SettingError
 
 Langs = Annotated[
@@ -24,7 +25,8 @@ Symmetrize = Annotated[
     ),
 ]
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
-Seed = Annotated[int, typer.Option(help="Random seed.")]
+# torch multiplies the seed by what tells updates and processes apart: 64 bits hold the products of 32.
+Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences (or pairs) of each text.")]
 Layer = Annotated[
     int | None, typer.Option(help="Hidden layer (-1: the last); default: the one saved with the encoder, or -1.")
@@ -38,12 +40,32 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and me
 
 
 def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
-    """The flat list that `spread` makes of every `--langs A B`, in twos."""
-    found = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
+    """The flat list that `spread` makes of every `--langs A B`, in twos; one pair for each of `n` texts, or one for all."""
+    found = language_pairs(langs)
     if len(found) not in (1, n):
         raise SettingError(
             f"{len(found)} pairs of --langs for {n} text(s): give one pair for each text, or one for all"
         )
+    return found
+
+
+def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
+    """The flat list in twos, checked.
+
+    Raises:
+        SettingError: a language without a name, or one and the same on both sides.
+    """
+    if len(langs) % 2:
+        raise SettingError("--langs takes two languages, e.g. --langs en de")
+    for lang in langs:
+        if not is_language(lang):
+            raise SettingError(f"--langs {lang!r}: expected the name of a language, as en or pt-BR")
+    found = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
+    for a, b in found:
+        if a == b:
+            raise SettingError(
+                f"--langs {a} {b}: expected two different languages, source and target, e.g. --langs en de"
+            )
     return found
 
 

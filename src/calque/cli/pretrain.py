@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from calque.cli.checks import finite, output_folder, positive, refuse_unused
 from calque.cli.options import (
     Limit,
     Precision,
@@ -20,6 +21,7 @@ from calque.errors import SettingError
 
 
 def pretrain(
+    context: typer.Context,
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt.gz …")],
     out: Annotated[Path, typer.Option(help="Folder for the encoder; an interrupted run resumes there.")],
     model: Annotated[str, typer.Option(help="bert, or elmo: a bidirectional language model.")] = "bert",
@@ -46,10 +48,15 @@ def pretrain(
     length: Annotated[int, typer.Option(min=8, help="Subwords per training block (ELMo: words per sentence).")] = 128,
     batch: Annotated[int, typer.Option(min=1, help="Blocks per update (ELMo: sentences).")] = 64,
     updates: Annotated[int, typer.Option(min=1, help="Number of updates.")] = 10_000,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(callback=positive, help="Peak learning rate.")] = None,
     alpha: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Exponent for sampling languages: 1 in proportion to their text, 0 equally."),
+        typer.Option(
+            callback=finite,
+            min=0,
+            max=1,
+            help="Exponent for sampling languages: 1 in proportion to their text, 0 equally.",
+        ),
     ] = 0.5,
     precision: Precision = "auto",
     held_out: Annotated[
@@ -67,6 +74,7 @@ def pretrain(
 
     A BERT learns by masked language modelling, an ELMo by predicting the next and the previous word.
     """
+    output_folder("--out", out, [*texts, tokenizer, start])
     say = news(quiet)
     options: dict[str, Any] = {
         "dim": dim, "length": length, "batch": batch, "updates": updates, "learning_rate": learning_rate, "alpha": alpha,
@@ -87,6 +95,11 @@ def pretrain(
         from calque.runs.pretrain import pretrain as run
 
         _refuse({"--hidden": hidden, "--held-out": held_out or None}, "a BERT")
+        if start is not None:
+            shape = ("layers", "dim", "heads", "positions", "vocabulary", "tokenizer")
+            refuse_unused(context, dict.fromkeys(shape, "has no effect with --start, whose encoder has its own"))
+        elif tokenizer is not None:
+            refuse_unused(context, {"vocabulary": "has no effect with --tokenizer, which has its own"})
         options |= {"heads": heads, "positions": 256 if positions is None else positions}
         record = run(
             texts, vocabulary=vocabulary, tokenizer=tokenizer, start=start, options=options, half=half, **how
@@ -109,7 +122,7 @@ def perplexity(
         str, typer.Argument(metavar="ENCODER", help="A masked language model (hub name, folder or mini), or an ELMo.")
     ],
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt …")],
-    share: Annotated[float, typer.Option(help="Share of the words to mask.")] = 0.15,
+    share: Annotated[float, typer.Option(max=1, callback=positive, help="Share of the words to mask.")] = 0.15,
     pretokenized: Pretokenized = False,
     seed: Seed = 0,
     limit: Limit = None,

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from calque.cli.checks import output_file, output_folder, refuse_unused
 from calque.cli.options import Quiet, news
 
 
 def report(
+    context: typer.Context,
     results: Annotated[
         list[Path],
         typer.Argument(metavar="RESULTS...", help="Result files (JSON lines), or folders that contain them."),
@@ -30,6 +32,10 @@ def report(
     """Write a report on results, with tables and plots."""
     from calque.report import report as run
 
+    if plots is None:
+        refuse_unused(context, {"plot_format": "is for --plots FOLDER"})
+    output_file("--out", out, results)
+    output_folder("--plots", plots)
     written = run(results, out=out, form=form, title=title, base=base, plots=plots, plot_form=plot_format)
     if written.plots:
         news(quiet)(f"{len(written.plots)} plots saved to {plots}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from calque.cli.checks import output_folder
 from calque.cli.options import Quiet, news
 
 
@@ -33,4 +34,5 @@ def study(
     from calque.runs.study import study as run
     from calque.runs.study import tables
 
+    output_folder("--out", out)
     print(tables(run(plan, workers=workers, data=data, out=out, tests=test or [], say=news(quiet))))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from calque.cli.checks import output_file, refuse_unused
 from calque.cli.options import (
     Langs,
     Limit,
@@ -21,6 +22,7 @@ from calque.cli.options import (
 
 
 def words(
+    context: typer.Context,
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, PO, …")],
     langs: Langs,
     out: Annotated[Path, typer.Option(help="Pharaoh file to write: a line of i-j links per sentence pair.")],
@@ -49,6 +51,11 @@ def words(
     from calque.runs.texts import Words
     from calque.runs.words import link_words
 
+    if use is not None:
+        refuse_unused(context, {"model": "is what --use has: leave it out"})
+    inputs = [train, *(extra or []), use]
+    output_file("--out", out, inputs, langs)
+    output_file("--tables", tables, [*inputs, out], langs)
     settings = Words(model=model, symmetrize=symmetrize, pretokenized=pretokenized, seed=seed, limit=limit)
     say = news(quiet)
     pairs = link_words(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from calque.annotated import Labels
 from calque.arrow import WORDS, from_words
 from calque.corpora.lines import Flaw, Omission
-from calque.errors import InputError, SettingError
+from calque.errors import CalqueWarning, InputError, SettingError
 from calque.text import Sentences
 
 OnError = Literal["raise", "skip"]
@@ -22,7 +22,7 @@ OnError = Literal["raise", "skip"]
 _BATCH = 65_536  # sentences held as Python lists at a time
 
 
-class SkippedWarning(UserWarning):
+class SkippedWarning(CalqueWarning):
     """A reader left something out.
 
     Attributes:

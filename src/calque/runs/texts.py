@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 
-from calque.corpora import read_parallel
-from calque.errors import SettingError
+from calque.corpora import SkippedWarning, read_parallel
+from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 
 Say = Callable[[str], None]
+
+
+def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mapping[str, str] | None = None) -> None:
+    """Warn of what was left out: what a figure is not about must be known, also where news are not wanted."""
+    warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
+
+
+def skipped_lines(counts: Mapping[str, int], first: Mapping[str, str]) -> str:
+    """What was skipped and why, with the first place of each reason."""
+    return ", ".join(
+        f"{count:,} × {reason}{f', first: {first[reason]}' if reason in first else ''}"
+        for reason, count in counts.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -38,13 +52,19 @@ class Words:
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str], say: Say) -> ParallelCorpus:
-        """One parallel text; unusable lines become empty sentence pairs, so that links keep their line, and are told."""
+        """One parallel text; unusable lines become empty sentence pairs, so that links keep their line, and a warning
+        counts them.
+
+        Raises:
+            InputError: there is no usable line.
+        """
         corpus = read_parallel(path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit)
-        for reason, count in corpus.skipped.items():
-            where = corpus.first_skipped.get(reason)
-            say(f"{path}: skipped {count:,} unusable lines ({reason}{f', first: {where}' if where else ''})")
-        if not len(corpus):
-            raise SettingError(f"{path}: no sentence pairs in it")
+        told = skipped_lines(corpus.skipped, corpus.first_skipped)
+        if not corpus.source.lengths().any():
+            raise InputError(f"no usable sentence pair in {len(corpus):,} lines: {told or 'all are empty'}", path=path)
+        if corpus.skipped:
+            lost = sum(corpus.skipped.values())
+            skipped(f"{path}: {lost:,} unusable lines skipped ({told})", corpus.skipped, corpus.first_skipped)
         return corpus
 
     def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]], say: Say) -> list[ParallelCorpus]:

@@ -90,6 +90,8 @@ def transfer(
 
     trained, tests, chosen = named(train, limit), named(test, test_limit), named(dev, test_limit)
     ceilings = named(ceiling, limit)
+    for each in tests:
+        _warn_of_overlap(each, [*trained, *(own for own in ceilings if own.lang == each.lang)])
     loaded = load_encoder(encoder, **dict(load or {}))
     settings: dict[str, Any] = {
         "options": {k: v for k, v in dict(options or {}).items() if v is not None},
@@ -127,6 +129,16 @@ def transfer(
     if not scores:
         raise SettingError("no test set is in a language of --project")
     return scores
+
+
+def _warn_of_overlap(test: Named[Any], trained: Sequence[Named[Any]]) -> None:
+    """Compare a test set with every training text, whatever its language: files are also given under a wrong one."""
+    from calque.tasks.overlap import shared_texts, warn_of_overlap
+
+    for each in trained:
+        own, others = (getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each))
+        if len(own) == len(others):
+            warn_of_overlap(test.name, shared_texts(own, others), each.name)
 
 
 def _ceilings(

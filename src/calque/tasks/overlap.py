@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from calque.arrow import to_numpy
+from calque.errors import CalqueWarning
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
+
+MUCH = 0.1  # of the test sentences: below that, greetings and headings come twice in any text
 
 _BLOCK = 16_384  # sentence pairs of a training text looked at together
 
@@ -54,6 +60,42 @@ def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarra
         found = wanted.intersection(_key(sentence.words) for sentence in others)
         shared |= np.fromiter((text in found for text in texts), dtype=bool, count=len(texts))
     return shared
+
+
+def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.ndarray:
+    """bool `[n_texts]`: whether a test text, lower-cased, is among the training texts.
+
+    Args:
+        test, train: columns of texts; of pairs of texts both columns, which are compared together.
+    """
+    texts = list(_texts(test))
+    found = (set(texts) - {""}).intersection(_texts(train))
+    return np.fromiter((text in found for text in texts), dtype=bool, count=len(texts))
+
+
+def _texts(columns: Sequence[Sentences]) -> Iterator[str]:
+    for row in zip(*columns, strict=True):
+        yield "\t".join(_key(sentence.words) for sentence in row).strip()
+
+
+class OverlapWarning(CalqueWarning):
+    """A test text is in good part the training text: the figure says what was memorised, not what was learnt."""
+
+
+def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: int = 3) -> None:
+    """Warn, in one line, if more than a tenth of the test sentences are in the training text.
+
+    Args:
+        test, train: names of the texts.
+        shared: which test sentences are.
+    """
+    n = int(shared.sum())
+    if n > MUCH * len(shared):
+        message = (
+            f"{test}: {n:,} of {len(shared):,} test sentences are in the training text {train}; "
+            "the figures show what was memorised, too: test on other text"
+        )
+        warnings.warn(OverlapWarning(message), stacklevel=stacklevel)
 
 
 def _key(words: tuple[str, ...]) -> str:

@@ -1,0 +1,142 @@
+"""What is asked of the command line before anything is read or written."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import typer
+
+from calque.errors import SettingError
+
+
+def finite(parameter: typer.CallbackParam, value: float | None) -> float | None:
+    """A number that one can compute with: `nan` and `inf` parse as numbers, and pass every check of a range."""
+    if value is not None and not math.isfinite(value):
+        raise SettingError(f"{parameter.opts[0]} {value}: expected a finite number")
+    return value
+
+
+def positive(parameter: typer.CallbackParam, value: float | None) -> float | None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise SettingError(f"{parameter.opts[0]} {value}: expected a finite number above 0")
+    return value
+
+
+def share(parameter: typer.CallbackParam, value: float | None) -> float | None:
+    if value is not None and not 0 <= value < 1:  # false for nan
+        raise SettingError(f"{parameter.opts[0]} {value}: expected a share, from 0 to below 1")
+    return value
+
+
+def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
+    """A name for a language: not empty, and nothing that `LANG=FILE` could not hold."""
+    if value is not None and not is_language(value):
+        raise SettingError(f"{parameter.opts[0]} {value!r}: expected the name of a language, as en or pt-BR")
+    return value
+
+
+def is_language(name: str) -> bool:
+    return (
+        bool(name) and name.isprintable() and not any(character.isspace() or character in "/\\=," for character in name)
+    )
+
+
+def output_file(
+    option: str, path: Path | None, inputs: Iterable[str | Path | None] = (), langs: Iterable[str] = ()
+) -> None:
+    """Refuse to write where something stands that is no file, and over what is read.
+
+    Args:
+        option: for the message.
+        path: where to write; None is fine.
+        inputs: files that are read, as the user named them: `de=FILE` and the prefix of two files (Moses), too.
+        langs: how the names of the latter end.
+
+    Raises:
+        SettingError: it is a folder or a device, cannot be in such a place, or is among the inputs.
+    """
+    if path is None:
+        return
+    if not str(path).strip():
+        raise SettingError(f"{option} is empty: expected a file to write")
+    try:
+        if path.is_dir():
+            raise SettingError(f"{option} {path}: this is a folder, expected a file to write")
+        if path.exists() and not path.is_file():
+            raise SettingError(f"{option} {path}: this is a device or a pipe, expected a file to write")
+        _not_below_a_file(option, path)
+        _not_an_input(option, path, inputs, langs)
+    except (OSError, ValueError) as error:  # a name that is too long, a NUL
+        raise SettingError(f"{option} {str(path)!r:.200}: no file can be written there ({error})") from error
+
+
+def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
+    """The same of a folder."""
+    if path is None:
+        return
+    if not str(path).strip():
+        raise SettingError(f"{option} is empty: expected a folder to write to")
+    try:
+        if path.exists() and not path.is_dir():
+            what = "a file" if path.is_file() else "a device or a pipe"
+            raise SettingError(f"{option} {path}: this is {what}, expected a folder to write to")
+        _not_below_a_file(option, path)
+        _not_an_input(option, path, inputs, ())
+    except (OSError, ValueError) as error:
+        raise SettingError(f"{option} {str(path)!r:.200}: no folder can be made there ({error})") from error
+
+
+def _not_below_a_file(option: str, path: Path) -> None:
+    for parent in path.parents:
+        if parent.exists():
+            if not parent.is_dir():
+                raise SettingError(f"{option} {path}: {parent} is no folder, nothing can be written in it")
+            return
+
+
+def _not_an_input(option: str, path: Path, inputs: Iterable[str | Path | None], langs: Iterable[str]) -> None:
+    out = os.path.realpath(path)
+    for named in inputs:
+        if named is None:
+            continue
+        lang, equals, file = str(named).partition("=")
+        for name in (str(named), file) if equals and is_language(lang) else (str(named),):
+            if any(os.path.realpath(file) == out for file in (name, *_sides(name, langs))):
+                raise SettingError(
+                    f"{option} {path} is also read ({named}): writing would destroy it; choose another name"
+                )
+
+
+def _sides(prefix: str, langs: Iterable[str]) -> list[str]:
+    """The files that a prefix stands for (Moses), packed or not."""
+    if os.path.exists(prefix):
+        return []
+    return [f"{prefix}.{lang}{suffix}" for lang in langs for suffix in ("", ".gz", ".zst", ".xz", ".bz2")]
+
+
+def given(context: typer.Context) -> dict[str, str]:
+    """The options on this command line, by the parameter's name, as the user writes them."""
+    found = {}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE" and parameter.param_type_name == "option":
+            found[parameter.name or ""] = max(parameter.opts, key=len)
+    return found
+
+
+def refuse_unused(context: typer.Context, unused: Mapping[str, str]) -> None:
+    """An option that changes nothing here is an error: who gave it thinks that it does.
+
+    Args:
+        context: of the command.
+        unused: why, by the parameter's name, for each that does not count here.
+
+    Raises:
+        SettingError: one of them was given.
+    """
+    for name, option in given(context).items():
+        if name in unused:
+            raise SettingError(f"{option} {unused[name]}")
