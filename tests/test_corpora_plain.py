@@ -23,5 +23,15 @@ def test_what_is_not_text_is_an_error_with_its_line(tmp_path):
         read_sentences(tmp_path / "t", lang="en")
     with pytest.raises(InputError, match="no-such"):
         read_sentences(tmp_path / "no-such", lang="en")
-    (tmp_path / "empty").write_bytes(b"")
-    assert len(read_sentences(tmp_path / "empty", lang="en")) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b" \t \r\n", b"\xef\xbb\xbf"])
+def test_a_text_without_a_word_is_an_error(tmp_path, content):
+    (tmp_path / "empty").write_bytes(content)
+    with pytest.raises(InputError, match="empty: no word in it"):
+        read_sentences(tmp_path / "empty", lang="en")
+    (tmp_path / "late").write_bytes(b"\n\nword\n")
+    assert len(read_sentences(tmp_path / "late", lang="en")) == 3
+    with pytest.raises(InputError, match="no word in the first 2 lines"):
+        read_sentences(tmp_path / "late", lang="en", limit=2)
+    assert len(read_sentences(tmp_path / "late", lang="en", limit=0)) == 0

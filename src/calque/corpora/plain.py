@@ -28,7 +28,7 @@ def read_sentences(
         limit: read only so many lines.
 
     Raises:
-        InputError: the file cannot be read, or a line of it is not text.
+        InputError: the file cannot be read, a line of it is not text, or there is no word in it.
     """
     parts = stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit)
     return Sentences.joined([Sentences.of([], lang), *parts])
@@ -45,8 +45,14 @@ def stream_sentences(
     """
     split = split_spaces if pretokenized else get_segmenter(lang).split
     lines = islice(read_lines(path), limit)
+    some = limit == 0
     while batch := list(islice(lines, block)):
         for line in batch:
             if isinstance(line, Flaw):
                 raise InputError(line.fact, path=line.path, line=line.line)
-        yield Sentences(from_words(split(line) for line in batch if isinstance(line, str)), lang)
+        words = [split(line) for line in batch if isinstance(line, str)]
+        some = some or any(words)
+        yield Sentences(from_words(words), lang)
+    if not some:
+        where = "it" if limit is None else f"the first {limit:,} lines"
+        raise InputError(f"no word in {where}, expected text with one sentence per line", path=path)

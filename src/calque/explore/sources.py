@@ -14,6 +14,7 @@ from calque.corpora.languages import language_of
 from calque.corpora.sample import LANGUAGES, sample_text
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection, Gatherer
+from calque.runs.texts import skipped, skipped_lines
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
@@ -177,8 +178,9 @@ def find_text(
         raise SettingError(f"{len(test)} parallel texts (--test) but {len(pairs)} pairs of --langs")
     for path, pair in zip(test, pairs, strict=True):
         corpus = read_parallel(path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit)
-        for reason, count in corpus.skipped.items():
-            say(f"{path}: skipped {count:,} unusable lines ({reason})")
+        if corpus.skipped:
+            told = skipped_lines(corpus.skipped, corpus.first_skipped)
+            skipped(f"{path}: {sum(corpus.skipped.values()):,} unusable lines skipped ({told})")
         gatherer.add_pairs(corpus)
     if not text and not test:
         files = [file for name in names for file in _demo_texts(Path(name))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
 from calque.runs.card import model_card
-from calque.runs.texts import Say, Words
+from calque.runs.texts import Say, Words, skipped
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
@@ -121,6 +121,7 @@ def _run(method, base, corpora, found, towards, folder, options, progress) -> tu
 
         tuner = BY_NAME[method](towards=towards, **options)
         tuned = tuner.tune(base, corpora, found, folder=folder / "training", progress=progress)
+        _warn(tuner.counts, tuner.max_words, corpora)
         steps = tuner.history
         record = {"settings": tuner.settings(), "schedule": vars(tuner.used), "counts": vars(tuner.counts),
                   "updates": len(steps), "first_loss": steps[0]["loss"], "last_loss": steps[-1]["loss"]}  # fmt: skip
@@ -135,6 +136,18 @@ def _run(method, base, corpora, found, towards, folder, options, progress) -> tu
     )
     settings = {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}
     return mapped, {"settings": settings}
+
+
+def _warn(counts: Any, max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
+    """Say which sentence pairs the training had no use for; lines without a pair were counted when they were read."""
+    unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
+    reasons = {
+        f"with more than {max_words} words on a side": counts.too_long,
+        "without a word link": counts.without_links - unusable,
+    }
+    told = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n > 0)
+    if told and _is_first():
+        skipped(f"training skips some of the {sum(map(len, corpora)):,} sentence pairs: {told}")
 
 
 def _is_first() -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import InputError, SettingError
-from calque.runs.texts import Say
+from calque.runs.texts import Say, skipped
 
 if TYPE_CHECKING:
     from calque.anchors import Anchors, AnchorSums
@@ -198,6 +198,8 @@ def _finish(
     from calque.anchors import save_anchors, split_senses, write_avg_embeds
 
     say(_told(sums))
+    if sums.uncovered:
+        skipped(f"{sums.uncovered:,} words skipped, for which the encoder has no vector")
     if senses == "keep":
         anchors = sums.finish(at_least=at_least, most=most)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.runs.texts import Say
+from calque.runs.texts import Say, skipped
 
 if TYPE_CHECKING:
     from calque.tasks import Score
@@ -56,7 +56,9 @@ def lexicon(
     task = Lexicon(dictionary, texts=found, similarity=similarity, lower=lower, data=Path(test).name)
     scores = task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
     left_out, n = scores[0].settings["left_out"], scores[0].n
-    say(f"{test}: {n:,} source words; {left_out:,} of {len(dictionary):,} entries skipped because a word has no vector")
+    say(f"{test}: {n:,} source words")
+    if left_out:
+        skipped(f"{test}: {left_out:,} of {len(dictionary):,} entries skipped because a word has no vector")
     return scores
 
 

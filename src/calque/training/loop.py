@@ -244,8 +244,11 @@ class Loop:
             return
         try:
             state = torch.load(self._checkpoint, map_location=self.processes.device, weights_only=True)
-        except Exception as error:  # torch raises whatever the damaged bytes provoke
-            raise InputError(f"not a readable checkpoint ({error})", path=self._checkpoint) from error
+            self._check(state)
+        except Exception as error:  # torch raises whatever the damaged bytes provoke, and advises to trust the file
+            raise InputError(
+                "damaged, or no checkpoint of calque; remove it to train from the start", path=self._checkpoint
+            ) from error
         if state["identity"] != self.identity:
             raise SettingError(
                 f"{self._checkpoint} belongs to a run with other settings or data: "
@@ -254,6 +257,30 @@ class Loop:
         self.module.load_state_dict(state["module"], strict=False)
         self.optimiser.load_state_dict(state["optimiser"])
         self.step, self.history, self.products = state["step"], json.loads(state["history"]), state["products"]
+
+    def _check(self, state: Any) -> None:
+        """Raise, whatever it may be, unless this is what `save` writes; of this run, all of it can be taken over."""
+        json.loads(state["identity"]).keys()
+        for line in json.loads(state["history"]):
+            line.keys()
+        if not isinstance(state["step"], int) or state["step"] < 0 or not isinstance(state["products"], str):
+            raise ValueError("no number of updates")
+        if state["identity"] != self.identity:
+            return
+        if state["step"] != len(json.loads(state["history"])) or state["products"] not in ("highest", "high", "medium"):
+            raise ValueError("updates without their record")
+        trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        if {name: value.shape for name, value in state["module"].items()} != {n: p.shape for n, p in trained.items()}:
+            raise ValueError("weights of other shapes")
+        groups, numbers = state["optimiser"]["param_groups"], range(len(self.parameters))
+        if [number for group in groups for number in group["params"]] != list(numbers):
+            raise ValueError("an optimiser of other weights")
+        if [set(group) for group in groups] != [set(group) for group in self.optimiser.state_dict()["param_groups"]]:
+            raise ValueError("another optimiser")
+        for number, kept in state["optimiser"]["state"].items():
+            for value in kept.values():
+                if isinstance(value, torch.Tensor) and value.ndim and value.shape != self.parameters[number].shape:
+                    raise ValueError("moments of other shapes")
 
     def finish(self) -> None:
         """Remove the checkpoint of a run that is done and saved."""

@@ -1,0 +1,318 @@
+"""What the command line refuses before it reads or writes anything, and what it says even with -q."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from command import fails, run, works
+
+EN_XX = ("--langs", "en", "xx")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A small parallel text, and the same in plain text."""
+    folder = tmp_path_factory.mktemp("text")
+    words = ["the cat sees a house", "a house of time", "water in the house", "time and water", "the water of time"] * 6
+    lines = [f"{line} {k % 3}\t{line[::-1]} {k % 3}\n" for k, line in enumerate(words)]
+    (folder / "train.tsv").write_text("".join(lines), encoding="utf-8")
+    (folder / "en.txt").write_text("".join(line + "\n" for line in words), encoding="utf-8")
+    for lang, k in (("en", 0), ("xx", 1)):
+        (folder / f"moses.{lang}").write_text("".join(line.strip("\n").split("\t")[k] + "\n" for line in lines))
+    return folder
+
+
+def test_nothing_but_the_name_prints_the_help(capsys):
+    out, err = works(capsys)
+    assert "Usage" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("content", ["one column\n" * 5, "\n\n\n", "\t\n\t\n", "only source\t\n", "\tonly target\n"])
+@pytest.mark.parametrize("verb", ["words", "evaluate"])
+def test_a_parallel_text_without_a_usable_pair_is_an_error(capsys, tmp_path, tiny_folder, content, verb):
+    text, out = tmp_path / "t.tsv", tmp_path / "out"
+    text.write_text(content, encoding="utf-8")
+    if verb == "words":
+        line = fails(capsys, "words", text, *EN_XX, "--out", out)
+    else:
+        line = fails(capsys, "evaluate", tiny_folder, "retrieval", "--test", text, *EN_XX, "--out", out)
+    assert "no usable sentence pair" in line
+    assert "t.tsv" in line
+    assert not out.exists()
+
+
+def test_a_plain_text_without_a_word_is_an_error(capsys, tmp_path, tiny_folder):
+    empty = tmp_path / "empty.txt"
+    empty.write_bytes(b"")
+    for job in (
+        ("encode", tiny_folder, empty, "--lang", "en", "--out", tmp_path / "v"),
+        ("anchors", empty, "--lang", "en", "--encoder", tiny_folder, "--out", tmp_path / "a"),
+        ("pretrain", f"en={empty}", "--out", tmp_path / "p"),
+        ("pretrain", f"en={empty}", "--model", "elmo", "--out", tmp_path / "p"),
+        ("perplexity", "mini", f"en={empty}"),
+    ):
+        assert "no word in it" in fails(capsys, *job)
+
+
+def test_what_is_read_is_not_written_over(capsys, text, tmp_path, tiny_folder):
+    before = {path.name: path.read_bytes() for path in text.iterdir()}
+    train, plain = text / "train.tsv", text / "en.txt"
+    link = tmp_path / "link.tsv"
+    link.symlink_to(train)
+    for job in (
+        ("words", train, *EN_XX, "--out", train),
+        ("words", train, *EN_XX, "--out", link),
+        ("words", text / "moses", *EN_XX, "--out", text / "moses.xx"),
+        ("words", train, *EN_XX, "--out", tmp_path / "l", "--tables", tmp_path / "l"),
+        ("words", train, *EN_XX, "--extra", link, "--out", link),
+        ("encode", tiny_folder, plain, "--lang", "en", "--out", plain),
+        ("evaluate", tiny_folder, "retrieval", "--test", train, *EN_XX, "--out", train),
+        ("analyze", tiny_folder, "--test", train, *EN_XX, "--out", train),
+        ("report", train, "--out", train),
+        ("align", train, *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--out", tiny_folder, "--overwrite"),
+        ("align", train, *EN_XX, "--encoder", f"en={tiny_folder},xx=mini", "--towards", "en", "--out", tiny_folder),
+        ("pretrain", f"en={plain}", "--start", tiny_folder, "--out", tiny_folder, "--overwrite"),
+    ):
+        assert "is also read" in fails(capsys, *job)
+    assert {path.name: path.read_bytes() for path in text.iterdir()} == before
+    works(capsys, "words", text / "moses", *EN_XX, "--out", text / "moses.align", "-q")
+    works(capsys, "words", text / "moses", *EN_XX, "--out", text / "moses.align", "-q")  # no side of the text
+
+
+def test_only_files_are_replaced_by_files_and_folders_by_folders(capsys, text, tmp_path, tiny_folder):
+    train, plain = text / "train.tsv", text / "en.txt"
+    pipe, folder, file = tmp_path / "pipe", tmp_path / "folder", tmp_path / "file"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    file.write_text("kept")
+    for out in (pipe, folder, file / "below", "/dev/full", "/dev/null", "a" * 300, ""):
+        for job in (
+            ("words", train, *EN_XX, "--out", out),
+            ("words", train, *EN_XX, "--out", tmp_path / "l", "--tables", out),
+            ("encode", tiny_folder, plain, "--lang", "en", "--out", out),
+            ("evaluate", tiny_folder, "retrieval", "--test", train, *EN_XX, "--out", out),
+            ("analyze", tiny_folder, "--test", train, *EN_XX, "--out", out),
+        ):
+            line = fails(capsys, *job)
+            assert "--out" in line or "--tables" in line
+    for out in (pipe, file, file / "below", "/dev/full", "a" * 300):
+        for job in (
+            ("align", train, *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--out", out),
+            ("anchors", plain, "--lang", "en", "--encoder", tiny_folder, "--out", out),
+            ("pretrain", f"en={plain}", "--out", out),
+            ("demo", "--out", out),
+            ("report", train, "--plots", out, "--out", tmp_path / "r.html"),
+        ):
+            line = fails(capsys, *job)
+            assert "--out" in line or "--plots" in line
+    assert file.read_text() == "kept"
+    assert pipe.is_fifo()
+    assert not (tmp_path / "l").exists()
+
+
+ALIGN = ("align", "TRAIN", *EN_XX, "--encoder", "mini", "--towards", "en", "--out", "OUT")
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (("words", "TRAIN", "--langs", "en", "en", "--out", "OUT"), "two different languages"),
+        (("words", "TRAIN", "--langs", "", "en", "--out", "OUT"), "name of a language"),
+        (("words", "TRAIN", "--langs", "en", "a b", "--out", "OUT"), "name of a language"),
+        (("words", "TRAIN", "--langs", "en", "de", "es", "--out", "OUT"), "repeat it, as in --langs"),
+        (("align", "TRAIN", "--langs", "en", "de", "es", "--out", "OUT"), "repeat it, as in --langs"),
+        (("encode", "mini", "PLAIN", "--lang", "", "--out", "OUT"), "--lang"),
+        (("anchors", "PLAIN", "--lang", "", "--encoder", "mini", "--out", "OUT"), "--lang"),
+        ((*ALIGN[:-3], "", "--out", "OUT"), "--towards"),
+        ((*ALIGN, "--weight", "nan"), "--weight"),
+        ((*ALIGN, "--weight", "-1"), "--weight"),
+        ((*ALIGN, "--temperature", "inf"), "--temperature"),
+        ((*ALIGN, "--temperature", "0"), "--temperature"),
+        ((*ALIGN, "--learning-rate", "inf"), "--learning-rate"),
+        ((*ALIGN, "--learning-rate", "nan"), "--learning-rate"),
+        ((*ALIGN, "--epochs", "nan"), "--epochs"),
+        ((*ALIGN, "--epochs", "-1"), "--epochs"),
+        ((*ALIGN, "--freeze", "-1"), "--freeze"),
+        ((*ALIGN, "--seed", "-1"), "--seed"),
+        ((*ALIGN, "--seed", str(1 << 40)), "--seed"),
+        (("align", "--dictionary", "PLAIN", *ALIGN[2:], "--held-out", "nan"), "--held-out"),
+        (("align", "--dictionary", "PLAIN", *ALIGN[2:], "--held-out", "1"), "--held-out"),
+        (("perplexity", "mini", "en=PLAIN", "--share", "nan"), "--share"),
+        (("perplexity", "mini", "en=PLAIN", "--share", "0"), "--share"),
+        (("pretrain", "en=PLAIN", "--out", "OUT", "--learning-rate", "nan"), "--learning-rate"),
+        (("pretrain", "en=PLAIN", "--out", "OUT", "--alpha", "nan"), "--alpha"),
+        (("evaluate", "mini", "ner", "--train", "x", "--test", "x", "--dropout", "nan"), "--dropout"),
+        (("evaluate", "mini", "ner", "--train", "x", "--test", "x", "--epochs", "inf"), "--epochs"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(capsys, text, tmp_path, job, said):
+    names = {"TRAIN": text / "train.tsv", "PLAIN": text / "en.txt", "OUT": tmp_path / "out"}
+    line = fails(capsys, *[str(names.get(word, word)).replace("=PLAIN", f"={text / 'en.txt'}") for word in job])
+    assert said in line
+    assert not (tmp_path / "out").exists()
+
+
+RETRIEVAL = ("evaluate", "mini", "retrieval", "--test", "x", *EN_XX)
+NER = ("evaluate", "mini", "ner", "--train", "en=x", "--test", "en=x")
+FIT = ("align", "--dictionary", "x", *EN_XX, "--encoder", "mini", "--towards", "en", "--out", "OUT")
+
+
+@pytest.mark.parametrize(
+    ("job", "option", "users"),
+    [
+        ((*RETRIEVAL, "--seeds", "3"), "--seeds", "ner"),
+        ((*RETRIEVAL, "--tune"), "--tune", "ner"),
+        ((*RETRIEVAL, "--head", "linear"), "--head", "sentiment"),
+        ((*RETRIEVAL, "--extract", "mutual"), "--extract", "word-alignment"),
+        ((*RETRIEVAL, "--text", "x"), "--text", "lexicon"),
+        ((*RETRIEVAL, "--restrict", "none"), "--restrict", "wsd"),
+        ((*RETRIEVAL, "--on-error", "skip"), "--on-error", "lexicon"),
+        ((*NER, "--candidates", "all"), "--candidates", "retrieval"),
+        ((*NER, "--similarity", "cosine"), "--similarity", "lexicon"),
+        ((*NER, "--upos", "50"), "--upos", "parsing"),
+        ((*NER, "--seed", "1"), "--seed", "--project"),
+        ((*NER, "--langs", "en", "xx"), "--langs", "--project"),
+        ((*NER, "--pretokenized"), "--pretokenized", "nli"),
+        (("evaluate", "mini", "parsing", "--train", "en=x", "--test", "en=x", "--head", "linear"), "--head", "ner"),
+        (("evaluate", "mini", "word-alignment", "--test", "x", *EN_XX, "--train", "x"), "--train", "retrieval"),
+        (("evaluate", "mini", "word-alignment", "--test", "x", *EN_XX, "--model", "hmm"), "--model", "retrieval"),
+        ((*ALIGN, "--method", "rotation", "--precision", "float32"), "--precision", "training"),
+        ((*ALIGN, "--method", "contrastive", "--combine", "sum"), "--combine", "maps"),
+        ((*ALIGN, "--links", "x", "--model", "hmm"), "--model", "--links"),
+        ((*FIT, "--symmetrize", "union"), "--symmetrize", "parallel text"),
+        ((*FIT, "--accumulate", "2"), "--accumulate", "parallel text"),
+        (("align", "--released", "x", "--encoder", "mini", "--towards", "en", "--out", "OUT", "--seed", "1"),
+         "--seed", "--released"),
+        (("words", "x", *EN_XX, "--out", "OUT", "--use", "y", "--model", "hmm"), "--model", "--use"),
+        (("anchors", "x", "--merge", "--out", "OUT", "--pretokenized"), "--pretokenized", "--merge"),
+        (("anchors", "x", "--lang", "en", "--encoder", "mini", "--out", "OUT", "--shard", "1/2", "--most", "5"),
+         "--most", "--merge"),
+        (("anchors", "x", "--lang", "en", "--encoder", "mini", "--out", "OUT", "--samples", "50"), "--samples", "--senses"),
+        (("pretrain", "en=x", "--out", "OUT", "--start", "mini", "--dim", "64"), "--dim", "--start"),
+        (("pretrain", "en=x", "--out", "OUT", "--tokenizer", "x", "--vocabulary", "500"), "--vocabulary", "--tokenizer"),
+        (("neighbours", "--encoder", "mini", "--lang1", "en", "--sentence1", "a", "--word1", "a", "--lang2", "de",
+          "--sentence2", "b", "--limit", "5"), "--limit", "--text2"),
+        (("analyze", "mini", "--test", "x", *EN_XX, "--only", "rank", "--forms", "3"), "--forms", "examples"),
+        (("analyze", "mini", "--test", "x", *EN_XX, "--map", "linear"), "--map", "--sizes"),
+        (("analyze", "--results", "x", "--train", "x"), "--train", "--test"),
+        (("report", "x", "--plot-format", "png"), "--plot-format", "--plots"),
+    ],
+)  # fmt: skip
+def test_an_option_without_effect_is_refused(capsys, tmp_path, job, option, users):
+    line = fails(capsys, *[str(tmp_path / "out") if word == "OUT" else word for word in job])
+    assert line.startswith(f"calque: error: {option} ")
+    assert users in line
+
+
+def test_every_option_of_evaluate_that_is_for_some_tasks_is_one():
+    from typer.main import get_command
+
+    from calque.cli import app, evaluate
+    from calque.cli.evaluate import EVERY, USERS
+
+    names = {parameter.name for parameter in get_command(app).commands["evaluate"].params}
+    assert set(USERS) <= names
+    assert {task for users in USERS.values() for task in users} <= set(EVERY)
+    assert callable(evaluate)
+
+
+def test_what_was_skipped_is_said_quietly_too(capsys, tmp_path, text):
+    lines = (text / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    file = tmp_path / "t.tsv"
+    file.write_text("".join([*lines[:3], "one column\n", *lines[3:], "empty\t\n"]), encoding="utf-8")
+    _, err = works(capsys, "words", file, *EN_XX, "--out", tmp_path / "o", "-q")
+    (line,) = err.splitlines()
+    assert "2 unusable lines skipped" in line
+    assert "1 × missing column, first: " in line
+    assert "line 4" in line
+    _, err = works(capsys, "words", text / "train.tsv", *EN_XX, "--out", tmp_path / "o", "-q")
+    assert err == ""
+
+
+def test_pairs_that_training_skips_are_said_on_the_terminal(capsys, tmp_path, text, tiny_folder):
+    lines = (text / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    long = " ".join(["water"] * 65)
+    file = tmp_path / "t.tsv"
+    file.write_text("".join([f"{long}\t{long}\n", *lines]), encoding="utf-8")
+    job = (*EN_XX, "--encoder", tiny_folder, "--towards", "en", "--epochs", "1", "--batch", "8")
+    _, err = works(capsys, "align", file, *job, "--out", tmp_path / "o", "-q")
+    assert "training skips some of the 31 sentence pairs: 1 with more than 64 words on a side" in err
+    _, err = works(capsys, "align", text / "train.tsv", *job, "--out", tmp_path / "p", "-q")
+    assert "skip" not in err
+
+
+def test_several_texts_and_languages_in_one_evaluation(capsys, tmp_path, text, tiny_folder):
+    import json
+
+    other = tmp_path / "other.tsv"
+    other.write_text("the cat sees\tsees cat the\na house\thouse a\n" * 4, encoding="utf-8")
+    out = tmp_path / "r.jsonl"
+    shown, _ = works(
+        capsys, "evaluate", tiny_folder, "retrieval", "--test", text / "train.tsv", other, *EN_XX, "--langs", "en", "yy",
+        "--out", out, "-q",
+    )  # fmt: skip
+    assert "train.tsv en-xx" in shown
+    assert "other.tsv en-yy" in shown
+    scores = [json.loads(line) for line in out.read_text().splitlines()]
+    for lang, file in (("xx", text / "train.tsv"), ("yy", other)):
+        alone, _ = works(
+            capsys, "evaluate", tiny_folder, "retrieval", "--test", file, "--langs", "en", lang, "--json", "-q"
+        )
+        together = [score["value"] for score in scores if score["languages"] == ["en", lang]]
+        assert together == [score["value"] for score in json.loads(alone)["scores"]]
+    one, _ = works(  # one text that has several languages
+        capsys, "evaluate", tiny_folder, "retrieval", "--test", text / "moses", *EN_XX, "--langs", "xx", "en", "-q"
+    )  # fmt: skip
+    assert "moses en-xx" in one
+    assert "moses xx-en" in one
+    line = fails(
+        capsys, "evaluate", tiny_folder, "retrieval", "--test", other, other, other, *EN_XX, "--langs", "en", "yy"
+    )
+    assert "2 × --langs for 3 tests" in line
+
+
+def test_testing_on_the_training_text_is_said(capsys, tmp_path, text, tiny_folder):
+    job = ("evaluate", tiny_folder, "retrieval", "--test", text / "train.tsv", *EN_XX, "-q")
+    _, err = works(capsys, *job, "--train", text / "train.tsv")
+    (line,) = err.splitlines()
+    assert "30 of 30 test sentences are in the training text" in line
+    other = tmp_path / "other.tsv"
+    other.write_text("the cat sees\tsees cat the\na house\thouse a\n" * 4, encoding="utf-8")
+    _, err = works(capsys, *job, "--train", other)
+    assert err == ""
+
+
+def test_a_task_trained_on_its_test_is_said(capsys, tmp_path, tiny_folder):
+    rows = [f"cat\tB-PER\nsees\tO\nhouse{k}\tO\n\n" for k in range(20)]
+    train, test = tmp_path / "train.en.tsv", tmp_path / "test.en.tsv"
+    train.write_text("".join(rows[:15]), encoding="utf-8")
+    test.write_text("".join(rows[10:]), encoding="utf-8")
+    job = ("evaluate", tiny_folder, "ner", "--train", train, "--seeds", "1", "--epochs", "1", "-q")
+    _, err = works(capsys, *job, "--test", test)
+    assert "test.en.tsv: 5 of 10 test sentences are in the training text train.en.tsv" in err
+    test.write_text("".join(rows[15:]), encoding="utf-8")
+    _, err = works(capsys, *job, "--test", test)
+    assert "training text" not in err
+
+
+def test_a_damaged_checkpoint_is_one_line_without_advice_to_trust_it(capsys, tmp_path, text, tiny_folder):
+    import torch
+
+    job = ("align", text / "train.tsv", *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--epochs", "1", "--out")
+    for number, content in enumerate(
+        (b"", b"\x80\x04N.", b"PK\x03\x04" + bytes(100), None, {}, {"identity": "x"}, [1])
+    ):
+        place = tmp_path / str(number) / "training" / "checkpoint.pt"
+        place.parent.mkdir(parents=True)
+        if isinstance(content, bytes):
+            place.write_bytes(content)
+        else:
+            torch.save(content, place)
+        line = fails(capsys, *job, tmp_path / str(number))
+        assert "checkpoint.pt: damaged, or no checkpoint of calque" in line
+        assert "weights_only" not in line
+    code, _, err = run(capsys, *job, tmp_path / "fresh", "-q")
+    assert code == 0, err
