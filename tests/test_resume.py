@@ -80,5 +80,5 @@ def test_a_checkpoint_of_another_run_is_refused(tiny_encoder, tmp_path):
     with pytest.raises(SettingError, match="temperature was 0.05, is 0.2"):
         Contrastive(towards="en", batch=4, temperature=0.2).tune(tiny_encoder, corpus, pairs, folder=tmp_path)
     (tmp_path / "checkpoint.pt").write_bytes(b"half a file")
-    with pytest.raises(InputError, match="not a checkpoint"):
+    with pytest.raises(InputError, match="not a readable checkpoint"):
         Contrastive(towards="en", batch=4).tune(tiny_encoder, corpus, pairs, folder=tmp_path)

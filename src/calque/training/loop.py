@@ -247,7 +247,8 @@ class Loop:
             self._check(state)
         except Exception as error:  # torch raises whatever the damaged bytes provoke, and advises to trust the file
             raise InputError(
-                "damaged, or no checkpoint of calque; remove it to train from the start", path=self._checkpoint
+                "not a readable checkpoint: damaged, or not written by calque; remove it to train from the start",
+                path=self._checkpoint,
             ) from error
         if state["identity"] != self.identity:
             raise SettingError(
