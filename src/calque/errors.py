@@ -51,3 +51,16 @@ class MissingExtraError(CalqueError):
 
     def __init__(self, package: str, extra: str, purpose: str):
         super().__init__(f"{purpose} needs the package {package}: pip install 'calque[{extra}]'")
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal ended a run after its state was saved.
+
+    Args:
+        message: where it stopped and how to go on, in one line.
+        signal: the number of the signal; the command line exits with 128 more, as a shell reports it.
+    """
+
+    def __init__(self, message: str, signal: int):
+        self.signal = signal
+        super().__init__(message)

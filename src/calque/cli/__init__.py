@@ -5,11 +5,13 @@ Results go to standard output, progress and messages to standard error. A user's
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, NoReturn
 
@@ -29,7 +31,7 @@ from calque.cli.report import report
 from calque.cli.study import study
 from calque.cli.words import words
 from calque.disk import failure, unwritten
-from calque.errors import CalqueError, CalqueWarning, SettingError
+from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
 
 app = typer.Typer(
     name="calque",
@@ -71,8 +73,26 @@ def _root(
     pass
 
 
+class _Ended(Exception):
+    """A run that a signal stopped, in a shape that the parser lets through: an interruption it would hide."""
+
+    def __init__(self, stopped: Stopped):
+        self.stopped = stopped
+
+
+def _told(command: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def told(*args: Any, **options: Any) -> Any:
+        try:
+            return command(*args, **options)
+        except Stopped as stopped:
+            raise _Ended(stopped) from None
+
+    return told
+
+
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(_told(command))
 
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
@@ -138,8 +158,8 @@ def _missing(before: Sequence[str], needed: int) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point. Exit codes: 0, 1 for a map without a dictionary that failed, 2 for a mistake of the user's, 130 when
-    interrupted."""
+    """Entry point. Exit codes: 0, 1 for a map without a dictionary that failed, 2 for a mistake of the user's, 130 or
+    143 when stopped by Ctrl-C or a request to end."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: print(f"calque: {message}", file=sys.stderr)
@@ -149,8 +169,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = app(args=spread(given) or ["--help"], standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
+    except _Ended as ended:
+        _stopped(str(ended.stopped), ended.stopped.signal)
     except KeyboardInterrupt:
-        sys.exit(130)
+        _stopped("interrupted")
     except BrokenPipeError:
         _close_stdout()
         sys.exit(1)
@@ -158,12 +180,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         said = getattr(error, "format_message", None)
         if said is not None:  # the parser's own complaints: a missing option, a value of the wrong type
             _fail(said() or "no command given; calque --help lists them")
-        if type(error).__name__ == "Abort":
-            sys.exit(130)
+        if type(error).__name__ == "Abort":  # what the parser makes of an interruption
+            _stopped("interrupted")
         _flush()
         if (said := _of_the_disk(error)) is not None:
             _fail(said)
         raise
+    if code == 128 + signal.SIGINT:  # of the parser, where it met an interruption
+        _stopped("interrupted")
     _flush()
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -195,6 +219,12 @@ def _flush() -> None:
 def _close_stdout() -> None:
     with suppress(OSError, ValueError):  # a stream of a test has no number
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
+    """Nothing is wrong, but it is not done either."""
+    print(f"calque: {message}", file=sys.stderr)
+    sys.exit(128 + number)
 
 
 def _fail(message: str) -> NoReturn:

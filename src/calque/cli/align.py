@@ -150,6 +150,12 @@ def align(
     max_length: MaxLength = None,
     seed: Seed = 0,
     limit: Limit = None,
+    keep_layers: Annotated[
+        bool, typer.Option("--keep-layers", help="Training: save the layers above --layer too; default: cut them off.")
+    ] = False,
+    checkpoint_every: Annotated[
+        int, typer.Option(min=0, help="Training: updates between checkpoints, besides one every minute; 0 for none.")
+    ] = 200,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -177,6 +183,7 @@ def align(
         _with_text(
             train, langs or [], method or "contrastive", trained, links or [], place, numbers(layers), combine,
             {"accumulate": accumulate, "precision": precision, "seed": seed},
+            {"keep_layers": keep_layers, "checkpoint_every": checkpoint_every},
             {"model": model, "symmetrize": symmetrize, "pretokenized": pretokenized, "seed": seed, "limit": limit},
             quiet, say,
         )  # fmt: skip
@@ -215,7 +222,9 @@ def _unused_with_text(context: typer.Context, method: str, links: list[str] | No
         refuse_unused(context, {"model": "has no effect with --links: the words are linked already"})
 
 
-def _with_text(train, langs, method, trained, links, place, layers, combine, training, linking, quiet, say) -> None:
+def _with_text(
+    train, langs, method, trained, links, place, layers, combine, training, keeping, linking, quiet, say
+) -> None:
     """Parallel text, and a method that maps or trains."""
     from calque.runs.align import MAPS, TUNERS
     from calque.runs.align import align as run
@@ -235,7 +244,7 @@ def _with_text(train, langs, method, trained, links, place, layers, combine, tra
         options |= trained | training
     result = run(
         train, langs=pairs_of(langs, len(train)), method=method, links=links, words=Words(**linking), options=options,
-        progress=not quiet, say=say, **place,
+        progress=not quiet, say=say, **place, **keeping,
     )  # fmt: skip
     seconds = result.record["seconds"]
     say(f"saved to {result.folder} (linking words {seconds['words']:.0f} s, {method} {seconds['method']:.0f} s)")

@@ -38,10 +38,14 @@ def demo(
 
     output_folder("--out", out, [encoder])
     chosen = languages.replace(",", " ").split() or list(LANGUAGES)
+
+    def add_report(folder: Path) -> None:
+        files = [folder / "results.jsonl", folder / "analyses.jsonl"]
+        report(files, out=folder / "report.html", title=f"{Path(encoder).name}, aligned with the sample text")
+
     rows = run(
-        encoder=encoder, out=out, langs=chosen, seed=seed, overwrite=overwrite, progress=not quiet, say=news(quiet)
-    )
+        encoder=encoder, out=out, langs=chosen, seed=seed, overwrite=overwrite, progress=not quiet, say=news(quiet),
+        then=add_report,
+    )  # fmt: skip
     print(table(rows))
-    files = [out / "results.jsonl", out / "analyses.jsonl"]
-    written = report(files, out=out / "report.html", title=f"{Path(encoder).name}, aligned with the sample text")
-    news(quiet)(f"aligned encoders and results are in {out}\nreport: {written.path}")
+    news(quiet)(f"aligned encoders and results are in {out}\nreport: {out / 'report.html'}")

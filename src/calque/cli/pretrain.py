@@ -64,7 +64,9 @@ def pretrain(
     ] = 0,
     half: Annotated[bool, typer.Option("--half", help="Save the weights in float16.")] = False,
     pretokenized: Pretokenized = False,
-    checkpoint_every: Annotated[int, typer.Option(min=0, help="Updates between checkpoints.")] = 200,
+    checkpoint_every: Annotated[
+        int, typer.Option(min=0, help="Updates between checkpoints, besides one every minute; 0: none.")
+    ] = 200,
     seed: Seed = 0,
     limit: Limit = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,

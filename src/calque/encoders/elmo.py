@@ -18,6 +18,7 @@ from calque.encoders.batches import WordBatch, collate
 from calque.encoders.characters import WordTypes
 from calque.encoders.elmo_files import file_pair, read_network, write_network
 from calque.encoders.extraction import Plan, _bar, extract, word_counts
+from calque.encoders.folder import saving
 from calque.encoders.huggingface import ABOUT_FILE, _weights_digest
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError
@@ -197,11 +198,11 @@ class ElmoEncoder(LayeredEncoder):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `options.json` and `weights.hdf5`, which AllenNLP reads as well, and what `load_encoder` needs more."""
-        path = Path(folder)
-        write_network(self.network, path)
-        names = ("layer", "mix", "scale", "stateful", "batch")
-        about = {"kind": "elmo", **{name: getattr(self, name) for name in names}}
-        (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        with saving(folder) as path:
+            write_network(self.network, path)
+            names = ("layer", "mix", "scale", "stateful", "batch")
+            about = {"kind": "elmo", **{name: getattr(self, name) for name in names}}
+            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def open(

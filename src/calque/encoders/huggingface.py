@@ -17,12 +17,15 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from calque.encoders.base import LayeredEncoder
+from calque.encoders.base import Encoder, LayeredEncoder
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
+from calque.encoders.cut import cut_above
 from calque.encoders.extraction import Plan, extract
+from calque.encoders.folder import saving
 from calque.encoders.layers import LayerTap, all_states, examine
 from calque.encoders.numerics import PRECISIONS, matmul_precision, probe_precision
+from calque.encoders.sentence_transformers import copy_modules
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
 from calque.text import Sentence
@@ -57,6 +60,7 @@ class HuggingFaceEncoder(LayeredEncoder):
         subwords: the word ↔ subword map.
         n_layers: L.
         budget: subwords in a batch of `encode`, padding included.
+        modules: folder of the sentence-transformers model that this is, whose modules `save` copies; None if it is none.
 
     Raises:
         SettingError: a value that this model cannot have.
@@ -79,6 +83,7 @@ class HuggingFaceEncoder(LayeredEncoder):
         self.model, self.tokenizer = model.eval(), tokenizer
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
         self.pooling, self.precision = pooling, precision
+        self.modules: Path | None = None
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         probe = self.subwords.split([["a"] * 2, ["the", "a", "in"] * 3])
@@ -282,29 +287,52 @@ class HuggingFaceEncoder(LayeredEncoder):
         digest.update(_weights_digest(self.model).encode())
         return digest.hexdigest()
 
-    def save(self, folder: str | PathLike[str]) -> None:
+    def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
         """Write a folder that `transformers.AutoModel` and `AutoTokenizer` read without calque, and `load_encoder` too.
 
         What is written is the bare encoder, in the type of number that it has in memory: a checkpoint's language
-        model head is not loaded, and so not saved.
+        model head is not loaded, and so not saved. Layers above the encoder's own are cut off, so that the last layer of
+        what is saved, which everybody else takes, *is* the one; a model that cannot be cut (`cut_above`) is saved whole,
+        and `calque.json` names the layer. Of a sentence-transformers folder its modules are copied.
+
+        Args:
+            folder: where to; files of the same names are replaced.
+            keep_layers: save all layers.
         """
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        bars = logging.is_progress_bar_enabled()
-        logging.disable_progress_bar()  # a bar for one file of weights is noise on standard error
-        try:
-            self.model.save_pretrained(path)
-        finally:
-            if bars:
-                logging.enable_progress_bar()
-        self.tokenizer.save_pretrained(path)
-        about = {
-            "kind": "huggingface",
-            "layer": self.layer,
-            "pooling": self.pooling,
-            "max_length": self.subwords.max_length,
-        }
-        (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        with saving(folder) as path:
+            layer = self.layer
+            bars = logging.is_progress_bar_enabled()
+            logging.disable_progress_bar()  # a bar for one file of weights is noise on standard error
+            try:
+                if keep_layers or not isinstance(self.model, PreTrainedModel) or layer == self.n_layers:
+                    self.model.save_pretrained(path)
+                else:
+                    probe = self.subwords.split([["a"] * 2, ["the", "a", "in"] * 3])
+                    batch = collate(probe, np.arange(2)).to(self.device)
+                    self.model.eval()
+                    with cut_above(self.model, self._blocks, layer, batch):
+                        self.model.save_pretrained(path)
+            finally:
+                if bars:
+                    logging.enable_progress_bar()
+            self.tokenizer.save_pretrained(path)
+            if self.modules is not None:
+                copy_modules(self.modules, path)
+            about = {
+                "kind": "huggingface",
+                "layer": layer,
+                "pooling": self.pooling,
+                "max_length": self.subwords.max_length,
+            }
+            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+def save_whole(encoder: Encoder, folder: str | PathLike[str]) -> None:
+    """Save an encoder that others build on: its layers keep their numbers, and it keeps its fingerprint."""
+    if isinstance(encoder, HuggingFaceEncoder):
+        encoder.save(folder, keep_layers=True)
+    else:
+        encoder.save(folder)
 
 
 def _mean(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:

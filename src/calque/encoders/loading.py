@@ -20,6 +20,7 @@ from calque.encoders.batches import collate
 from calque.encoders.elmo_files import file_pair
 from calque.encoders.huggingface import ABOUT_FILE, HuggingFaceEncoder
 from calque.encoders.numerics import faster_attention
+from calque.encoders.sentence_transformers import modules_of
 from calque.errors import CalqueError, InputError, SettingError
 
 #: what comes with calque, by name
@@ -114,6 +115,8 @@ def load_encoder(
         )
     except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
         raise SettingError(f"{type(model).__name__} cannot encode text alone ({_first_line(error)})") from error
+    if path.is_dir():
+        encoder.modules = modules_of(path)
     if attention == "auto":
         split = encoder.subwords.split([["a"] * 24] * (encoder.budget // 32))
         faster_attention(model, collate(split, range(len(split))).to(encoder.device).input_ids)  # type: ignore[arg-type]

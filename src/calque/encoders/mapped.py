@@ -14,7 +14,8 @@ import numpy as np
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, require
-from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.folder import saving
+from calque.encoders.huggingface import HuggingFaceEncoder, save_whole
 from calque.errors import InputError, SettingError
 from calque.maps import KINDS, VectorMap
 from calque.text import Sentence, Sentences
@@ -231,33 +232,33 @@ class MappedEncoder(Encoder):
         `AutoModel.from_pretrained(folder)` gives the base encoder. A map is applied to a layer's word vectors by
         `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so on.
         """
-        path = Path(folder)
-        self.base.save(path)
-        tensors = {
-            f"{lang}.{layer}.{name}": array
-            for lang, by_layer in self.maps.items()
-            for layer, made in by_layer.items()
-            for name, array in made.arrays().items()
-        }
-        mapped = create_arrays(path / MAPS_FILE, {name: (a.shape, a.dtype) for name, a in tensors.items()})
-        for name, array in tensors.items():
-            mapped[name][...] = array
-            mapped[name].flush()
-        about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
-        about.update(
-            kind="mapped",
-            base=about.get("kind", "huggingface"),
-            towards=self.towards,
-            combine=self.combine,
-            layers=list(self.layers),
-            base_fingerprint=self.base.fingerprint,
-            maps={
-                lang: {str(layer): {"kind": made.kind, "pairs": made.n_pairs} for layer, made in by_layer.items()}
+        with saving(folder) as path:
+            save_whole(self.base, path)
+            tensors = {
+                f"{lang}.{layer}.{name}": array
                 for lang, by_layer in self.maps.items()
-            },
-            settings=self.settings,
-        )
-        (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+                for layer, made in by_layer.items()
+                for name, array in made.arrays().items()
+            }
+            mapped = create_arrays(path / MAPS_FILE, {name: (a.shape, a.dtype) for name, a in tensors.items()})
+            for name, array in tensors.items():
+                mapped[name][...] = array
+                mapped[name].flush()
+            about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
+            about.update(
+                kind="mapped",
+                base=about.get("kind", "huggingface"),
+                towards=self.towards,
+                combine=self.combine,
+                layers=list(self.layers),
+                base_fingerprint=self.base.fingerprint,
+                maps={
+                    lang: {str(layer): {"kind": made.kind, "pairs": made.n_pairs} for layer, made in by_layer.items()}
+                    for lang, by_layer in self.maps.items()
+                },
+                settings=self.settings,
+            )
+            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def open(cls, folder: str | PathLike[str], base: HuggingFaceEncoder) -> MappedEncoder:

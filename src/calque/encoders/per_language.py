@@ -13,6 +13,8 @@ import numpy as np
 
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder
+from calque.encoders.folder import saving
+from calque.encoders.huggingface import save_whole
 from calque.errors import InputError, SettingError
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
@@ -100,11 +102,11 @@ class PerLanguage(Encoder):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write each encoder to a folder of its own, and `calque.json`, which names them."""
-        path = Path(folder)
-        for number, encoder in enumerate(self.encoders.values()):
-            encoder.save(path / f"encoder-{number}")
-        about = {"kind": "per-language", "langs": list(self.encoders), "name": self.name}
-        (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        with saving(folder) as path:
+            for number, encoder in enumerate(self.encoders.values()):
+                save_whole(encoder, path / f"encoder-{number}")
+            about = {"kind": "per-language", "langs": list(self.encoders), "name": self.name}
+            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def open(cls, folder: str | PathLike[str], about: Mapping[str, Any], load: Any, **options: Any) -> PerLanguage:

@@ -17,6 +17,7 @@ from calque.algebra.normalize import unit_centre_unit, unit_rows
 from calque.arrow import to_numpy
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder
+from calque.encoders.folder import saving
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
 from calque.errors import InputError, SettingError
 from calque.text import Sentence, Sentences
@@ -246,30 +247,29 @@ class StaticEncoder(Encoder):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write tables, means, maps and settings to a folder that `load_static` and `load_encoder` read."""
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, np.ndarray] = {}
-        for lang, table in self.tables.items():
-            arrays[f"{lang}.matrix"] = table.matrix
-            if self.normalise:
-                arrays[f"{lang}.mean"] = self.mean(lang)
-        for lang, fitted in self.maps.items():
-            arrays.update({f"map.{lang}.{name}": array for name, array in fitted.arrays().items()})
-        written = create_arrays(path / VECTORS_FILE, {name: (a.shape, a.dtype) for name, a in arrays.items()})
-        for name, array in arrays.items():
-            written[name][...] = array
-        words = {lang: table.words for lang, table in self.tables.items()}
-        (path / WORDS_FILE).write_text(json.dumps(words), encoding="utf-8")
-        about = {
-            "kind": "static",
-            "name": self.name,
-            "normalise": self.normalise,
-            "lower": self.lower,
-            "sentence": self.sentence and list(self.sentence.weights),
-            "tables": {lang: {"kind": t.kind, **t.settings()} for lang, t in self.tables.items()},
-            "maps": {lang: {"kind": fitted.kind, "pairs": fitted.n_pairs} for lang, fitted in self.maps.items()},
-        }
-        (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        with saving(folder) as path:
+            arrays: dict[str, np.ndarray] = {}
+            for lang, table in self.tables.items():
+                arrays[f"{lang}.matrix"] = table.matrix
+                if self.normalise:
+                    arrays[f"{lang}.mean"] = self.mean(lang)
+            for lang, fitted in self.maps.items():
+                arrays.update({f"map.{lang}.{name}": array for name, array in fitted.arrays().items()})
+            written = create_arrays(path / VECTORS_FILE, {name: (a.shape, a.dtype) for name, a in arrays.items()})
+            for name, array in arrays.items():
+                written[name][...] = array
+            words = {lang: table.words for lang, table in self.tables.items()}
+            (path / WORDS_FILE).write_text(json.dumps(words), encoding="utf-8")
+            about = {
+                "kind": "static",
+                "name": self.name,
+                "normalise": self.normalise,
+                "lower": self.lower,
+                "sentence": self.sentence and list(self.sentence.weights),
+                "tables": {lang: {"kind": t.kind, **t.settings()} for lang, t in self.tables.items()},
+                "maps": {lang: {"kind": fitted.kind, "pairs": fitted.n_pairs} for lang, fitted in self.maps.items()},
+            }
+            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> StaticEncoder:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
 from calque.runs.card import model_card
+from calque.runs.folder import TRAINING, check, writing
+from calque.runs.links import links_of
 from calque.runs.texts import Say, Words, skipped
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
-    from calque.pairs import WordPairs
-    from calque.text import ParallelCorpus
 
 MAPS = ("rotation", "normalized-rotation", "sentence-rotation", "linear")
 TUNERS = ("finetune", "contrastive")
@@ -42,6 +42,8 @@ def align(
     words: Words | None = None,
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
+    keep_layers: bool = False,
+    checkpoint_every: int = 200,
     overwrite: bool = False,
     progress: bool = False,
     say: Say = lambda line: None,
@@ -54,11 +56,14 @@ def align(
         encoder: hub name, folder or `mini`.
         method: one of `MAPS` or `TUNERS`.
         towards: the language that the others move towards.
-        out: folder for the result. A stopped training continues from what it finds there.
+        out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a training
+            that was stopped goes on from what it finds there.
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text.
         words: how words are found and linked.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
         options: keyword arguments of the method.
+        keep_layers: save the layers above the aligned one as well; see `HuggingFaceEncoder.save`.
+        checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
         overwrite: replace a finished result in `out`.
         progress: show bars on standard error.
         say: takes one line of progress.
@@ -67,9 +72,8 @@ def align(
 
     if method not in MAPS + TUNERS:
         raise SettingError(f"unknown method {method!r}, expected one of {', '.join(MAPS + TUNERS)}")
-    folder, words, options = Path(out), words or Words(), dict(options or {})
-    if (folder / "config.json").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
+    words, options = words or Words(), dict(options or {})
+    check(out, overwrite=overwrite)
     if links and len(links) != len(texts):
         raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")
     corpora = words.read_all(texts, langs, say)
@@ -77,50 +81,45 @@ def align(
         if towards not in corpus.langs:
             raise SettingError(f"--towards {towards}: {path} is in {corpus.langs[0]} and {corpus.langs[1]}")
     base = load_encoder(encoder, **dict(load or {}))
-    started = time.perf_counter()
-    found = _links(corpora, links, words, say, progress)
-    linked = time.perf_counter()
-    folder.mkdir(parents=True, exist_ok=True)
-    say(f"{method}: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, found)):,} word links")
-    aligned, record = _run(method, base, corpora, found, towards, folder, options, progress)
-    record.update(
-        method=method,
-        towards=towards,
-        encoder=base.name,
-        encoder_fingerprint=base.fingerprint,
-        texts=[
-            {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus), "word_pairs": len(p),
-             "unusable_lines": sum(corpus.skipped.values())}
-            for path, corpus, p in zip(texts, corpora, found, strict=True)
-        ],
-        words={"model": "given links" if links else words.model, "symmetrize": words.symmetrize,
-               "pretokenized": words.pretokenized, "seed": words.seed},
-        seconds={"words": round(linked - started, 2), "method": round(time.perf_counter() - linked, 2)},
-    )  # fmt: skip
-    if _is_first():
-        aligned.save(folder)
-        model_card(folder, record)
-    return Aligned(aligned, folder, record)
+    with writing(out, overwrite=overwrite) as folder:
+        started = time.perf_counter()
+        if links:
+            found = [words.open_links(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
+        else:
+            found = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
+        linked = time.perf_counter()
+        say(f"{method}: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, found)):,} word links")
+        training = {"folder": folder / TRAINING, "checkpoint_every": checkpoint_every}
+        aligned, record = _run(method, base, corpora, found, towards, training, options, progress)
+        record.update(
+            method=method,
+            towards=towards,
+            encoder=base.name,
+            encoder_fingerprint=base.fingerprint,
+            texts=[
+                {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus),
+                 "word_pairs": len(p), "unusable_lines": sum(corpus.skipped.values())}
+                for path, corpus, p in zip(texts, corpora, found, strict=True)
+            ],
+            words={"model": "given links" if links else words.model, "symmetrize": words.symmetrize,
+                   "pretokenized": words.pretokenized, "seed": words.seed},
+            seconds={"words": round(linked - started, 2), "method": round(time.perf_counter() - linked, 2)},
+        )  # fmt: skip
+        if _is_first():
+            if method in TUNERS:
+                aligned.save(folder, keep_layers=keep_layers)  # type: ignore[call-arg]
+            else:
+                aligned.save(folder)
+            model_card(folder, record)
+    return Aligned(aligned, Path(out), record)
 
 
-def _links(
-    corpora: Sequence[ParallelCorpus], files: Sequence[str], words: Words, say: Say, progress: bool
-) -> list[WordPairs]:
-    if files:
-        return [words.open_links(path, corpus) for path, corpus in zip(files, corpora, strict=True)]
-    found = []
-    for corpus in corpora:
-        say(f"linking the words of {len(corpus):,} sentence pairs ({corpus.langs[0]}-{corpus.langs[1]})")
-        found.append(words.link(corpus, progress=progress))
-    return found
-
-
-def _run(method, base, corpora, found, towards, folder, options, progress) -> tuple[Encoder, dict[str, Any]]:
+def _run(method, base, corpora, found, towards, training, options, progress) -> tuple[Encoder, dict[str, Any]]:
     if method in TUNERS:
         from calque.training import TUNERS as BY_NAME
 
         tuner = BY_NAME[method](towards=towards, **options)
-        tuned = tuner.tune(base, corpora, found, folder=folder / "training", progress=progress)
+        tuned = tuner.tune(base, corpora, found, **training, progress=progress)
         _warn(tuner.counts, tuner.max_words, corpora)
         steps = tuner.history
         record = {"settings": tuner.settings(), "schedule": vars(tuner.used), "counts": vars(tuner.counts),

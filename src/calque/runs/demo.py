@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import numpy as np
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.errors import SettingError
 from calque.runs.compare import mean
+from calque.runs.folder import TRAINING, check, writing
 from calque.runs.surroundings import surroundings
 from calque.runs.texts import Say
 
@@ -50,30 +51,41 @@ def demo(
     overwrite: bool = False,
     progress: bool = False,
     say: Say = lambda line: None,
+    then: Callable[[Path], object] = lambda folder: None,
 ) -> list[dict[str, Any]]:
     """Align an encoder with the sample text by rotation, Cao's fine-tuning and contrast, one model for all languages.
 
     Args:
         encoder: hub name, folder or `mini`.
         out: folder for the text (`text/XX.tsv`), the aligned encoders, one folder for each method, `results.jsonl`,
-            `analyses.jsonl` and `calque-run.json`.
+            `analyses.jsonl` and `calque-run.json`. It appears when all is done; a demo that was stopped goes on from what
+            it left in `OUT.part`.
         langs: languages beside English.
         seed: of everything random.
         overwrite: replace what is in `out`.
         progress, say: show bars on standard error; take a line of news.
+        then: adds to the folder, which it is given before that gets its name.
 
     Returns:
         a row for each encoder: `method`, `retrieval` and `alignment` (scores by language), `folder`.
     """
     from calque.encoders import load_encoder
 
-    folder = Path(out)
-    if (folder / "results.jsonl").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds a demo: choose another folder or use --overwrite")
+    check(out, overwrite=overwrite, holds="a demo")
     unknown = sorted(set(langs) - set(LANGUAGES))
     if unknown or not langs:
         raise SettingError(f"the sample text is in {', '.join(LANGUAGES)}, not in {', '.join(unknown) or 'nothing'}")
-    base, began = load_encoder(encoder), time.perf_counter()
+    base = load_encoder(encoder)
+    with writing(out, overwrite=overwrite, holds="a demo") as folder:
+        rows = _demo(base, encoder, folder, langs, seed, progress, say)
+        then(folder)
+    return [row | {"folder": row["folder"] and Path(out) / row["folder"]} for row in rows]
+
+
+def _demo(
+    base: Any, encoder: str, folder: Path, langs: Sequence[str], seed: int, progress: bool, say: Say
+) -> list[dict[str, Any]]:
+    began = time.perf_counter()
     say(f"linking the words of {len(langs)} languages")
     texts = {lang: _text(lang, seed) for lang in _bar(langs, "link words", progress)}
     _write(folder / "text", texts)
@@ -82,9 +94,9 @@ def demo(
     for method in METHODS:
         started = time.perf_counter()
         say(f"{method}: {sum(len(text.train) for text in texts.values()):,} sentence pairs in {len(langs)} languages")
-        aligned = _aligned(method, base, list(texts.values()), seed, progress)
+        aligned = _aligned(method, base, list(texts.values()), seed, folder / TRAINING / method, progress)
         aligned.save(folder / method)
-        rows.append(_measured(method, aligned, asked, folder / method, progress))
+        rows.append(_measured(method, aligned, asked, method, progress))
         seconds[method] = round(time.perf_counter() - started, 1)
         say(f"{method}: {seconds[method]:.0f} s")
     rows.append({"method": "statistical aligner", "retrieval": {}, "folder": None,
@@ -172,7 +184,8 @@ def _text(lang: str, seed: int) -> _Text:
     return _Text(train, links, test, tested, gold, score)
 
 
-def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, progress: bool) -> Encoder:
+def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, kept: Path, progress: bool) -> Encoder:
+    """By one method; a training goes on from what an earlier demo kept, be it the end."""
     corpora, links = [text.train for text in texts], [text.train_links for text in texts]
     if method == "rotation":
         from calque.encoders.mapped import MappedEncoder
@@ -182,11 +195,11 @@ def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, progress
     from calque.training import TUNERS
 
     tuner = TUNERS[method](towards="en", seed=seed, **_OPTIONS[method])  # pyright: ignore[reportCallIssue]
-    return tuner.tune(base, corpora, links, progress=progress)
+    return tuner.tune(base, corpora, links, folder=kept, progress=progress)
 
 
 def _measured(
-    method: str, encoder: Encoder, asked: dict[str, _Asked], folder: Path | None, progress: bool
+    method: str, encoder: Encoder, asked: dict[str, _Asked], folder: str | None, progress: bool
 ) -> dict[str, Any]:
     from calque.tasks import WordAlignment
 

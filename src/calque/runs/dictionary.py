@@ -13,6 +13,7 @@ from calque.errors import SettingError
 from calque.runs.align import Aligned
 from calque.runs.anchors import open_folder
 from calque.runs.card import model_card
+from calque.runs.folder import check, writing
 from calque.runs.texts import Say
 
 if TYPE_CHECKING:
@@ -103,13 +104,11 @@ def align_dictionary(
     from calque.encoders.anchored import fit_anchored, record_of
     from calque.maps.unsupervised import check_start
 
-    folder = Path(out)
     options = _options(method, normalise, refine=refine, held_out=held_out, seed=seed)
     if start is not None:
         check_start(start, start_options)
         options |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
-    if (folder / "calque.json").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
+    check(out, overwrite=overwrite)
     if (start is None) != bool(dictionaries):
         raise SettingError("give dictionaries or an unsupervised start, not both")
     if dictionaries and len(langs) not in (1, len(dictionaries)):
@@ -151,10 +150,11 @@ def align_dictionary(
         "failed": [f"{lang}, layer {layer}" for lang, of in records.items() for layer in of if of[layer].get("failed")],
         "seconds": {"anchors": round(averaged - started, 2), "maps": round(time.perf_counter() - averaged, 2)},
     }  # fmt: skip
-    aligned.save(folder)
-    about = json.loads((folder / "calque.json").read_text(encoding="utf-8"))
-    model_card(folder, record | {"kind": about.get("base", about["kind"])})
-    return Aligned(aligned, folder, record)
+    with writing(out, overwrite=overwrite) as folder:
+        aligned.save(folder)
+        about = json.loads((folder / "calque.json").read_text(encoding="utf-8"))
+        model_card(folder, record | {"kind": about.get("base", about["kind"])})
+    return Aligned(aligned, Path(out), record)
 
 
 def _options(method: str, normalise: str | None, *, refine: int, held_out: float, seed: int) -> dict[str, Any]:

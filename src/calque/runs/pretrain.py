@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import InputError, SettingError
+from calque.runs.folder import TRAINING, check, writing
 from calque.runs.surroundings import surroundings
-from calque.runs.texts import Say
+from calque.runs.texts import Say, digest_of
 
 if TYPE_CHECKING:
     from calque.text import Sentences
@@ -35,7 +36,8 @@ def pretrain(
 
     Args:
         texts: `LANG=FILE`, one sentence a line; several files of one language are read one after the other.
-        out: folder for the result. A stopped run continues from what it finds there, its tokenizer included.
+        out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a run that
+            was stopped goes on from what it finds there, the tokenizer included.
         vocabulary: subwords of the tokenizer.
         tokenizer: folder of one to use instead.
         start: folder, or `mini`, of a BERT to go on from, with its tokenizer.
@@ -54,48 +56,41 @@ def pretrain(
     Raises:
         SettingError: texts that are not `LANG=FILE`, or a finished encoder in `out`.
     """
-    import torch
-    from transformers import AutoTokenizer
-
-    from calque.distributed import is_first
-    from calque.encoders.huggingface import ABOUT_FILE
     from calque.encoders.loading import BUNDLED
-    from calque.training.language_model import MaskedLanguageModel, train_tokenizer
+    from calque.training.language_model import MaskedLanguageModel
 
-    folder, options = Path(out), dict(options or {})
-    if (folder / "config.json").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
+    options = dict(options or {})
+    check(out, overwrite=overwrite)
     if start is not None:
         start = tokenizer = str(BUNDLED.get(str(start), start))
         if not (Path(start) / "config.json").exists():
             raise InputError("no config.json in this folder, expected a BERT to continue from", path=start)
     method = MaskedLanguageModel(**options, start=start)
     corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
-    own = folder / "training" / "tokenizer"
-    if tokenizer is not None or (own / "tokenizer.json").exists():
-        where = tokenizer or own
-        try:
-            found = AutoTokenizer.from_pretrained(str(where))
-        except Exception as error:  # a name the hub does not know, a damaged file
-            raise InputError(f"not a tokenizer ({str(error).splitlines()[0]})", path=where) from error
-        if not getattr(found, "is_fast", False) or found.mask_token_id is None:
-            raise InputError(
-                "not a fast tokenizer with a mask token, which masked language modelling needs", path=where
-            )
-    else:
-        say(f"training a tokenizer of {vocabulary:,} subwords")
-        seed, alpha = options.get("seed", 0), options.get("alpha", 0.5)
-        found = train_tokenizer(corpora, size=vocabulary, alpha=alpha, seed=seed)
-        if is_first():
-            found.save_pretrained(own)
+    with writing(out, overwrite=overwrite) as folder:
+        if tokenizer is not None:
+            found = _open_tokenizer(tokenizer)
+        else:
+            how = {"size": vocabulary, "alpha": options.get("alpha", 0.5), "seed": options.get("seed", 0)}
+            found = _own_tokenizer(corpora, folder / TRAINING / "tokenizer", how, say)
+        record = _train(method, corpora, found, texts, folder, half, checkpoint_every, progress)
+    return record
+
+
+def _train(method, corpora, tokenizer, texts, folder: Path, half: bool, checkpoint_every: int, progress: bool):
+    import torch
+
+    from calque.distributed import is_first
+    from calque.encoders.huggingface import ABOUT_FILE
+
     encoder = method.train(
-        corpora, found, folder=folder / "training", checkpoint_every=checkpoint_every, progress=progress
+        corpora, tokenizer, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
     )
     mixture, history = method.mixture, method.history
     record = {
         **surroundings(),
         "settings": method.settings(),
-        "vocabulary": len(found),
+        "vocabulary": len(tokenizer),
         "parameters": sum(p.numel() for p in method.model.parameters()),
         "texts": [
             {"path": Path(path).name, "lang": lang} for lang, path in (_divided(text) for text in texts)
@@ -118,6 +113,36 @@ def pretrain(
         (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         (folder / "README.md").write_text(_card(record), encoding="utf-8")
     return record
+
+
+def _own_tokenizer(corpora: Mapping[str, Sentences], folder: Path, how: Mapping[str, Any], say: Say) -> Any:
+    """Of these texts; the one that a stopped run trained, if that read the same texts in the same way."""
+    from calque.distributed import is_first
+    from calque.training.language_model import train_tokenizer
+
+    key = json.dumps([how, {lang: digest_of(text) for lang, text in corpora.items()}], sort_keys=True)
+    about = folder / "made-from.json"
+    if about.is_file() and about.read_text(encoding="utf-8") == key:
+        return _open_tokenizer(folder)
+    say(f"training a tokenizer of {how['size']:,} subwords")
+    made = train_tokenizer(corpora, **how)
+    if is_first():
+        about.unlink(missing_ok=True)
+        made.save_pretrained(folder)
+        about.write_text(key, encoding="utf-8")
+    return made
+
+
+def _open_tokenizer(where: str | Path) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        found = AutoTokenizer.from_pretrained(str(where))
+    except Exception as error:  # a name the hub does not know, a damaged file
+        raise InputError(f"not a tokenizer ({str(error).splitlines()[0]})", path=where) from error
+    if not getattr(found, "is_fast", False) or found.mask_token_id is None:
+        raise InputError("not a fast tokenizer with a mask token, which masked language modelling needs", path=where)
+    return found
 
 
 def read_languages(

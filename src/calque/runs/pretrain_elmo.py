@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.errors import SettingError
+from calque.runs.folder import TRAINING, check, writing
 from calque.runs.pretrain import _divided, read_languages
 from calque.runs.surroundings import surroundings
 from calque.runs.texts import Say
 
 if TYPE_CHECKING:
     from calque.text import Sentences
+    from calque.training.bilm import BiLanguageModel
 
 
 def pretrain_elmo(
@@ -35,7 +37,8 @@ def pretrain_elmo(
 
     Args:
         texts: `LANG=FILE`, one sentence a line; several files of one language are read one after the other.
-        out: folder for the result. A stopped run continues from what it finds there.
+        out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a run that
+            was stopped goes on from what it finds there.
         options: keyword arguments of `BiLanguageModel`.
         held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity.
             Of these, those that stand in the rest of the text word for word are left out, and those without words.
@@ -54,21 +57,37 @@ def pretrain_elmo(
         MissingExtraError: h5py is not installed; before anything is computed.
     """
     from calque.distributed import is_first
-    from calque.encoders.elmo_files import OPTIONS_FILE, h5py_module
-    from calque.tasks.perplexity import word_perplexity
+    from calque.encoders.elmo_files import h5py_module
     from calque.training.bilm import BiLanguageModel
 
     h5py_module()
-    folder = Path(out)
-    if any((folder / name).exists() for name in (OPTIONS_FILE, "config.json")) and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
+    check(out, overwrite=overwrite)
     method = BiLanguageModel(**dict(options or {}))
     corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     aside = {lang: _hold_out(text, held_out) for lang, text in corpora.items()} if held_out else {}
     corpora |= {lang: rest for lang, (rest, _) in aside.items()}
-    method.train(corpora, folder=folder / "training", checkpoint_every=checkpoint_every, progress=progress)
+    with writing(out, overwrite=overwrite) as folder:
+        method.train(corpora, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress)
+        record = _record(method, corpora, texts, {lang: text for lang, (_, text) in aside.items()}, Path(out).name)
+        if is_first():
+            method.model.save(folder)
+            (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            (folder / "README.md").write_text(_card(record), encoding="utf-8")
+    return record
+
+
+def _record(
+    method: BiLanguageModel,
+    corpora: Mapping[str, Sentences],
+    texts: Sequence[str],
+    aside: Mapping[str, Sentences],
+    name: str,
+) -> dict[str, Any]:
+    """What was done, and how well the words of the texts held out are predicted."""
+    from calque.tasks.perplexity import word_perplexity
+
     mixture, history, vocabulary = method.mixture, method.history, method.model.vocabulary
-    record = {
+    return {
         **surroundings(),
         "settings": method.settings(),
         "vocabulary": len(vocabulary),
@@ -87,15 +106,10 @@ def pretrain_elmo(
         "last_loss": sum(line["loss"] for line in history[-100:]) / len(history[-100:]),
         "scores": [
             score.to_dict()
-            for _, text in aside.values()
-            for score in word_perplexity(method.model, text, data=f"{len(text):,} sentences held out", name=folder.name)
+            for text in aside.values()
+            for score in word_perplexity(method.model, text, data=f"{len(text):,} sentences held out", name=name)
         ],
     }
-    if is_first():
-        method.model.save(folder)
-        (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        (folder / "README.md").write_text(_card(record), encoding="utf-8")
-    return record
 
 
 def _hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from calque.errors import InputError, SettingError
 from calque.runs.align import Aligned
 from calque.runs.card import model_card
+from calque.runs.folder import check, writing
 
 if TYPE_CHECKING:
     from calque.maps import VectorMap
@@ -46,9 +47,7 @@ def align_released(
     from calque.encoders import load_encoder
     from calque.encoders.anchored import with_maps
 
-    folder = Path(out)
-    if (folder / "calque.json").exists() and not overwrite:
-        raise SettingError(f"{folder} already holds an encoder: choose another folder or use --overwrite")
+    check(out, overwrite=overwrite)
     base: Any = load_encoder(encoder, **dict(load or {}))
     numbers = [base.layer if layers is None else base.layer_number(layer) for layer in layers or [0]]
     if len(numbers) != len(folders):
@@ -65,9 +64,10 @@ def align_released(
         "method": "released maps", "towards": towards, "langs": sorted(maps), "encoder": base.name,
         "encoder_fingerprint": base.fingerprint, "texts": [], "settings": settings | {"layers": numbers}, "kind": "elmo",
     }  # fmt: skip
-    aligned.save(folder)
-    model_card(folder, record)
-    return Aligned(aligned, folder, record)
+    with writing(out, overwrite=overwrite) as folder:
+        aligned.save(folder)
+        model_card(folder, record)
+    return Aligned(aligned, Path(out), record)
 
 
 def _read(folder: Path, dim: int) -> dict[str, VectorMap]:

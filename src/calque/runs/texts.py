@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from os import PathLike
 from calque.corpora import SkippedWarning, read_parallel
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
-from calque.text import ParallelCorpus
+from calque.text import ParallelCorpus, Sentences
 
 Say = Callable[[str], None]
 
@@ -90,3 +91,12 @@ class Words:
             links = links.slice(0, len(corpus))
         links = links.check(corpus, path=path)
         return links.one_to_one() if self.symmetrize == "one-to-one" else links
+
+
+def digest_of(sentences: Sentences) -> str:
+    """Hash over the words of a text."""
+    words, offsets = sentences.flat()
+    digest = hashlib.blake2b(offsets.tobytes(), digest_size=16)
+    for chunk in words.chunks:
+        digest.update("\0".join(chunk.to_pylist()).encode())
+    return digest.hexdigest()

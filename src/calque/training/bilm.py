@@ -147,8 +147,9 @@ class BiLanguageModel:
 
         Args:
             texts: sentences by language.
-            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
-            checkpoint_every: updates between checkpoints, 0 for none.
+            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same. The
+                last checkpoint stays, so that nothing is lost before the result is saved: delete it afterwards.
+            checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
             progress: show a bar on standard error.
 
         Returns:
@@ -186,7 +187,6 @@ class BiLanguageModel:
             )
             predict = _Predict(model, text, mixture, self.dropout, processes, threads)
             self.history = loop.run(mixture.epoch, per_epoch, predict.backward)
-        loop.finish()
         model.eval()
         return model.encoder("pretrained")
 

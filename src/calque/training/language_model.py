@@ -146,8 +146,9 @@ class MaskedLanguageModel:
         Args:
             texts: sentences by language.
             tokenizer: with a mask and special subwords at both ends.
-            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
-            checkpoint_every: updates between checkpoints, 0 for none.
+            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same. The
+                last checkpoint stays, so that nothing is lost before the result is saved: delete it afterwards.
+            checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
             progress: show a bar on standard error.
 
         Returns:
@@ -191,7 +192,6 @@ class MaskedLanguageModel:
             guess = _Guess(self, encoder, mixture, processes, threads)
             self.history = loop.run(mixture.epoch, per_epoch, guess.backward)
         self.mixture = mixture
-        loop.finish()
         model.eval()
         return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
 

@@ -6,7 +6,7 @@ import gc
 import json
 import math
 import os
-import shutil
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -19,8 +19,11 @@ from calque.distributed import Processes
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError
 from calque.threads import Threads
+from calque.training.interruption import Interruption
 
 T = TypeVar("T")
+_SECONDS = 60.0  # between checkpoints, whatever the number of updates
+_SHARE = 0.05  # of the time that checkpoints may take
 _LARGE = 20_000_000  # parameters: Adam over fewer is quicker on one core than waking the others
 
 
@@ -87,7 +90,8 @@ class Loop:
         processes: the processes of this run.
         identity: everything that the result depends on; a checkpoint of another identity is refused.
         folder: where checkpoints and `metrics.jsonl` go; None keeps neither.
-        checkpoint_every: updates between checkpoints; 0 for none.
+        checkpoint_every: updates between checkpoints; 0 for none. There is also one every minute, one when SIGINT or
+            SIGTERM arrives, and one at the end, which stays: whoever calls removes it once the result is saved.
         progress: show a bar on standard error.
         products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it. A resumed run
             keeps the one that it began with, which may have been measured.
@@ -124,6 +128,7 @@ class Loop:
         self.large = sum(p.numel() for p in self.parameters) > _LARGE
         self.step = 0
         self.history: list[dict[str, float]] = []
+        self._saved_step, self._saved_at, self._pause = -1, time.monotonic(), _SECONDS
 
     def run(
         self,
@@ -143,20 +148,27 @@ class Loop:
 
         Returns:
             the metrics of every update since the start.
+
+        Raises:
+            Stopped: SIGINT or SIGTERM arrived; the update was finished and a checkpoint written first.
         """
         total = max(1, round(self.schedule.epochs * steps_per_epoch))
         self._resume()
         # What stands now outlives the run: Python need not look through it for garbage again and again.
         gc.freeze()
         try:
-            with matmul_precision(self.products):
-                self._steps(epoch, steps_per_epoch, total, backward, after_epoch)
+            with matmul_precision(self.products), Interruption() as interruption:
+                self._steps(epoch, steps_per_epoch, total, backward, after_epoch, interruption)
         finally:
             gc.unfreeze()
         self._write_metrics()
+        if self.checkpoint_every:
+            self.save()
         return self.history
 
-    def _steps(self, epoch, steps_per_epoch: int, total: int, backward, after_epoch) -> None:
+    def _steps(
+        self, epoch, steps_per_epoch: int, total: int, backward, after_epoch, interruption: Interruption
+    ) -> None:
         bar = self._bar(total)
         updates, loaded = [], -1
         while self.step < total:
@@ -182,8 +194,14 @@ class Loop:
             if bar is not None:
                 bar.set_postfix({name: f"{value:.3g}" for name, value in terms.items()}, refresh=False)
                 bar.update()
-            if self.checkpoint_every and self.step % self.checkpoint_every == 0:
+            if self._checkpoint_is_due(interruption):
                 self.save()
+            if interruption.received:
+                self._write_metrics()
+                interruption.stop(
+                    f"training was stopped after update {self.step:,} of {total:,}"
+                    + ("; the same command goes on from there" if self._keeps_checkpoints else "")
+                )
             ended = self.step % steps_per_epoch == 0 or self.step == total
             if ended and after_epoch is not None and after_epoch():
                 break
@@ -221,10 +239,26 @@ class Loop:
     def _checkpoint(self) -> Path | None:
         return None if self.folder is None else self.folder / "checkpoint.pt"
 
+    @property
+    def _keeps_checkpoints(self) -> bool:
+        return self.folder is not None and self.checkpoint_every > 0
+
+    def _checkpoint_is_due(self, interruption: Interruption) -> bool:
+        """By the number of updates, by the clock, or because there will be no other. A checkpoint changes no number, so
+        the clock may have a say."""
+        if not self.checkpoint_every:
+            return False
+        late = time.monotonic() - self._saved_at > self._pause
+        return bool(self.step % self.checkpoint_every == 0 or late or interruption.received)
+
     def save(self) -> None:
-        """Write a checkpoint: complete or not at all, whenever the process dies."""
-        if self._checkpoint is None:
+        """Write a checkpoint: complete or not at all, whenever the process dies.
+
+        The first process alone writes, and nobody waits for it: all hold the same state.
+        """
+        if self._checkpoint is None or self._saved_step == self.step:
             return
+        started = time.monotonic()
         if self.processes.is_first:
             self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
             trained = {name for name, p in self.module.named_parameters() if p.requires_grad}
@@ -237,7 +271,8 @@ class Loop:
                 "history": json.dumps(self.history),
             }
             _replace(self._checkpoint, lambda path: torch.save(state, path))
-        self.processes.wait()
+        self._saved_step, self._saved_at = self.step, time.monotonic()
+        self._pause = max(_SECONDS, (self._saved_at - started) / _SHARE)
 
     def _resume(self) -> None:
         if self._checkpoint is None or not self._checkpoint.exists():
@@ -258,6 +293,7 @@ class Loop:
         self.module.load_state_dict(state["module"], strict=False)
         self.optimiser.load_state_dict(state["optimiser"])
         self.step, self.history, self.products = state["step"], json.loads(state["history"]), state["products"]
+        self._saved_step = self.step
 
     def _check(self, state: Any) -> None:
         """Raise, whatever it may be, unless this is what `save` writes; of this run, all of it can be taken over."""
@@ -283,12 +319,6 @@ class Loop:
                 if isinstance(value, torch.Tensor) and value.ndim and value.shape != self.parameters[number].shape:
                     raise ValueError("moments of other shapes")
 
-    def finish(self) -> None:
-        """Remove the checkpoint of a run that is done and saved."""
-        if self._checkpoint is not None and self.processes.is_first:
-            self._checkpoint.unlink(missing_ok=True)
-        self.processes.wait()
-
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside `path` and rename: readers see the old file or the new one, never half of it."""
@@ -296,7 +326,7 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
     write(beside)
     with open(beside, "rb") as file:
         os.fsync(file.fileno())
-    shutil.move(beside, path)
+    os.replace(beside, path)
 
 
 def _difference(old: str, new: str) -> str:

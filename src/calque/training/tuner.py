@@ -119,8 +119,9 @@ class Tuner(ABC):
         Args:
             encoder: stays as it is.
             corpus, pairs: parallel text and its word links; several for several languages at once.
-            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
-            checkpoint_every: updates between checkpoints, 0 for none.
+            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same. The
+                last checkpoint stays, so that nothing is lost before the result is saved: delete it afterwards.
+            checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
             progress: show a bar with the terms of the loss on standard error.
 
         Raises:
@@ -161,7 +162,6 @@ class Tuner(ABC):
             alignment = Alignment(self, tuned, text, layers, processes, frozen, threads)
             self.history = loop.run(plan.epoch, plan.steps_per_epoch, alignment.backward)
         self.counts, self.used = text.counts, schedule
-        loop.finish()
         tuned.model.eval().requires_grad_(True)
         return tuned
 

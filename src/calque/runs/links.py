@@ -1,0 +1,76 @@
+"""Word links of a run, kept beside its checkpoints: they take time, and a run that goes on needs the same ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from calque.distributed import is_first
+from calque.errors import InputError
+from calque.pairs import WordPairs
+from calque.runs.texts import Say, Words, digest_of
+from calque.vectors import map_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from calque.text import ParallelCorpus
+
+
+def links_of(
+    corpora: Sequence[ParallelCorpus], words: Words, *, folder: Path, say: Say, progress: bool = False
+) -> list[WordPairs]:
+    """Links of each corpus by the statistical aligner, or those that an earlier run left in the folder.
+
+    Args:
+        corpora: parallel texts.
+        words: how their words are linked.
+        folder: where the links are kept; they are taken from there only if text and settings are the same.
+        say: takes a line of news.
+        progress: show a bar on standard error.
+    """
+    found = []
+    for number, corpus in enumerate(corpora):
+        langs = "-".join(corpus.langs)
+        path, key = folder / f"links-{number}.safetensors", _key(corpus, words)
+        links = _kept(path, key)
+        if links is None:
+            say(f"linking the words of {len(corpus):,} sentence pairs ({langs})")
+            links = words.link(corpus, progress=progress)
+            if is_first():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_arrays(path, _arrays(links), {"key": key})
+        else:
+            say(f"word links of {len(corpus):,} sentence pairs ({langs}) are there from a run that was stopped")
+        found.append(links)
+    return found
+
+
+def _key(corpus: ParallelCorpus, words: Words) -> str:
+    """Hash over text, languages and settings."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([corpus.langs, words.model, words.symmetrize, words.seed]).encode())
+    digest.update((digest_of(corpus.source) + digest_of(corpus.target)).encode())
+    return digest.hexdigest()
+
+
+def _arrays(links: WordPairs) -> dict[str, np.ndarray]:
+    arrays = {"sentence": links.sentence, "source": links.source, "target": links.target, "possible": links.possible,
+              "n_sentences": np.array([links.n_sentences])}  # fmt: skip
+    return arrays if links.posterior is None else arrays | {"posterior": links.posterior}
+
+
+def _kept(path: Path, key: str) -> WordPairs | None:
+    if not path.is_file():
+        return None
+    try:
+        mapped, about = map_arrays(path)
+        if about.get("key") != key:
+            return None
+        arrays = {name: np.array(array) for name, array in mapped.items()}
+        return WordPairs(n_sentences=int(arrays.pop("n_sentences")[0]), **arrays)
+    except (InputError, KeyError, TypeError):  # of another version, or damaged: they are made again
+        return None

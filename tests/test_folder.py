@@ -1,0 +1,298 @@
+"""Folders appear under their name when they are complete, whenever the process that fills them dies."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from calque.corpora.sample import sample_text
+from calque.encoders import load_encoder
+from calque.encoders.folder import saving
+from calque.errors import InputError, SettingError
+from calque.runs.folder import writing
+from calque.text import Sentence
+from calque.training.update import Alignment
+from command import run, works
+
+# Where a run can be stopped while its result is written.
+MOMENTS = [
+    ("calque.encoders.huggingface", "HuggingFaceEncoder.save"),
+    ("transformers", "PreTrainedModel.save_pretrained"),
+    ("calque.encoders.mapped", "create_arrays"),
+    ("calque.encoders.folder", "move_into"),
+    ("calque.runs.align", "model_card"),
+    ("calque.runs.folder", "_sync"),
+    ("calque.runs.folder", "_tidy"),
+    ("os", "replace"),
+    ("os", "rename"),
+]
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "train.tsv"
+    corpus = sample_text("de", "train")
+    path.write_text("".join(f"{' '.join(s.words)}\t{' '.join(t.words)}\n" for s, t in corpus[:24]))
+    return path
+
+
+def command(train: Path, encoder: Path, out: Path, method: str) -> list[str]:
+    options = ["--batch", "8", "--epochs", "2", "--precision", "float32"] if method == "contrastive" else []
+    return ["align", str(train), "--langs", "en", "de", "--encoder", str(encoder), "--towards", "en", "--method", method,
+            "--pretokenized", "--out", str(out), *options]  # fmt: skip
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files, without what a clock says."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            if path.name == "calque-run.json":
+                record = json.loads(data)
+                record.pop("seconds")
+                record.pop("command", None)
+                data = json.dumps(record).encode()
+            found[str(path.relative_to(folder))] = data
+    return found
+
+
+def photographed(monkeypatch, folder: Path, photographs: Path, moments: list[tuple[str, str]]) -> list[str]:
+    """Keep what is on the disk before and after each call: what a process leaves that is killed there."""
+    taken: list[str] = []
+
+    def take(moment: str) -> None:
+        shutil.copytree(folder, photographs / str(len(taken)))
+        taken.append(moment)
+
+    def watched(original, name: str):
+        def wrapped(*args, **kwargs):
+            take(f"before {name}")
+            found = original(*args, **kwargs)
+            take(f"after {name}")
+            return found
+
+        return wrapped
+
+    for module, path in moments:
+        *owners, name = path.split(".")
+        owner = importlib.import_module(module)
+        for each in owners:
+            owner = getattr(owner, each)
+        monkeypatch.setattr(owner, name, watched(getattr(owner, name), path))
+    return taken
+
+
+@pytest.mark.parametrize("method", ["contrastive", "rotation"])
+def test_killed_at_any_moment_of_saving(method, capsys, monkeypatch, train, tiny_folder, tmp_path):
+    """The result is absent or complete; the same command then ends with the same bytes, and trains no more."""
+    photographs, desk = tmp_path / "photographs", tmp_path / "desk"
+    desk.mkdir()
+    arguments = command(train, tiny_folder, desk / "out", method)
+    with monkeypatch.context() as patch:
+        moments = photographed(patch, desk, photographs, MOMENTS)
+        works(capsys, *arguments)
+    expected = contents(desk / "out")
+    assert [path.name for path in desk.iterdir()] == ["out"]
+    assert len(moments) > 20
+    trained = []
+    forward = Alignment.backward
+    monkeypatch.setattr(Alignment, "backward", lambda self, chosen: (trained.append(1), forward(self, chosen))[1])
+    first_save = next(n for n, moment in enumerate(moments) if moment == "before HuggingFaceEncoder.save")
+    seen: set[tuple] = set()
+    for number, moment in enumerate(moments):
+        left = contents(photographs / str(number))
+        state = tuple(sorted((name, hashlib.md5(data).hexdigest()) for name, data in left.items()))
+        if state in seen:  # nothing has changed since the last one
+            continue
+        seen.add(state)
+        shutil.rmtree(desk)
+        shutil.copytree(photographs / str(number), desk)
+        trained.clear()
+        if (desk / "out").exists():
+            kept = contents(desk / "out")
+            assert {name: kept.get(name) for name in expected} == expected, moment
+            continue
+        _, err = works(capsys, *arguments)
+        assert contents(desk / "out") == expected, moment
+        assert [path.name for path in desk.iterdir()] == ["out"], moment
+        if number >= first_save and method == "contrastive":
+            assert not trained, moment
+            assert "linking the words" not in err, moment
+    assert len(seen) > 10
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_stopped_by_a_signal(name, capsys, monkeypatch, train, tiny_folder, tmp_path):
+    """The update is finished and saved; one line says how to go on; the same command ends with the same bytes."""
+    works(capsys, *command(train, tiny_folder, tmp_path / "whole", "contrastive"))
+    number, backward, calls = getattr(signal, name), Alignment.backward, []
+
+    def interrupted(self, chosen):
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), number)
+        return backward(self, chosen)
+
+    monkeypatch.setattr(Alignment, "backward", interrupted)
+    before = signal.getsignal(number)
+    arguments = [*command(train, tiny_folder, tmp_path / "out", "contrastive"), "--quiet"]
+    code, _, err = run(capsys, *arguments)
+    assert code == 128 + number
+    last = "calque: training was stopped after update 3 of 6; the same command goes on from there"
+    assert err.strip().splitlines()[-1] == last
+    assert signal.getsignal(number) is before
+    kept = torch.load(tmp_path / "out.part" / "training" / "checkpoint.pt", weights_only=True)
+    assert kept["step"] == 3
+    calls.clear()
+    monkeypatch.setattr(Alignment, "backward", lambda self, chosen: (calls.append(1), backward(self, chosen))[1])
+    works(capsys, *arguments)
+    assert len(calls) == 3
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_a_checkpoint_by_the_clock(tiny_encoder, tmp_path, monkeypatch):
+    from calque.training import Contrastive, loop
+    from test_training import make_text
+
+    corpus, pairs = make_text("xx", 12, 0)
+    monkeypatch.setattr(loop, "_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "_SHARE", float("inf"))
+    saved, save = [], loop.Loop.save
+    monkeypatch.setattr(loop.Loop, "save", lambda self: (saved.append(self.step), save(self)))
+    Contrastive(towards="en", batch=4).tune(tiny_encoder, corpus, pairs, folder=tmp_path, checkpoint_every=1000)
+    assert saved == [1, 2, 3, 4, 5, 6, 6]  # 12 pairs in batches of 4, two epochs; once more at the end
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path):
+    with writing(tmp_path / "out") as part:
+        (part / "calque.json").write_text("{}")
+        with pytest.raises(SettingError, match="is writing"), writing(tmp_path / "out"):
+            pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
+    out = tmp_path / "thesis"
+    out.mkdir()
+    (out / "chapter1.tex").write_text("It was")
+    with pytest.raises(InputError, match="holds other files"), writing(out, overwrite=True):
+        pass
+    assert (out / "chapter1.tex").read_text() == "It was"
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(InputError, match="is a file"), writing(tmp_path / "file"):
+        pass
+
+
+def test_a_result_is_replaced_whole_and_only_when_asked(tmp_path):
+    out = tmp_path / "out"
+    with writing(out) as part:
+        (part / "calque.json").write_text("old")
+        (part / "maps.safetensors").write_text("old")
+    with pytest.raises(SettingError, match="already holds an encoder"), writing(out):
+        pass
+
+    class Broken(Exception):
+        pass
+
+    with pytest.raises(Broken), writing(out, overwrite=True) as part:  # noqa: PT012
+        (part / "calque.json").write_text("new")
+        raise Broken
+    assert {path.name: path.read_text() for path in out.iterdir()} == {"calque.json": "old", "maps.safetensors": "old"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    with writing(out, overwrite=True) as part:
+        assert not any(part.iterdir())
+        (part / "calque.json").write_text("new")
+    assert {path.name: path.read_text() for path in out.iterdir()} == {"calque.json": "new"}
+
+
+def test_the_current_folder_stays_where_it_is(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    out.mkdir()
+    monkeypatch.chdir(out)
+    with writing(".") as part:
+        (part / "training").mkdir()
+        (part / "training" / "metrics.jsonl").write_text("{}\n")
+        (part / "training" / "checkpoint.pt").write_text("")
+        (part / "calque.json").write_text("{}")
+    found = sorted(str(path.relative_to(out)) for path in Path.cwd().rglob("*") if path.is_file())
+    assert found == ["calque.json", "training/metrics.jsonl"]
+    with pytest.raises(SettingError, match="already holds"), writing("."):
+        pass
+
+
+def test_an_encoder_is_never_half_saved(tiny_encoder, tmp_path):
+    class Broken(Exception):
+        pass
+
+    for _ in range(2):
+        with pytest.raises(Broken), saving(tmp_path / "one") as part:  # noqa: PT012
+            (part / "config.json").write_text("{}")
+            raise Broken
+        assert not any(tmp_path.iterdir())
+    tiny_encoder.save(tmp_path / "one")
+    (tmp_path / "one" / "notes.txt").write_text("mine")
+    with pytest.raises(Broken), saving(tmp_path / "one") as part:  # noqa: PT012
+        (part / "config.json").write_text("{}")
+        raise Broken
+    tiny_encoder.save(tmp_path / "one")
+    assert load_encoder(tmp_path / "one").fingerprint == tiny_encoder.fingerprint
+    assert (tmp_path / "one" / "notes.txt").read_text() == "mine"
+
+
+# -- what is saved -----------------------------------------------------------------------------------------------------
+TEXT = [Sentence(("the", "old", "house"), "en"), Sentence(("and", "a"), "en")]
+
+
+def test_the_last_layer_of_what_is_saved_is_the_one(any_family_folder, tmp_path):
+    """In every family: what plain transformers takes for the last state is the encoder's layer, or the folder says not."""
+    whole = load_encoder(any_family_folder)
+    encoder = load_encoder(any_family_folder, layer=1)
+    encoder.save(tmp_path / "cut")
+    saved = load_encoder(tmp_path / "cut")
+    torch.testing.assert_close(
+        torch.from_numpy(saved.encode(TEXT).data), torch.from_numpy(encoder.encode(TEXT).data), rtol=0, atol=1e-5
+    )
+    assert encoder.n_layers == whole.n_layers == load_encoder(any_family_folder).n_layers  # the encoder is as it was
+    cut = saved.n_layers == 1
+    assert cut == (saved.layer == saved.n_layers)
+    if cut:
+        assert AutoModel.from_pretrained(tmp_path / "cut").config.num_hidden_layers == 1
+    encoder.save(tmp_path / "whole", keep_layers=True)
+    kept = load_encoder(tmp_path / "whole")
+    assert (kept.n_layers, kept.layer, kept.fingerprint) == (whole.n_layers, 1, encoder.fingerprint)
+
+
+def test_bert_and_roberta_are_cut(family_folders, tmp_path):
+    for family in ("bert", "xlm-roberta"):
+        encoder = load_encoder(family_folders(family), layer=1)
+        encoder.save(tmp_path / family)
+        assert load_encoder(tmp_path / family).n_layers == 1
+
+
+def test_modules_of_sentence_transformers_are_kept(tiny_folder, tmp_path):
+    base = tmp_path / "base"
+    shutil.copytree(tiny_folder, base)
+    (base / "1_Pooling").mkdir()
+    (base / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+               {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+               {"idx": 2, "name": "2", "path": "../secret", "type": "sentence_transformers.models.Normalize"}]  # fmt: skip
+    (base / "modules.json").write_text(json.dumps(modules))
+    (base / "sentence_bert_config.json").write_text('{"max_seq_length": 128}')
+    (tmp_path / "secret").mkdir()
+    load_encoder(base, layer=1).save(tmp_path / "saved")
+    for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
+        assert (tmp_path / "saved" / name).read_bytes() == (base / name).read_bytes()
+    assert not (tmp_path / "saved" / "secret").exists()
+    load_encoder(tiny_folder).save(tmp_path / "plain")
+    assert not (tmp_path / "plain" / "modules.json").exists()
