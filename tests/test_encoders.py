@@ -417,7 +417,7 @@ def test_corpus_columns_lists_and_generators(tiny_encoder, multilingual_words):
 # -- loading and saving ------------------------------------------------------------------------------------------------
 def test_saved_and_loaded_again(any_family_folder, tmp_path, load, multilingual_words):
     encoder = load(any_family_folder, layer=2, pooling="mean", max_length=20)
-    encoder.save(tmp_path / "saved")
+    encoder.save(tmp_path / "saved", keep_layers=True)
     again = load(tmp_path / "saved")
     assert (again.layer, again.pooling, again.subwords.max_length) == (2, "mean", 20)
     assert again.fingerprint == encoder.fingerprint

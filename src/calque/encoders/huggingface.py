@@ -300,17 +300,17 @@ class HuggingFaceEncoder(LayeredEncoder):
             keep_layers: save all layers.
         """
         with saving(folder) as path:
-            layer = self.layer
+            cut = False
             bars = logging.is_progress_bar_enabled()
             logging.disable_progress_bar()  # a bar for one file of weights is noise on standard error
             try:
-                if keep_layers or not isinstance(self.model, PreTrainedModel) or layer == self.n_layers:
+                if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
                     self.model.save_pretrained(path)
                 else:
                     probe = self.subwords.split([["a"] * 2, ["the", "a", "in"] * 3])
                     batch = collate(probe, np.arange(2)).to(self.device)
                     self.model.eval()
-                    with cut_above(self.model, self._blocks, layer, batch):
+                    with cut_above(self.model, self._blocks, self.layer, batch) as cut:
                         self.model.save_pretrained(path)
             finally:
                 if bars:
@@ -320,7 +320,8 @@ class HuggingFaceEncoder(LayeredEncoder):
                 copy_modules(self.modules, path)
             about = {
                 "kind": "huggingface",
-                "layer": layer,
+                "layer": self.layer,
+                "cut": cut,  # whether the layers above it are gone
                 "pooling": self.pooling,
                 "max_length": self.subwords.max_length,
             }

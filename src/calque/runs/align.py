@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -108,6 +109,7 @@ def align(
         if _is_first():
             if method in TUNERS:
                 aligned.save(folder, keep_layers=keep_layers)  # type: ignore[call-arg]
+                record["vectors"] = _saved_vectors(aligned, folder)
             else:
                 aligned.save(folder)
             model_card(folder, record)
@@ -147,6 +149,14 @@ def _warn(counts: Any, max_words: int | None, corpora: Sequence[ParallelCorpus])
     told = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n > 0)
     if told and _is_first():
         skipped(f"training skips some of the {sum(map(len, corpora)):,} sentence pairs: {told}")
+
+
+def _saved_vectors(encoder: Any, folder: Path) -> dict[str, Any]:
+    """Where the words' vectors are in what was saved."""
+    about = json.loads((folder / "calque.json").read_text(encoding="utf-8"))
+    n_layers = about["layer"] if about["cut"] else encoder.n_layers
+    return {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
+            "add_prefix_space": bool(encoder.subwords.needs_space)}  # fmt: skip
 
 
 def _is_first() -> bool:

@@ -26,11 +26,11 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     lines = [
         *front, "",
         f"# {record['encoder']}, aligned by {record['method']}", "",
-        f"The word vectors of {', '.join(others)} were moved towards {record['towards']} with calque {calque.__version__} "
-        f"by the method *{record['method']}*.", "",
+        _done(record, others), "",
         *([f"**Not to be trusted**: the maps of {', '.join(record['failed'])} failed.", ""] if record.get("failed") else []),
-        "## Use", "", "```python", *_usage(record, others, maps), "```", "",
+        "## Use", "", *(_with_calque(record, others) if maps else _with_transformers(record["vectors"])), "",
         *_data(record["texts"]),
+        *_left_out(record.get("counts", {}) | {"max_words": record["settings"].get("max_words")}),
         *([f"Word links: {record['words']['model']}, {record['words']['symmetrize']}.", ""] if "words" in record else []),
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2, default=str), "```", "",
     ]  # fmt: skip
@@ -89,20 +89,87 @@ def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _usage(record: dict[str, Any], others: list[str], maps: bool) -> list[str]:
-    if maps:
-        return [
-            "import calque",
-            "",
-            "encoder = calque.load_encoder(FOLDER)  # this folder: the encoder with its maps",
-            f'vectors = encoder.encode([calque.Sentence(("…",), lang="{others[0] if others else record["towards"]}")])',
-        ] + ([] if record.get("kind", "huggingface") != "huggingface" else [
-            "",
-            "# Without calque, AutoModel gives the encoder before mapping; maps.safetensors holds, for each language and",
-            "# layer, what carries a word vector x over: (x - source_mean) @ matrix + target_mean",
-        ])  # fmt: skip
+def _done(record: dict[str, Any], others: list[str]) -> str:
+    """What the method did, in a sentence. Contrast moves both sides of a pair, all others one side towards the other."""
+    langs, towards, method = ", ".join(others), record["towards"], record["method"]
+    if method == "contrastive":
+        what = f"Words of {langs} and the words in {towards} that translate them were trained to have similar vectors"
+    else:
+        what = f"The word vectors of {langs} were moved towards those of {towards}"
+    return f"{what}, with calque {calque.__version__} by the method *{method}*."
+
+
+def _left_out(counts: dict[str, Any]) -> list[str]:
+    """What of the texts was not trained on."""
+    names = {
+        "too_long": "sentence pairs longer than {max_words} words on a side",
+        "without_links": "sentence pairs without word links",
+        "links_without_vector": "links of words that have no vector",
+        "truncated_words": "words beyond the encoder's length limit",
+    }
+    limit = counts.get("max_words")
+    found = [f"{counts[name]:,} {what.format(max_words=limit)}" for name, what in names.items() if counts.get(name)]
+    return [f"Not used in training: {', '.join(found)}.", ""] if found else []
+
+
+_POOLED = {"last": ("[-1]", "its last subword"), "first": ("[0]", "its first subword"),
+           "mean": (".mean(0)", "the mean of its subwords")}  # fmt: skip
+
+
+def _with_transformers(vectors: dict[str, Any]) -> list[str]:
+    """Complete code for word vectors, with the layer and the pooling that were aligned."""
+    layer, n, pooling = vectors["layer"], vectors["n_layers"], vectors["pooling"]
+    take, words = _POOLED[pooling]
+    last = layer == n
+    states = "model(**batch).last_hidden_state[0]"
+    if not last:
+        states = f"model(**batch, output_hidden_states=True).hidden_states[{layer}][0]"
+    which = f"the last layer ({layer})" if last else f"layer {layer} of {n}, **not the last one**"
+    space = vectors["add_prefix_space"]  # byte-level: a word is cut as it is after a space
+    given = '[" " + word for word in words]' if space else "words"
     return [
+        f"A word's vector is taken from {which}: {words}. With transformers alone:", "",
+        "```python",
+        "import torch",
         "from transformers import AutoModel, AutoTokenizer",
         "",
-        "model, tokenizer = AutoModel.from_pretrained(FOLDER), AutoTokenizer.from_pretrained(FOLDER)  # this folder",
+        'FOLDER = "."  # this folder, or its name on the hub',
+        f"tokenizer = AutoTokenizer.from_pretrained(FOLDER{', add_prefix_space=True' if space else ''})",
+        "model = AutoModel.from_pretrained(FOLDER).eval()",
+        "",
+        "",
+        "def word_vectors(words):",
+        f'    """One row per word: layer {layer}, {words}."""',
+        f'    batch = tokenizer({given}, is_split_into_words=True, return_tensors="pt")',
+        "    with torch.no_grad():",
+        f"        states = {states}",
+        "    owner = batch.word_ids()  # of each subword",
+        "    subwords = [[k for k, word in enumerate(owner) if word == number] for number in range(len(words))]",
+        f"    return torch.stack([states[of]{take} for of in subwords])",
+        "",
+        "",
+        'vectors = word_vectors("a bank by the river".split())',
+        "```",
+        "",
+        "With calque: `calque.load_encoder(FOLDER).encode(sentences)`.",
+    ]  # fmt: skip
+
+
+def _with_calque(record: dict[str, Any], others: list[str]) -> list[str]:
+    lang = others[0] if others else record["towards"]
+    lines = [
+        "```python",
+        "import calque",
+        "",
+        'FOLDER = "."  # this folder',
+        "encoder = calque.load_encoder(FOLDER)  # the encoder with its maps",
+        f'vectors = encoder.encode([calque.Sentence(("one", "word", "each"), lang="{lang}")])[0]',
+        "```",
     ]
+    if record.get("kind", "huggingface") == "huggingface":
+        lines += [
+            "",
+            "Without calque, `AutoModel` gives the encoder *before* mapping; `maps.safetensors` holds, for each language and",
+            "layer, what maps a word vector x: `(x - source_mean) @ matrix + target_mean`.",
+        ]
+    return lines

@@ -1,0 +1,59 @@
+"""The model card's code runs as it stands, and gives the vectors that were aligned."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from calque.corpora.sample import sample_text
+from calque.encoders import load_encoder
+from calque.runs.align import align
+from calque.text import Sentence
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "train.tsv"
+    pairs = [(list(s.words), list(t.words)) for s, t in sample_text("de", "train")[:16]]
+    pairs.append((["word"] * 70, ["Wort"] * 70))
+    path.write_text("".join(f"{' '.join(s)}\t{' '.join(t)}\n" for s, t in pairs), encoding="utf-8")
+    return path
+
+
+def aligned(train: Path, encoder: Path, out: Path, method: str = "contrastive", **load) -> str:
+    options = {"epochs": 0.5, "batch": 4} if method == "contrastive" else {}
+    align([str(train)], langs=[("en", "de")], encoder=str(encoder), method=method, towards="en", out=out, load=load,
+          options=options)  # fmt: skip
+    return (out / "README.md").read_text(encoding="utf-8")
+
+
+def run_code(card: str, folder: Path) -> dict:
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    space: dict = {}
+    exec(compile(code.replace('FOLDER = "."', f"FOLDER = {str(folder)!r}"), "card", "exec"), space)
+    return space
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+def test_code_without_calque(family_folder, pooling, train, tmp_path):
+    card = aligned(train, family_folder, tmp_path / "out", layer=1, pooling=pooling)
+    space = run_code(card, tmp_path / "out")
+    assert "import calque" not in card
+    words = ["The", "old", "ferry", "leaves", "the", "harbour"]
+    ours = load_encoder(tmp_path / "out").encode([Sentence(tuple(words), "en")])[0]
+    torch.testing.assert_close(space["word_vectors"](words), torch.from_numpy(ours), rtol=0, atol=2e-5)
+    assert space["vectors"].shape == (5, ours.shape[1])
+    assert f"layer {load_encoder(tmp_path / 'out').layer}" in card or "the last layer (1)" in card
+
+
+@pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
+def test_what_was_left_out_and_what_was_done(tiny_folder, train, tmp_path):
+    card = aligned(train, tiny_folder, tmp_path / "one")
+    assert "1 sentence pairs longer than 64 words on a side" in card
+    assert "Words of de and the words in en that translate them were trained to have similar vectors" in card
+    card = aligned(train, tiny_folder, tmp_path / "two", "rotation")
+    assert "The word vectors of de were moved towards those of en" in card
+    assert run_code(card, tmp_path / "two")["vectors"].shape[0] == 3
