@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from calque.disk import naming
 from calque.distributed import is_first
 from calque.encoders.folder import MARKS, move_into, remove
 from calque.errors import InputError, SettingError
@@ -45,7 +46,7 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
         return
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with locked(out):
+        with locked(out), naming(out):
             part.mkdir(exist_ok=True)
             _clear(part)
             try:
