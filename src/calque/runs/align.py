@@ -17,6 +17,7 @@ from calque.runs.texts import Say, Words, skipped
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
+    from calque.text import ParallelCorpus
 
 MAPS = ("rotation", "normalized-rotation", "sentence-rotation", "linear")
 TUNERS = ("finetune", "contrastive")
