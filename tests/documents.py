@@ -36,9 +36,11 @@ def write_texts(folder: Path) -> None:
     for name, n in (("train", 60), ("test", 20), ("en-de", 30), ("en-fr", 30)):
         lines = [" ".join(WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False)) for _ in range(n)]
         (folder / f"{name}.tsv").write_text("".join(f"{line}\t{line.upper()}\n" for line in lines), encoding="utf-8")
-    for lang, change in (("en", str), ("de", str.upper)):
+    for part, lang, change, step in (("train", "en", str, 4), ("test", "en", str, 3), ("test", "de", str.upper, 3)):
         lines = [f"{change(w)}\t{'B-LOC' if w == 'house' else 'O'}\n" for w in WORDS * 4]
-        (folder / f"ner.{lang}.tsv").write_text("\n".join("".join(lines[k : k + 4]) for k in range(0, 40, 4)))
+        sentences = ["".join(lines[k : k + step]) for k in range(0, 40, step)]
+        (folder / f"ner.{part}.{lang}.tsv").write_text("\n".join(sentences), encoding="utf-8")
+    for lang, change in (("en", str), ("de", str.upper)):
         (folder / f"text.{lang}.txt").write_text("".join(f"{change(' '.join(WORDS))}\n" for _ in range(5)))
     sample = folder / "calque-demo" / "text"
     sample.mkdir(parents=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import shutil
+import tomllib
 
 import pytest
 
@@ -43,6 +45,33 @@ def test_what_a_page_says_runs(page, folder, tiny_folder, capsys):
             run_commands(block, str(tiny_folder), capsys)
         else:
             run_python(block, str(tiny_folder), page, space)
+
+
+def texts_of(line: str) -> dict[str, set[str]]:
+    """The files of each option of a command that take text, without their languages."""
+    found: dict[str, set[str]] = {}
+    option = ""
+    for word in shlex.split(line, comments=True):
+        if word.startswith("--"):
+            option = word
+        elif option in ("--train", "--test", "--dev", "--ceiling", "--text"):
+            found.setdefault(option, set()).add(word.rpartition("=")[2])
+    return found
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
+def test_no_example_is_tested_on_its_training_text(page):
+    """A new user copies what stands there. Commands in any block count, also those that are not run, and studies."""
+    fences = re.findall(r"^```[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    for line in "".join(fences).replace("\\\n", " ").splitlines():
+        if line.startswith("calque "):
+            texts = texts_of(line)
+            assert not texts.get("--test", set()) & (texts.get("--train", set()) | texts.get("--ceiling", set())), line
+    for fence in fences:
+        if "[tasks." in fence:
+            for task in tomllib.loads(fence).get("tasks", {}).values():
+                train, test = (set(re.findall(r"[\w.-]+\.\w+", str(task.get(part, "")))) for part in ("train", "test"))
+                assert not train & test, fence
 
 
 def numbers(text: str) -> set[str]:
