@@ -340,6 +340,52 @@ def test_a_word_without_a_vector_is_told(explorer):
     assert answer["languages"] == []
 
 
+def test_occurrences_of_a_word_are_ranked_by_the_words_it_is_to_stand_near(explorer):
+    """Against a loop: each context word by the cosine of the nearest other word of the sentence, and their mean."""
+    for near in ("river", "town", "town closed at five", "the river she sat"):
+        answer = explorer.occurrences("tiny", "1", "Bank", near)
+        phrase = [*near.split(), "Bank"]
+        assert (answer["lang"], answer["near"], answer["total"]) == ("en", phrase[:-1], 2)
+        asked = unit_rows(explorer.views["tiny"].source.encoder.encode_layers([Sentence(phrase, "en")], [1])[1].data)
+        expected = []
+        for sentence, place in ((2, 4), (3, 1)):
+            words = ENGLISH[sentence].split()
+            vectors = unit_rows(
+                explorer.views["tiny"].source.encoder.encode_layers([Sentence(words, "en")], [1])[1].data
+            )
+            others = [vectors[k] for k in range(len(words)) if k != place]
+            score = np.mean([max(float(asked[k] @ other) for other in others) for k in range(len(phrase) - 1)])
+            expected.append((sentence, place, score))
+        expected.sort(key=lambda each: -each[2])
+        got = [(hit["id"], hit["word"], hit["near"]) for hit in answer["occurrences"]]
+        assert [each[:2] for each in got] == [each[:2] for each in expected]
+        np.testing.assert_allclose([each[2] for each in got], [each[2] for each in expected], atol=2e-3)
+    german = explorer.occurrences("turned", None, "Bank", "Stadt")
+    assert (german["lang"], german["layer"], german["occurrences"][0]["id"]) == ("de", "3", 9)
+    assert explorer.occurrences("tiny", None, "bank", "river", "de")["lang"] == "de"
+    assert len(explorer.occurrences("tiny", None, "the", "bank river", limit=3)["occurrences"]) == 3
+    assert explorer.occurrences("tiny", None, "yacht", "river") | {"near": 0} == {
+        "encoder": "tiny", "layer": "3", "word": "yacht", "near": 0, "lang": "en", "total": 0, "occurrences": [],
+    }  # fmt: skip
+    for nothing in ("bank", "bank Bank", ", .", "x" * 2000):
+        with pytest.raises(SettingError, match="nothing to look for near 'bank'|a sentence may have"):
+            explorer.occurrences("tiny", None, "bank", nothing)
+
+
+def test_a_word_that_stands_alone_or_without_others_vectors_comes_last(collection, tmp_path):
+    gatherer = Gatherer()
+    gatherer.add(
+        [Sentence(("bank",), "en"), Sentence(("bank", "of", "river"), "en"), Sentence(("river", "bank"), "en")]
+    )
+    words = ["of 1 0", "river 0 1", "bank 1 1"]
+    (tmp_path / "v.vec").write_text("\n".join(["3 2", *words]) + "\n")
+    static = load_encoder(tmp_path / "v.vec").replace(normalise=False)
+    explorer = Explorer(gatherer.collection(), [Source("static", static, False)], tmp_path / "explore")
+    found = explorer.occurrences("static", None, "bank", "river unknown")
+    assert found["near"] == ["river"]
+    assert [(hit["id"], hit["near"]) for hit in found["occurrences"]] == [(1, 1.0), (2, 1.0), (0, -1.0)]
+
+
 def test_links_are_those_of_the_aligner(explorer):
     answer = explorer.links("tiny", "1", 2, 8)
     store = explorer.views["tiny"].layers.get("1").embeddings
@@ -399,6 +445,8 @@ def test_every_answer_over_http(app, explorer):
     found = got("neighbours", encoder="tiny", layer="1", id=2, word=4, n=3)
     assert found.pop("milliseconds") >= 0
     assert found == explorer.neighbours("tiny", "1", 2, 4, n=3)
+    asked = {"encoder": "tiny", "word": "bank", "near": "river", "lang": "en", "limit": 1}
+    assert got("occurrences", **asked) == explorer.occurrences("tiny", None, "bank", "river", "en", limit=1)
     assert got("links", encoder="tiny", id=2, to=8) == explorer.links("tiny", None, 2, 8)
     assert got("links", encoder="tiny", text="the cat", lang="en", to_text="die Katze", to_lang="de") == explorer.links(
         "tiny", None, Typed("the cat", "en"), Typed("die Katze", "de")
@@ -422,6 +470,9 @@ def test_every_answer_over_http(app, explorer):
         ("neighbours", {"encoder": "tiny", "id": 0, "word": 9}, "no word 9, the sentence has 9"),
         ("neighbours", {"encoder": "tiny", "id": 0, "word": 0, "n": 0}, "n=0"),
         ("neighbours", {"encoder": "tiny", "id": 0}, "word= is missing"),
+        ("occurrences", {"encoder": "tiny", "word": "bank"}, "near= is missing"),
+        ("occurrences", {"encoder": "tiny", "word": "bank", "near": "bank"}, "nothing to look for near 'bank'"),
+        ("occurrences", {"encoder": "tiny", "word": "bank", "near": "river", "lang": "xx"}, "no text in 'xx'"),
         ("links", {"encoder": "tiny", "id": 0}, "id= is missing"),
         ("links", {"encoder": "tiny", "id": 0, "to": 6, "method": "magic"}, "method='magic', expected one of mutual"),
     ],

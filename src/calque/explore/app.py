@@ -14,11 +14,14 @@ own. Words are counted from 0.
     /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
         {"encoder", "layer", "word", "covered", "languages": [{"lang", "own", "words": [HIT]}],
         "same": {"total", "nearest": [HIT], "farthest": [HIT]}, "milliseconds"}; "same" is the same form elsewhere
+    /api/occurrences?encoder=mini[&layer=6]&word=bank&near=river[&lang=en][&limit=20]
+        {"encoder", "layer", "word", "near": [word], "lang", "total", "occurrences": [HIT]}: where the form stands, the sentences
+        that come nearest to the words of `near` first
     /api/links?encoder=mini[&layer=6]&id=12&to=40[&method=mutual]      or &to_text=…[&to_lang=de]
         {"encoder", "layer", "method", "links": [[word, word, strength]]}
 
-SENTENCE is {"id" or "text", "lang", "words"}; HIT is a SENTENCE with "word", "cosine", "csls" (not in "same") and
-"translation": whether it stands in a translation of the sentence that was asked about.
+SENTENCE is {"id" or "text", "lang", "words"}; HIT is a SENTENCE with "word", "cosine", "csls" (not in "same"; "near" instead of
+both in "occurrences") and "translation": whether it stands in a translation of the sentence that was asked about.
 
 An error is {"error": one line} with status 400, 404 for a path that is not there. The server answers only requests that name
 it as `Host`, so that no page from elsewhere can reach it under a name of its own, and none that a page of another site sends.
@@ -126,6 +129,17 @@ def _neighbours(explorer: Explorer, given: Any) -> dict[str, Any]:
     return {**answer, "milliseconds": round(1000 * (time.perf_counter() - start), 1)}
 
 
+def _occurrences(explorer: Explorer, given: Any) -> dict[str, Any]:
+    return explorer.occurrences(
+        _text(given, "encoder"),
+        given.get("layer"),
+        _text(given, "word"),
+        _text(given, "near"),
+        given.get("lang"),
+        limit=_number(given, "limit", 20),
+    )
+
+
 def _links(explorer: Explorer, given: Any) -> dict[str, Any]:
     to = {"id": given.get("to"), "text": given.get("to_text"), "lang": given.get("to_lang")}
     return explorer.links(
@@ -137,7 +151,14 @@ def _links(explorer: Explorer, given: Any) -> dict[str, Any]:
     )
 
 
-_ANSWERS = {"about": _about, "search": _search, "sentence": _sentence, "neighbours": _neighbours, "links": _links}
+_ANSWERS = {
+    "about": _about,
+    "search": _search,
+    "sentence": _sentence,
+    "neighbours": _neighbours,
+    "occurrences": _occurrences,
+    "links": _links,
+}
 
 
 def _which(explorer: Explorer, given: Any) -> int | Typed:

@@ -241,6 +241,69 @@ class Explorer:
         ]
         return {"total": len(rows), "nearest": hits[:5], "farthest": hits[5:]}
 
+    def occurrences(
+        self, encoder: str, layer: str | None, word: str, near: str, lang: str | None = None, *, limit: int = 20
+    ) -> dict[str, Any]:
+        """Where a form stands in the text, those sentences first that come nearest to some words: "bank near river".
+
+        Form and words are encoded together, as a phrase. For each of the words, a sentence counts by the cosine of its
+        nearest other word, and sentences are ranked by the mean over the words. So a sentence with the boat and the shore
+        is near to "river" too, and one that has the word itself is the nearest.
+
+        Args:
+            near: words in any language; the form itself among them does not count.
+            lang: the language of the form; None takes the likeliest of those that it occurs in.
+            limit: how many at most.
+
+        Raises:
+            SettingError: no such encoder, layer or language; no word to be near to.
+        """
+        store, name = self._store(encoder, layer)
+        form, lang = word.strip().casefold(), self._known(lang)
+        having = [each for each in self.collection.languages if (each, form) in self.collection.forms]
+        text = near if form in near.casefold().split() else f"{near} {word}"
+        if lang is None:
+            guess = self.typed(text).lang
+            lang = guess if guess in having or not having else having[0]
+        typed = self.typed(text, lang)
+        phrase, vectors = self._words(typed), self._vectors(encoder, name, typed)
+        context = [
+            k for k, each in enumerate(phrase)
+            if each.casefold() != form and any(map(str.isalnum, each))
+            and (vectors.covered is None or vectors.covered[k])
+        ]  # fmt: skip
+        if not context:
+            raise SettingError(f"nothing to look for near {word!r}: expected other words, as in bank near river")
+        rows = np.array(self.collection.forms.get((lang, form), []), dtype=np.int64)
+        nearness = self._nearness(store, rows, np.asarray(vectors.data)[context])
+        order = np.lexsort((rows, -nearness))[: max(0, min(limit, 200))]
+        hits = [{**self._hit(int(rows[k]), set()), "near": round(float(nearness[k]), 4)} for k in order]
+        about = {
+            "encoder": encoder,
+            "layer": name,
+            "word": word.strip(),
+            "near": [phrase[k] for k in context],
+            "lang": lang,
+        }
+        return {**about, "total": len(rows), "occurrences": hits}
+
+    def _nearness(self, store: WordVectors, rows: np.ndarray, context: np.ndarray) -> np.ndarray:
+        """How near the sentence of each row comes to some vectors, the row's own word left out; −1 where it is alone.
+
+        Args:
+            rows: int64 `[n]`.
+            context: `[n_context, dim]`, of length 1.
+        """
+        offsets, covered = self.collection.offsets, store.embeddings.covered
+        found = np.full(len(rows), -1.0)
+        for k, row in enumerate(rows.tolist()):
+            sentence, _ = self.collection.place(row)
+            others = np.arange(offsets[sentence], offsets[sentence + 1])
+            others = others[(others != row) & (True if covered is None else np.asarray(covered[others]))]
+            if len(others):
+                found[k] = (np.asarray(store.embeddings.data[others]) @ context.T).max(axis=0).mean()
+        return found
+
     # -- links -----------------------------------------------------------------------------------------------------
     def links(
         self, encoder: str, layer: str | None, which: int | Typed, other: int | Typed, *, method: str = "mutual"

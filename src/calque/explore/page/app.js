@@ -316,22 +316,27 @@ function listen() {
     state = readAddress();
     show();
   });
-  const find = (query, lang) => ask("search", { q: query, lang, limit: 8 }).catch(() => ({ total: 0, sentences: [] }));
+  const find = async (query, lang, sense) => {
+    const { encoder, layer } = state.views[1];
+    const asked = [ask("search", { q: query, lang, limit: 8 }).catch(() => ({ total: 0, sentences: [] }))];
+    if (sense) asked.push(ask("occurrences", { encoder, layer, ...sense, lang, limit: 8 }).catch(() => null));
+    const [found, near] = await Promise.all(asked);
+    return { ...found, near };
+  };
   searchBox(at("find"), at("found"), at("lang"), find, chosen);
 }
 
 /** A sentence was found or typed. */
-async function chosen({ id, text, word, words, terms }) {
+async function chosen({ id, place, text, words, terms }) {
   if (text === undefined) {
-    const hit = words.findIndex((each) => terms.some((term) => each.toLowerCase() === term));
+    const hit = place ?? words.findIndex((each) => terms.some((term) => each.toLowerCase() === term));
     go({ id, text: null, lang: null, word: hit < 0 ? null : hit, beside: null });
     return;
   }
   try {
     const sentence = await ask("sentence", { text, lang: at("lang").value });
-    const wanted = word === undefined ? -1 : sentence.words.findLastIndex((each) => each.toLowerCase() === word.toLowerCase());
     sentences.set(JSON.stringify(naming(sentence)), sentence);
-    go({ id: null, text: sentence.text, lang: sentence.lang, word: wanted < 0 ? null : wanted, beside: null });
+    go({ id: null, text: sentence.text, lang: sentence.lang, word: null, beside: null });
   } catch (error) {
     at("trouble").textContent = error.message;
     at("trouble").hidden = false;

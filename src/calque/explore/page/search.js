@@ -1,13 +1,14 @@
-// The box at the top: finds sentences of the text, takes one of the user's own, or looks for a sense.
+// The box at the top: finds sentences of the text, a word near others, or takes a sentence of the user's own.
 
-import { joined, make, nameOf, spaces, speak } from "./text.js";
+import { context, joined, make, nameOf, spaces, speak } from "./text.js";
 
 const SENSE = /^\s*(\S+)\s+(?:near|~)\s+(.*\S)\s*$/i;
 
 /**
  * @param input, list, language the elements
- * @param ask async (query, lang) => {total, sentences}
- * @param choose ({id, words}) | ({text, word}) => void: a sentence of the text, or one's own
+ * @param ask async (query, lang, sense) => {total, sentences, near}; sense is {word, near} for "bank near river", and near
+ *   what the server says of it
+ * @param choose ({id, words, terms}) | ({id, place}) | ({text}) => void: a sentence of the text, a word in one, or one's own
  */
 export function searchBox(input, list, language, ask, choose) {
   let options = [];
@@ -63,7 +64,8 @@ export function searchBox(input, list, language, ask, choose) {
     }
     turn += 1;
     const mine = turn;
-    const found = await ask(query, language.value);
+    const sense = SENSE.exec(query);
+    const found = await ask(query, language.value, sense && { word: sense[1], near: sense[2] });
     if (mine === turn) show(found, query);
   };
 
@@ -102,12 +104,9 @@ function offers(found, query, lang) {
     options.push({ value, element });
     return element;
   };
-  const sense = SENSE.exec(query);
-  if (sense) {
-    const [, word, near] = sense;
-    const has = near.toLowerCase().split(/\s+/).includes(word.toLowerCase());
-    const text = has ? near : `${near} ${word}`;
-    offer({ text, word }, make("span", {}, "The sense of ", make("mark", {}, word), ` in “${text}”`)).classList.add("own");
+  for (const hit of found.near?.occurrences ?? []) {
+    const value = { id: hit.id, place: hit.word };
+    offer(value, context(hit), make("span", { class: "soft", title: `how near the sentence comes to ${found.near.near.join(", ")}` }, hit.near.toFixed(2)));
   }
   const terms = query.toLowerCase().split(/\s+/);
   for (const sentence of found.sentences) {
@@ -118,6 +117,9 @@ function offers(found, query, lang) {
   const where = lang ? ` in ${nameOf(lang)}` : "";
   const own = offer({ text: query }, make("span", {}, `“${query}” as a sentence of your own${where}`));
   own.classList.add("own");
+  if (found.near && !found.near.total) own.append(make("span", { class: "soft" }, `“${found.near.word}” does not occur in this text`));
+  const further = (found.near?.total ?? 0) - (found.near?.occurrences.length ?? 0);
+  if (further > 0) own.append(make("span", { class: "soft" }, `${further.toLocaleString("en")} more of “${found.near.word}”, less near`));
   if (more > 0) own.append(make("span", { class: "soft" }, `${more.toLocaleString("en")} more found`));
   return options;
 }
