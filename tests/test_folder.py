@@ -59,7 +59,7 @@ def contents(folder: Path) -> dict[str, bytes]:
             data = path.read_bytes()
             if path.name == "calque-run.json":
                 record = json.loads(data)
-                record.pop("seconds")
+                record.pop("seconds", None)
                 record.pop("command", None)
                 data = json.dumps(record).encode()
             found[str(path.relative_to(folder))] = data
@@ -296,3 +296,46 @@ def test_modules_of_sentence_transformers_are_kept(tiny_folder, tmp_path):
     assert not (tmp_path / "saved" / "secret").exists()
     load_encoder(tiny_folder).save(tmp_path / "plain")
     assert not (tmp_path / "plain" / "modules.json").exists()
+
+
+# -- a tokenizer of one's own ------------------------------------------------------------------------------------------
+def pretraining(folder: Path, text: str, *more: object) -> list[object]:
+    (folder / "text").write_text(text)
+    return ["pretrain", f"en={folder / 'text'}", "--pretokenized", "--layers", 1, "--dim", 8, "--heads", 1, "--positions", 32,
+            "--length", 16, "--batch", 4, "--updates", 4, "--out", folder / "out", *more]  # fmt: skip
+
+
+ONE, OTHER = "one two three\nfour five six\n" * 10, "uno dos tres\ncuatro cinco seis\n" * 10
+
+
+def test_a_finished_pretraining_that_is_replaced_reads_the_new_text(capsys, tmp_path):
+    works(capsys, *pretraining(tmp_path, ONE, "--vocabulary", 100))
+    first = json.loads((tmp_path / "out" / "tokenizer.json").read_text())["model"]["vocab"]
+    works(capsys, *pretraining(tmp_path, OTHER, "--vocabulary", 120, "--overwrite"))
+    second = json.loads((tmp_path / "out" / "tokenizer.json").read_text())["model"]["vocab"]
+    assert "three" in first
+    assert "three" not in second
+    assert "tres" in second
+
+
+def test_a_pretraining_killed_with_its_tokenizer_made(capsys, monkeypatch, tmp_path):
+    """Another text does not get it; the same text does, and ends with the same bytes."""
+    from calque.training import language_model
+
+    works(capsys, *pretraining(tmp_path, ONE, "--vocabulary", 100))
+    expected = contents(tmp_path / "out")
+    desk, photographs = tmp_path / "desk", tmp_path / "photographs"
+    desk.mkdir()
+    with monkeypatch.context() as patch:
+        moments = photographed(patch, desk, photographs, [("calque.runs.pretrain", "_train")])
+        works(capsys, *pretraining(desk, ONE, "--vocabulary", 100))
+    assert moments[0] == "before _train"
+    made, make = [], language_model.train_tokenizer
+    monkeypatch.setattr(language_model, "train_tokenizer", lambda *a, **how: (made.append(1), make(*a, **how))[1])
+    for text, is_kept in ((OTHER, False), (ONE, True)):
+        shutil.rmtree(desk)
+        shutil.copytree(photographs / "0", desk)
+        made.clear()
+        works(capsys, *pretraining(desk, text, "--vocabulary", 100))
+        assert bool(made) != is_kept
+    assert contents(desk / "out") == expected

@@ -126,11 +126,12 @@ def _own_tokenizer(corpora: Mapping[str, Sentences], folder: Path, how: Mapping[
         return _open_tokenizer(folder)
     say(f"training a tokenizer of {how['size']:,} subwords")
     made = train_tokenizer(corpora, **how)
-    if is_first():
-        about.unlink(missing_ok=True)
-        made.save_pretrained(folder)
-        about.write_text(key, encoding="utf-8")
-    return made
+    if not is_first():
+        return made
+    about.unlink(missing_ok=True)
+    made.save_pretrained(folder)
+    about.write_text(key, encoding="utf-8")
+    return _open_tokenizer(folder)  # as the run that goes on from here will have it
 
 
 def _open_tokenizer(where: str | Path) -> Any:
