@@ -8,6 +8,7 @@ import shlex
 import shutil
 import tomllib
 
+import numpy as np
 import pytest
 
 import calque
@@ -45,6 +46,23 @@ def test_what_a_page_says_runs(page, folder, tiny_folder, capsys):
             run_commands(block, str(tiny_folder), capsys)
         else:
             run_python(block, str(tiny_folder), page, space)
+
+
+def test_the_tutorials_plain_code_gives_the_aligned_layer(folder, capsys):
+    """Aligned at a layer in the middle: transformers alone gives the vectors that calque measured."""
+    _, _, code = next(block for block in blocks(DOCS / "tutorial.md") if "AutoModel" in block[2])
+    run_commands(
+        "calque align train.tsv --langs en de --encoder mini --layer 1 --epochs 1 --towards en --out my-aligned --quiet",
+        "",
+        capsys,
+    )
+    space: dict = {}
+    run_python(code, "", DOCS / "tutorial.md", space)
+    words = ("the", "cat", "sees", "a", "housing")
+    encoder = calque.load_encoder("my-aligned")
+    assert encoder.layer == encoder.n_layers == 1
+    expected = encoder.encode([calque.Sentence(words, lang="en")])[0]
+    np.testing.assert_allclose(space["word_vectors"](list(words)).numpy(), expected, atol=1e-5)
 
 
 def texts_of(line: str) -> dict[str, set[str]]:
