@@ -1,4 +1,4 @@
-"""Words with several meanings: their occurrences lie in several heaps, and an anchor for each."""
+"""Words with several meanings: their occurrences lie in several clusters, and an anchor for each."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class SenseAnchors:
         anchors: by layer; a word with several senses stands there once for each, its senses side by side.
         whole: by layer, the anchors of the words themselves.
         senses: int64 `[n_words]`, number of senses of each word of `whole`, at least 1.
-        silhouettes: float64 `[n_words]`, mean silhouette of the best division into two heaps or more; NaN where there
-            were too few occurrences to ask, or no division has heaps of some size.
+        silhouettes: float64 `[n_words]`, mean silhouette of the best division into two clusters or more; NaN where there
+            were too few occurrences to ask, or no division has clusters of some size.
     """
 
     anchors: dict[int, Anchors]
@@ -48,23 +48,23 @@ def split_senses(
     restarts: int = 4,
     seed: int = 0,
 ) -> SenseAnchors:
-    """Divide the occurrences of each word into heaps, one for each sense (Zhang et al. 2019).
+    """Divide the occurrences of each word into clusters, one for each sense (Zhang et al. 2019).
 
     Zhang et al. take the words with several senses for noise and leave them out (`SenseAnchors.single`), or put
     anchors of clusters in the place of the word's one anchor (`SenseAnchors.anchors`). Here the occurrences are those
     that `sums` drew (`samples`), at unit length; they are divided by k-means (k-means++ starts, the best of some
     restarts) for k = 2, 3, … `most_senses`, and k is the one with the largest mean silhouette (Rousseeuw 1987). As a
     silhouette cannot speak for k = 1, a word has one sense unless that value reaches `clear`. A division counts only
-    if every heap has its share: a lone stray occurrence is no sense.
+    if every cluster has its share: a lone stray occurrence is no sense.
 
     Args:
         sums: with samples.
         at_least, most: which words get anchors, as in `AnchorSums.finish`.
         most_senses: K, senses of a word at most.
-        layer: the layer whose vectors are divided; None for the last. Other layers get the same heaps.
+        layer: the layer whose vectors are divided; None for the last. Other layers get the same clusters.
         clear: silhouette from which a word has several senses. Occurrences around one centre divide at about 0.05 to
-            0.15 in tens of dimensions, and lower in hundreds; heaps apart by twice their width at 0.3 and more.
-        share: of the sample that the smallest heap needs.
+            0.15 in tens of dimensions, and lower in hundreds; clusters apart by twice their width at 0.3 and more.
+        share: of the sample that the smallest cluster needs.
         enough: kept occurrences below which a word has one sense.
         restarts, seed: of k-means.
 
@@ -82,14 +82,14 @@ def split_senses(
     whole, order = sums.finish(**which), sums.order(**which)
     senses, silhouettes = np.ones(len(order), dtype=np.int64), np.full(len(order), np.nan)
     rng = np.random.default_rng(seed)
-    heaps: dict[int, np.ndarray] = {}
+    clusters: dict[int, np.ndarray] = {}
     for k, code in enumerate(order):
         kept = sums.samples.of(int(code))
         if kept.shape[1] < max(enough, 4):
             continue
         labels, silhouettes[k] = _divide(unit_rows(kept[place]).astype(np.float64), most_senses, share, restarts, rng)
         if labels is not None and silhouettes[k] >= clear:
-            heaps[k], senses[k] = labels, labels.max() + 1
+            clusters[k], senses[k] = labels, labels.max() + 1
     owner = np.repeat(np.arange(len(order)), senses)
     split = {n: found.take(owner) for n, found in whole.items()}
     counts = split[chosen].counts  # one array each: `take` copied them
@@ -97,7 +97,7 @@ def split_senses(
         {n: getattr(f, name) for n, f in split.items()} for name in ("vectors", "variances", "norms")
     )
     first = np.cumsum(senses) - senses
-    for k, labels in heaps.items():
+    for k, labels in clusters.items():
         kept, sizes = sums.samples.of(int(order[k])), np.bincount(labels)
         rows = first[k] + np.arange(senses[k])
         counts[rows] = _rounded(sizes * (counts[rows[0]] / len(labels)), int(whole[chosen].counts[k]))
@@ -116,7 +116,7 @@ def split_senses(
 def _divide(
     x: np.ndarray, most: int, share: float, restarts: int, rng: np.random.Generator
 ) -> tuple[np.ndarray | None, float]:
-    """The division with the largest silhouette: int64 `[n]`, larger heaps first, and that silhouette."""
+    """The division with the largest silhouette: int64 `[n]`, larger clusters first, and that silhouette."""
     gram = x @ x.T  # all that k-means and silhouettes need: what follows does not depend on the dimensions
     own = np.diag(gram)
     squared = np.maximum(own[:, None] + own - 2 * gram, 0.0)

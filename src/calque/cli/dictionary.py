@@ -16,17 +16,17 @@ _KINDS = {int: "a whole number", float: "a number", str: "a name"}
 def with_dictionaries(
     dictionaries: Sequence[str], langs: Sequence[str], method: str, fitted: Mapping[str, Any], place: Mapping[str, Any]
 ) -> None:
-    """Maps from dictionaries, from words written alike, or from nothing.
+    """Maps from dictionaries, from words spelt alike, or without either.
 
     Args:
-        dictionaries: files, or `identical` alone; none for maps from nothing.
+        dictionaries: files, or `identical` alone; none for unsupervised maps.
         langs: the flat list of `--langs`.
         method: of the maps.
         fitted: options of these maps that were given.
         place: arguments that they have in common with others.
 
     Raises:
-        typer.Exit: a map from nothing failed; everything is written, and the code is 1.
+        typer.Exit: an unsupervised map failed; everything is saved, and the code is 1.
     """
     from calque.runs.dictionary import IDENTICAL, align_dictionary
 

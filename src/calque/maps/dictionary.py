@@ -32,7 +32,7 @@ class Verdict:
 
     Attributes:
         failed: it is not.
-        gain: how many times as good it is as maps refined from pairs drawn by lot (`unsupervised.judge`).
+        gain: how many times as good it is as maps refined from random pairs (`unsupervised.judge`).
         why: in words.
     """
 

@@ -1,4 +1,4 @@
-"""Words with vectors, and pairs of them to begin from: a dictionary's, or words that are written alike."""
+"""Words with vectors, and pairs of them to begin from: a dictionary's, or words that are spelt alike."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class _Rows:
 
 
 def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-    """Words that are written alike in both languages, as a dictionary: names, numbers, loans (Artetxe et al. 2017;
+    """Words that are spelt alike in both languages, as a dictionary: names, numbers, loans (Artetxe et al. 2017;
     Søgaard et al. 2018).
 
     Returns:

@@ -1,4 +1,4 @@
-"""Maps without a dictionary: a start from nothing, rounds of self-learning, and a verdict on what came out."""
+"""Maps without a dictionary: an unsupervised start, rounds of self-learning, and a verdict on the result."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from calque.maps.whitened import Whitened
 
 Start = Literal["identical", "distributions", "adversarial"]
 STARTS = ("identical", "distributions", "adversarial")
-GAIN = 1.25  # a map found without a dictionary must be so many times as good as one found from nothing; see `judge`
-_JUDGED_ON, _CHANCES = 4000, 3  # frequent words on which a map is judged, and how many maps from nothing
+GAIN = 1.25  # a map found without a dictionary must be this many times as good as one refined from random pairs; see `judge`
+_JUDGED_ON, _CHANCES = 4000, 3  # frequent words on which a map is judged, and how many random maps
 
 
 def fit_unsupervised(
@@ -46,7 +46,7 @@ def fit_unsupervised(
 
     Args:
         source, target: words and their vectors, the most frequent first.
-        start: identical (words written alike), distributions (words whose similarities to all others are distributed
+        start: identical (words spelt alike), distributions (words whose similarities to all others are distributed
             alike, then self-learning; Artetxe et al. 2018b), or adversarial (Conneau et al. 2018a).
         method, normalise, whitened, relaxed: see `fit_dictionary`.
         refinement: rounds after the start; nothing is held out.
@@ -55,7 +55,7 @@ def fit_unsupervised(
         seed: of everything random.
 
     Raises:
-        SettingError: an argument that has no such value; no words that are written alike.
+        SettingError: an argument that has no such value; no words that are spelt alike.
     """
     check_start(start, options)
     if restarts < 1:
@@ -113,7 +113,7 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
 def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
     """Whether a map is to be trusted, from the vectors alone.
 
-    Refinement makes mutual neighbours out of anything: begun from pairs drawn by lot it ends in a map under which many
+    Refinement makes mutual neighbours out of anything: started from random pairs it ends in a map under which many
     words have a neighbour. A map that was found must be better than that. Both, the map and three random
     dictionaries, are refined by the same rounds on the same frequent words; what counts is the sum of the CSLS of all
     mutual neighbours, divided by the number of words. Searches in spaces that have nothing to do with each other reached

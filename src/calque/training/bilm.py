@@ -43,7 +43,7 @@ OPTIMISERS: dict[str, Callable[[list[torch.nn.Parameter], Schedule], torch.optim
 
 
 class BiLanguageModel:
-    """Trains an ELMo from nothing to predict each word from those before it, and from those after it (Peters et al. 2018,
+    """Trains an ELMo from scratch to predict each word from those before it, and from those after it (Peters et al. 2018,
     §3.1, 3.4).
 
     Both directions share the words' vectors and, unless `tables` is 2, the softmax. The loss is the mean of both

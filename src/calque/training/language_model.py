@@ -65,7 +65,7 @@ def train_tokenizer(
 
 
 class MaskedLanguageModel:
-    """Trains a BERT from nothing to guess hidden subwords (Devlin et al. 2019, §3.1; no next-sentence task).
+    """Trains a BERT from scratch to predict masked subwords (Devlin et al. 2019, §3.1; no next-sentence task).
 
     Args:
         layers, dim, heads, inner: shape of the model; by default heads of 64 dimensions, but four where that many of 32

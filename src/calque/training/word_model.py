@@ -114,7 +114,7 @@ class WordModel(nn.Module):
         return Contexts(states, (numbers[not_first], numbers[not_last]))
 
     def perplexity(self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096) -> Perplexity:
-        """How surprised the model is by each word and each sentence's end, over its whole vocabulary.
+        """Negative log-likelihood of each word and each sentence end, over the whole vocabulary.
 
         Args:
             sentences: of any language; those without words are passed over.

@@ -40,21 +40,21 @@ class Study:
         encoders: by the name that the table shows: a hub name, folder or `mini`; or a table with that as `path`, or with
             `pretrain`, the settings of an encoder that the study trains first (`model`, `texts` by language, `limit`,
             `pretokenized`, and options of `calque pretrain`; `apart` for an encoder of each language, taken as one);
-            and `layers` that the methods and tasks are tried on, each on its own, and `pooling`.
-        methods: settings of `calque align` by the name that the table shows: `method` and its options; `start` for maps
-            from nothing; `supervision`, the names of those it is for, if not of all that it can use. `base` is no
-            method: the encoder as it is.
-        supervision: by name, `kind` and what belongs to it. "parallel" (so if it does not say): a file for each language,
+            and `layers` that the methods and tasks are run on, each separately, and `pooling`.
+        methods: settings of `calque align` by the name that the table shows: `method` and its options; `start` for
+            unsupervised maps; `supervision`, the names of those it uses, by default all that it can. `base` is no
+            method but the unchanged encoder.
+        supervision: by name, `kind` and what belongs to it. "parallel" (the default): a file for each language,
             `limit`, `pretokenized`. "dictionary": a dictionary for each language, `texts` by language whose words get
             anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
             "text": such texts alone.
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options.
         source: the language of the texts' first side.
-        towards: the language that the others move towards; "target": each language pair's other language.
+        towards: the language that the others are aligned with; "target": the other language of each pair.
         together: one model for all languages of a supervision, not one for each.
         seeds: training runs of every task, with the seeds 0, 1, ….
-        runs: training runs of every method that involves randomness (fine-tuning, contrastive training and maps from nothing
-            that start at random), with the method's `seed` and those after it; each is measured like a method of its own,
+        runs: training runs of every method that involves randomness (fine-tuning, contrastive training and unsupervised
+            maps that start at random), with the method's `seed` and those after it; each is measured like a method of its own,
             and the tables pool them. Other maps come out the same every time.
         words: aligner, symmetrisation and seed of the word links.
         data: folder of the texts.
