@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import threading
+import time
+from contextlib import ExitStack
 from urllib.parse import urlencode
 
 import numpy as np
@@ -18,16 +21,17 @@ from calque.algebra.similarity import csls_neighbours
 from calque.cli import main, spread
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
-from calque.errors import InputError, MissingExtraError, SettingError
+from calque.errors import InputError, MissingExtraError, OutputError, SettingError
 from calque.explore import server
 from calque.explore.app import make_app
 from calque.explore.collection import Collection, Gatherer, is_right_to_left, is_unspaced
 from calque.explore.explorer import Explorer, Typed
-from calque.explore.server import listen, require, serve, url_of
+from calque.explore.server import _prepare, listen, require, serve, url_of
 from calque.explore.sources import Source, find_encoders, find_text, is_collection, place_for
 from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
 from calque.maps import Rotation
 from calque.pairs import WordPairs
+from calque.runs.lock import locked
 from calque.text import ParallelCorpus, Sentence
 from calque.vectors import Embeddings
 from calque.wordalign.similarity import links_from_embeddings
@@ -236,6 +240,35 @@ def test_a_torn_store_is_made_anew(collection, tiny_encoder, tmp_path):
     (tmp_path / "3.safetensors").write_bytes(b"torn")
     layers = Layers(tiny_encoder, {"3": 3}, collection, tmp_path, Neighbourhoods())
     assert layers.get("3").embeddings.n_words == collection.n_words
+
+
+def test_two_explorers_of_one_text_take_turns(collection, tiny_encoder, tmp_path, monkeypatch):
+    """The second waits for what the first is making, and makes nothing again; called off, it does not wait."""
+    place, sums = tmp_path / "a", Neighbourhoods()
+    with ExitStack() as first:
+        first.enter_context(locked(place / "encoding"))
+        threading.Timer(0.3, first.close).start()
+        started = time.monotonic()
+        layers = Layers(tiny_encoder, {"3": 3}, collection, place, sums)
+        assert time.monotonic() - started > 0.25
+    other = Layers(tiny_encoder, {"3": 3}, collection, place, Neighbourhoods())
+    with monkeypatch.context() as patch:
+        made = layers.get("3")
+        patch.setattr(WordVectors, "build", lambda *arguments: pytest.fail("made again"))
+        np.testing.assert_array_equal(other.get("3").hubness, made.hubness)
+    assert sorted(path.name for path in place.iterdir()) == ["3.safetensors"]
+    sums.stop()
+    with locked(tmp_path / "b" / "encoding"), pytest.raises(Stopped):
+        Layers(tiny_encoder, {"3": 3}, collection, tmp_path / "b", sums)
+
+
+def test_layers_that_cannot_be_prepared_are_told_in_one_line():
+    class Full:
+        def prepare(self):
+            raise OutputError("cache/3.safetensors: no space left on the disk")
+
+    with pytest.warns(UserWarning, match=r"^some layers could not be prepared: cache/3\.safetensors: no space left"):
+        _prepare(Full())  # type: ignore[arg-type]
 
 
 def test_no_room_is_told_before_anything_is_encoded(collection, tiny_encoder, tmp_path, monkeypatch):

@@ -1,15 +1,18 @@
 """Two processes do not write one output."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 
 import pytest
 
-from calque.errors import SettingError
+from calque.errors import OutputError, SettingError
 from calque.runs.lock import locked
+from command import fails, works
 
 HOLDER = """
 import sys, time
@@ -107,3 +110,65 @@ def test_a_folder_that_may_not_be_written_and_a_device_are_not_locked(tmp_path, 
     before = sorted(os.listdir("/dev"))
     with locked(os.devnull):
         assert sorted(os.listdir("/dev")) == before
+
+
+# -- verbs -----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def inputs(tmp_path):
+    (tmp_path / "text.tsv").write_text("a b\tc d\n" * 4)
+    (tmp_path / "text").write_text("a b\n" * 4)
+    (tmp_path / "words.vec").write_text("2 2\na 1 0\nb 0 1\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("words text.tsv --langs en de --out out", "out"),
+        ("words text.tsv --langs en de --out other --tables out", "out"),
+        ("encode words.vec text --lang en --out out", "out"),
+        ("anchors text --lang en --encoder words.vec --out out", "out/sums.safetensors"),
+        ("anchors --merge done/sums.safetensors --out out", "out/sums.safetensors"),
+    ],
+)
+def test_a_verb_does_not_write_what_another_process_writes(capsys, inputs, monkeypatch, command, output):
+    monkeypatch.chdir(inputs)
+    works(capsys, "anchors", "text", "--lang", "en", "--encoder", "words.vec", "--out", "done")
+    before = sorted(inputs.rglob("*"))
+    with locked(output):
+        said = fails(capsys, *command.split())
+        assert said.startswith(f"calque: error: process {os.getpid()} is writing {output}: wait until it has finished")
+    assert sorted(inputs.rglob("*")) == before
+    works(capsys, *command.split())
+    assert (inputs / output).is_file()
+    assert not [path for path in inputs.rglob("*") if path.name.endswith(".lock")]
+
+
+def test_parts_of_a_text_are_made_side_by_side(capsys, inputs):
+    with locked(inputs / "out" / "sums-1-of-2.safetensors"):
+        works(
+            capsys, "anchors", inputs / "text", "--lang", "en", "--encoder", inputs / "words.vec", "--out", inputs / "out",
+            "--shard", "2/2",
+        )  # fmt: skip
+
+
+def test_what_takes_a_moment_waits(tmp_path):
+    done = []
+
+    def later():
+        with locked(tmp_path / "out", wait=True):
+            done.append("later")
+
+    with locked(tmp_path / "out"):
+        thread = threading.Thread(target=later)
+        thread.start()
+        thread.join(0.2)
+        done.append("first")
+    thread.join(10)
+    assert done == ["first", "later"]
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_output(tmp_path):
+    with pytest.raises(OutputError, match=rf"^{tmp_path / 'out'}: no space left on the disk"), locked(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not list(tmp_path.iterdir())

@@ -40,9 +40,11 @@ def encode(
     """
     from calque.corpora import read_sentences
     from calque.encoders import load_encoder
+    from calque.runs.lock import locked
 
     output_file("--out", out, [text, encoder])
     sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
     loaded = load_encoder(encoder, **loading(layer, pooling, max_length))
-    embeddings = loaded.encode(sentences, progress=not quiet, out=out)
+    with locked(out):
+        embeddings = loaded.encode(sentences, progress=not quiet, out=out)
     news(quiet)(f"{embeddings.n_words:,} words in {len(embeddings):,} sentences, {embeddings.dim} dimensions: {out}")

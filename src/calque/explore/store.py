@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ import numpy as np
 from calque.algebra.normalize import unit_rows
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection
+from calque.runs.lock import InUseError, locked
 from calque.vectors import Embeddings, filling, map_arrays
 
 if TYPE_CHECKING:
@@ -164,16 +166,39 @@ class Layers:
         self._open: dict[str, WordVectors] = {}
         self._building = threading.Lock()
         self._raw: dict[int | None, Embeddings] = {}
-        for name, path in self._paths.items():
-            if _is_store(path, collection):
-                self._open[name] = WordVectors.open(path, collection)
-        if len(self._open) < len(numbers):
+        if not self._find():
             _make_room(folder, collection, encoder.dim, 2 * len(numbers) - len(self._open))
-            asked = [number for number in numbers.values() if number is not None]
-            if asked:  # all of them, whatever is done: the same question finds what a stopped run left
-                self._raw |= encoder.encode_layers(collection.sentences, asked, progress=progress, out=self._encoding)  # type: ignore[attr-defined]
-            if None in numbers.values():
-                self._raw[None] = encoder.encode(collection.sentences, progress=progress)
+            with self._alone(self._encoding):
+                if not self._find():  # by another process, meanwhile
+                    self._encode(encoder, progress)
+
+    def _find(self) -> bool:
+        """Open the layers that have been made; whether all have."""
+        for name, path in self._paths.items():
+            if name not in self._open and _is_store(path, self._library):
+                self._open[name] = WordVectors.open(path, self._library)
+        return len(self._open) == len(self.numbers)
+
+    def _encode(self, encoder: Encoder, progress: bool) -> None:
+        asked = [number for number in self.numbers.values() if number is not None]
+        sentences = self._library.sentences
+        if asked:  # all of them, whatever is done: the same question finds what a stopped run left
+            self._raw |= encoder.encode_layers(sentences, asked, progress=progress, out=self._encoding)  # type: ignore[attr-defined]
+        if None in self.numbers.values():
+            self._raw[None] = encoder.encode(sentences, progress=progress)
+
+    @contextmanager
+    def _alone(self, path: Path) -> Iterator[None]:
+        """Wait until no other process, which explores the same encoder and text, makes this."""
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(locked(path))
+                    break
+                except InUseError:
+                    self._sums.check()
+                    time.sleep(0.2)
+            yield
 
     @property
     def _encoding(self) -> Path:
@@ -187,12 +212,20 @@ class Layers:
         if name not in self._open:
             with self._building:
                 if name not in self._open:
-                    found = self._raw[self.numbers[name]]
-                    self._open[name] = WordVectors.build(self._paths[name], self._library, found, self._sums)
-                if len(self._open) == len(self.numbers):
+                    self._open[name] = self._made(name)
+                if len(self._open) == len(self.numbers) and self._raw:
                     self._raw.clear()
-                    shutil.rmtree(self._encoding, ignore_errors=True)
+                    with self._alone(self._encoding):
+                        shutil.rmtree(self._encoding, ignore_errors=True)
         return self._open[name]
+
+    def _made(self, name: str) -> WordVectors:
+        """A layer that was missing."""
+        path = self._paths[name]
+        with self._alone(path):
+            if _is_store(path, self._library):  # by another process, meanwhile
+                return WordVectors.open(path, self._library)
+            return WordVectors.build(path, self._library, self._raw[self.numbers[name]], self._sums)
 
 
 def _is_store(path: Path, collection: Collection) -> bool:
@@ -244,6 +277,15 @@ class Neighbourhoods:
         """Call off what runs: it raises `Stopped` after the pair of languages that it is at."""
         self._stop = True
 
+    def check(self) -> None:
+        """Whether to go on.
+
+        Raises:
+            Stopped: it was called off.
+        """
+        if self._stop:
+            raise Stopped("the explorer is shutting down")
+
     def __call__(self, data: np.ndarray, covered: np.ndarray | None, collection: Collection) -> np.ndarray:
         """float32 `[n_languages, n_words]`; 0 for a word without a vector.
 
@@ -261,8 +303,7 @@ class Neighbourhoods:
         pairs = [(a, b) for a in range(len(languages)) for b in range(a, len(languages))]
         with _bar(sum(len(rows[a]) * len(rows[b]) for a, b in pairs), self.progress) as bar:
             for a, b in pairs:
-                if self._stop:
-                    raise Stopped("the explorer is shutting down")
+                self.check()
                 if not len(rows[a]) or not len(rows[b]):
                     continue
                 x, y = (torch.from_numpy(_part(data, rows[side])) for side in (a, b))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from calque.disk import write_text
 from calque.errors import SettingError
+from calque.runs.lock import locked
 
 FORMATS = ("html", "md", "json")
 
@@ -66,7 +67,8 @@ def report(
     else:
         from calque.report.plain import as_json as write
     path = Path(out)
-    write_text(path, write(composed))
+    with locked(path, wait=True):
+        write_text(path, write(composed))
     written: list[Path] = []
     if plots is not None:
         from calque.report.plots.files import write_plots

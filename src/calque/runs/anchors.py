@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import InputError, SettingError
+from calque.runs.lock import locked
 from calque.runs.texts import Say, skipped
 
 if TYPE_CHECKING:
@@ -72,15 +73,15 @@ def make_anchors(
     folder, (k, n) = Path(out), shard
     words = None if vocabulary is None else _words(vocabulary)
     loaded = load_encoder(encoder, **dict(load or {}))
-    folder.mkdir(parents=True, exist_ok=True)
     name = SUMS_FILE if n == 1 else f"sums-{k + 1}-of-{n}.safetensors"
-    sums = sum_anchors(
-        loaded, _stream(texts, lang, pretokenized, limit, block), layers, vocabulary=words,
-        most_occurrences=most_occurrences, samples=samples if senses != "keep" else 0, shard=shard, seed=seed,
-        partial=folder / name, progress=progress,
-    )  # fmt: skip
-    if n == 1:
-        return _finish(sums, folder, say, **finishing)
+    with locked(folder / name):  # the shards of one text may be made side by side
+        sums = sum_anchors(
+            loaded, _stream(texts, lang, pretokenized, limit, block), layers, vocabulary=words,
+            most_occurrences=most_occurrences, samples=samples if senses != "keep" else 0, shard=shard, seed=seed,
+            partial=folder / name, progress=progress,
+        )  # fmt: skip
+        if n == 1:
+            return _finish(sums, folder, say, **finishing)
     say(f"{_told(sums)} in {folder / name}")
     say(f"when all {n} parts are done: calque anchors --merge {folder}/sums-*-of-{n}.safetensors --out {folder}")
     return {}
@@ -128,10 +129,10 @@ def merge_anchors(
     for path in sums[1:]:
         joined.merge(AnchorSums.open(path))
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
     about = {name: passes[0].get(name) for name in ("encoder", "fingerprint")}
-    joined.save(folder / SUMS_FILE, note=json.dumps({**about, "parts": [Path(path).name for path in sums]}))
-    return _finish(joined, folder, say, at_least=at_least, most=most, senses=senses, format=format)
+    with locked(folder / SUMS_FILE):
+        joined.save(folder / SUMS_FILE, note=json.dumps({**about, "parts": [Path(path).name for path in sums]}))
+        return _finish(joined, folder, say, at_least=at_least, most=most, senses=senses, format=format)
 
 
 def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:

@@ -15,6 +15,10 @@ from calque.errors import SettingError
 _NOT_HERE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
+class InUseError(SettingError):
+    """Another process is writing this output."""
+
+
 @contextmanager
 def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -> Iterator[None]:
     """Keep other processes from writing `out` for as long as the block runs.
@@ -30,7 +34,7 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
         wait: until the other process has finished, instead of refusing; for what takes a moment.
 
     Raises:
-        SettingError: another process holds it.
+        InUseError: another process holds it.
         OutputError: the block failed because the disk is full, whatever its error was.
     """
     name = Path(out)
@@ -79,7 +83,7 @@ def _take(path: Path, out: str, wait: bool) -> int | None:
             holder = os.read(file, 20).decode("ascii", "replace").strip()
             os.close(file)
             who = f"process {holder}" if holder else "another process"
-            raise SettingError(f"{who} is writing {out}: wait until it has finished, or write somewhere else") from None
+            raise InUseError(f"{who} is writing {out}: wait until it has finished, or write somewhere else") from None
         except OSError as error:
             os.close(file)
             if error.errno in _NOT_HERE:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from calque.errors import SettingError
 from calque.pairs import WordPairs
+from calque.runs.lock import locked
 from calque.runs.texts import Say, Words
 
 
@@ -38,20 +40,20 @@ def link_words(
     """
     from calque.wordalign import WordAligner
 
-    corpus = words.read(text, langs, say)
-    if use is not None:
-        if extra or tables is not None:
-            raise SettingError("--use does no training: leave out --extra and --tables")
-        aligner = WordAligner.open(use)
-    else:
-        more = None
-        for path in extra:
-            part = words.read(path, langs, say)
-            more = part if more is None else more + part
-        aligner = WordAligner.train(corpus, extra=more, model=words.model, seed=words.seed, progress=progress)
-        if tables is not None:
-            aligner.save(tables)
-    pairs = aligner.align(corpus, symmetrize=words.symmetrize, seed=words.seed)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    pairs.save(out, posteriors=posteriors)
+    if use is not None and (extra or tables is not None):
+        raise SettingError("--use does no training: leave out --extra and --tables")
+    with locked(out), nullcontext() if tables is None else locked(tables):
+        corpus = words.read(text, langs, say)
+        if use is not None:
+            aligner = WordAligner.open(use)
+        else:
+            more = None
+            for path in extra:
+                part = words.read(path, langs, say)
+                more = part if more is None else more + part
+            aligner = WordAligner.train(corpus, extra=more, model=words.model, seed=words.seed, progress=progress)
+            if tables is not None:
+                aligner.save(tables)
+        pairs = aligner.align(corpus, symmetrize=words.symmetrize, seed=words.seed)
+        pairs.save(out, posteriors=posteriors)
     return pairs
