@@ -1,95 +1,221 @@
-"""Which settings the tables of a study may have, so that none is dropped quietly."""
+"""Which settings the tables of a study may have, and of which types, so that none is dropped quietly."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from inspect import signature
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from calque.errors import SettingError
 from calque.runs.align import TUNERS
 from calque.runs.dictionary import align_dictionary
 from calque.runs.evaluate import TASKS as PARALLEL
 from calque.runs.meaning import disambiguate, lexicon
+from calque.runs.study.values import Count, Few, Files, Label, Layer, Share, of
+from calque.runs.texts import Words
 from calque.runs.transfer import CLASSIFICATION, TAGGING, transfer
 from calque.runs.transfer import TASKS as ZERO_SHOT
+
+Types = dict[str, Any]
 
 #: tasks that have a test for each language, by language
 BY_LANGUAGE = (*PARALLEL, "lexicon")
 TASKS = (*PARALLEL, "lexicon", "wsd", *ZERO_SHOT)
 #: files of a zero-shot task, each in a language
 PARTS = ("train", "test", "dev", "ceiling")
-_RUN = ("encoder", "task", "langs", "load", "out", "overwrite", "progress", "say")  # what the study itself says
+ENTRIES = Sequence[int]
+_RUN = (
+    "encoder",
+    "task",
+    "langs",
+    "load",
+    "out",
+    "overwrite",
+    "progress",
+    "say",
+    "checkpoint_every",
+)  # what the study says
 _PROJECTION = ("project", "project_links", "project_langs", "words")
+_BY_LANGUAGE = Mapping[str, str]
+_POOLING = Literal["last", "first", "mean"]
+_ON_ERROR = Literal["raise", "skip"]
+
+#: what a study may say at the top
+TOP: Types = {
+    "encoders": Mapping[str, str | Mapping[str, Any]] | Sequence[str],
+    "methods": Mapping[str, Mapping[str, Any]] | Sequence[str],
+    "supervision": Mapping[str, Mapping[str, Any]],
+    "tasks": Mapping[str, Mapping[str, Any]],
+    "source": str,
+    "towards": str,
+    "together": bool,
+    "seeds": Few,
+    "runs": Few,
+    "words": Mapping[str, Any],
+    "data": str,
+    "out": str,
+}
+OF_ENCODER: Types = {"path": str, "pretrain": Mapping[str, Any], "layers": Sequence[Layer], "pooling": _POOLING}
 
 
-def only(where: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Complain of a setting that nothing would heed.
+def of_words() -> Types:
+    """How word links are made."""
+    from calque.wordalign.symmetrize import Symmetrization
 
-    Raises:
-        SettingError: there is one.
-    """
-    for name in given:
-        if name not in known:
-            raise SettingError(f"unknown setting {name!r} of {where}, expected {', '.join(known)}")
+    return {**of(Words), "model": Literal["auto", "fast-align", "hmm", "gibbs"], "symmetrize": Symmetrization}
 
 
-def of_pretraining(model: str) -> list[str]:
+def of_pretraining(model: str) -> Types:
     """Settings of an encoder that the study trains."""
-    read = ["model", "texts", "apart", "limit", "pretokenized"]
+    read = {"model": str, "texts": _BY_LANGUAGE, "apart": bool, "limit": Count, "pretokenized": bool}
     if model == "elmo":
         from calque.training.bilm import BiLanguageModel
 
-        return [*read, "held_out", *signature(BiLanguageModel).parameters]
+        return {**read, "held_out": int, **of(BiLanguageModel)}
     if model == "bert":
         from calque.training.language_model import MaskedLanguageModel
 
-        return [*read, "vocabulary", "half", *_but(MaskedLanguageModel, "start")]
+        return {**read, "vocabulary": Count, "half": bool, **of(MaskedLanguageModel, "start")}
     raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
 
 
-def of_method(given: Mapping[str, Any], kind: str) -> list[str]:
+def of_supervision(kind: str) -> Types:
+    """Settings of a supervision that are not its languages."""
+    if kind == "parallel":
+        return {"kind": str, "limit": Count, "pretokenized": bool}
+    entries = {"entries": ENTRIES} if kind == "dictionary" else {}
+    return {"kind": str, "texts": _BY_LANGUAGE, **entries, **of_anchors()}
+
+
+def of_method(given: Mapping[str, Any], kind: str) -> Types:
     """Settings of a method where it has a supervision of some kind."""
     if kind != "parallel":
-        own = ("dictionaries", "towards", "texts", "anchors", *of_anchors())
-        return ["supervision", *_but(align_dictionary, *_RUN, *own)]
-    shared = ["method", "supervision", "layer", "pooling"]
+        from calque.encoders.mapped import Combine
+        from calque.maps.dictionary import Normalisation
+
+        without = ("dictionaries", "towards", "texts", "anchors", *of_anchors())
+        own = {"normalise": Normalisation, "combine": Combine, "held_out": Share}
+        return {"supervision": Files, **of(align_dictionary, *_RUN, *without), **own}
+    shared = {"method": str, "supervision": Files, "layer": Layer, "pooling": _POOLING}
     if given["method"] not in TUNERS:
-        return [*shared, "layers", "combine"]
+        from calque.encoders.mapped import Combine
+
+        return {**shared, "layers": Sequence[Layer], "combine": Combine}
     from calque.training import TUNERS as BY_NAME
 
-    return [*shared, *_but(BY_NAME[given["method"]], "towards")]
+    return {**shared, **of(BY_NAME[given["method"]], "towards")}
 
 
-def of_anchors() -> tuple[str, ...]:
+def of_start(start: str) -> Types:
+    """Options of a start without a dictionary."""
+    from calque.maps.adversarial import adversarial_start
+    from calque.maps.distributions import self_learning, similarity_seeds
+    from calque.maps.unsupervised import start_options
+
+    functions = (similarity_seeds, self_learning) if start == "distributions" else (adversarial_start,)
+    types = {name: wanted for function in functions for name, wanted in of(function).items()}
+    return {name: types[name] for name in start_options(start)}
+
+
+def of_anchors() -> Types:
     """Settings of a supervision whose words get anchors."""
-    return ("limit", "pretokenized", "most", "at_least", "most_occurrences")
+    return {"limit": Count, "pretokenized": bool, "most": Count, "at_least": Count, "most_occurrences": Count}
 
 
-def of_task(task: str) -> list[str]:
+def of_task(task: str) -> Types:
     """Settings of a task, besides `task`."""
     if task == "retrieval":
-        return ["train", "test", "limit", "candidates", "similarity", "contextual"]
+        from calque.tasks.retrieval import WordRetrieval
+
+        asked = {name: of(WordRetrieval)[name] for name in ("candidates", "similarity", "contextual")}
+        return {"train": _BY_LANGUAGE, "test": _BY_LANGUAGE, "limit": Count, **asked}
     if task == "word-alignment":
-        return ["test", "limit", "method"]
-    if task in ("lexicon", "wsd"):
-        return _but(lexicon if task == "lexicon" else disambiguate, *_RUN)
-    return [*PARTS, *(name for names in of_transfer(task) for name in names)]
+        from calque.wordalign.similarity import METHODS
+
+        return {"test": _BY_LANGUAGE, "limit": Count, "method": Literal[tuple(METHODS)]}
+    if task == "lexicon":
+        own = {"test": _BY_LANGUAGE, "texts": _BY_LANGUAGE, "entries": ENTRIES, "on_error": _ON_ERROR}
+        return {**of(lexicon, *_RUN), **own, "similarity": Literal["csls", "cosine"]}
+    if task == "wsd":
+        return {**of(disambiguate, *_RUN), "train": Files, "test": Files, "restrict": Literal["lemma", "none"]}
+    protocol, training, head = of_transfer(task)
+    return {**dict.fromkeys(PARTS, Files), **protocol, **training, **head}
 
 
-def of_transfer(task: str) -> tuple[list[str], list[str], list[str]]:
+def of_transfer(task: str) -> tuple[Types, Types, Types]:
     """Settings of a zero-shot task: those of the protocol, of the training and of the head."""
     from calque.tasks.classification import Classification
     from calque.tasks.parsing import Parsing
     from calque.tasks.tagging import Tagging
-    from calque.tasks.zeroshot import ZeroShot
+    from calque.tasks.zeroshot import Select, ZeroShot
     from calque.training.supervised import Supervised
 
     made: Any = Tagging if task in TAGGING else Classification if task in CLASSIFICATION else Parsing
-    protocol = _but(transfer, *_RUN, *PARTS, *_PROJECTION, "seeds", "options", "head")
-    head = _but(made, *signature(ZeroShot).parameters, "kind", "tests", "protocol")
-    return protocol, _but(Supervised, "seed"), head
+    protocol = of(transfer, *_RUN, *PARTS, *_PROJECTION, "seeds", "options", "head")
+    head = of(made, *of(ZeroShot), "kind", "tests")
+    training = {**of(Supervised, "seed"), "decay": Literal["constant", "linear", "cosine"]}
+    return {**protocol, "select": Select, "on_error": _ON_ERROR, "rename": Mapping[str, Label]}, training, head
 
 
-def _but(function: Any, *names: str) -> list[str]:
-    return [name for name in signature(function).parameters if name not in names]
+# -- values that fit their types and not each other --------------------------------------------------------------------
+def check_entries(where: str, given: Mapping[str, Any]) -> None:
+    """Complain of entries that are no part of a dictionary.
+
+    Raises:
+        SettingError: they are not `[first]` or `[first, end]`.
+    """
+    entries = given.get("entries", [0])
+    if len(entries) > 2 or (len(entries) == 2 and entries[0] >= entries[1]):
+        raise SettingError(f"{where}.entries = {entries!r}, expected [first] or [first, end] with first < end")
+
+
+def make_pretraining(where: str, model: str, given: Mapping[str, Any]) -> None:
+    """Complain of settings that no encoder can be pretrained with.
+
+    Raises:
+        SettingError: the class that has them says so.
+    """
+    from calque.training.bilm import BiLanguageModel
+    from calque.training.language_model import MaskedLanguageModel
+
+    of_texts = ("model", "texts", "apart", "limit", "pretokenized", "held_out", "half")
+    if model == "elmo":
+        _make(where, BiLanguageModel, given, of_texts)
+    else:
+        _make(where, MaskedLanguageModel, given, (*of_texts, "vocabulary"))
+
+
+def make_method(where: str, given: Mapping[str, Any], towards: str) -> None:
+    """Complain of settings that a method cannot have.
+
+    Raises:
+        SettingError: the class that has them says so.
+    """
+    if given["method"] in TUNERS:
+        from calque.training import TUNERS as BY_NAME
+
+        _make(
+            where,
+            BY_NAME[given["method"]],
+            {"towards": towards, **given},
+            ("method", "supervision", "layer", "pooling"),
+        )
+
+
+def make_training(where: str, task: str, given: Mapping[str, Any]) -> None:
+    """Complain of settings that no head can be trained with.
+
+    Raises:
+        SettingError: the class that has them says so.
+    """
+    from calque.training.supervised import Supervised
+
+    if task in ZERO_SHOT:
+        known = of_transfer(task)[1]
+        _make(where, Supervised, {"epochs": 1, **given}, [name for name in given if name not in known])
+
+
+def _make(where: str, kind: Any, given: Mapping[str, Any], without: Sequence[str]) -> None:
+    try:
+        kind(**{name: value for name, value in given.items() if name not in without})
+    except SettingError as error:
+        raise SettingError(f"{where}: {error}") from error

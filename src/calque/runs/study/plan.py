@@ -7,22 +7,31 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from calque.errors import InputError, SettingError
 from calque.runs.align import MAPS, TUNERS
 from calque.runs.dictionary import IDENTICAL, METHODS, STARTS
 from calque.runs.study.options import (
     BY_LANGUAGE,
+    OF_ENCODER,
     PARTS,
     TASKS,
+    TOP,
     ZERO_SHOT,
+    check_entries,
+    make_method,
+    make_pretraining,
+    make_training,
     of_anchors,
     of_method,
     of_pretraining,
+    of_start,
+    of_supervision,
     of_task,
-    only,
+    of_words,
 )
+from calque.runs.study.values import Files, check, check_value, no_repetition
 
 BASE = "base"
 RANDOM_STARTS = tuple(start for start in STARTS if start != IDENTICAL)
@@ -85,88 +94,157 @@ class Study:
         try:
             with open(path, "rb") as file:
                 found = tomllib.load(file)
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"not a study that can be read ({error})", path=path) from error
-        known = set(cls.__dataclass_fields__) - {"folder"}
         for name in found:
-            if name not in known:
-                raise InputError(f"unknown part {name!r} of a study, expected {', '.join(sorted(known))}", path=path)
+            if name not in TOP:
+                raise InputError(f"unknown part {name!r} of a study, expected {', '.join(sorted(TOP))}", path=path)
         for name in ("encoders", "methods", "tasks"):
             if not found.get(name):
                 raise InputError(f"it has no {name}", path=path)
-        encoders, methods = found.pop("encoders"), found.pop("methods")
-        if not isinstance(encoders, dict):
-            encoders = {Path(name).name: name for name in encoders}
-        if not isinstance(methods, dict):
-            methods = {name: {} for name in methods}
-        supervision = {name: {"kind": "parallel", **given} for name, given in found.pop("supervision", {}).items()}
-        study = cls(
-            encoders={name: {"path": given} if isinstance(given, str) else given for name, given in encoders.items()},
-            methods={name: _method(name, given) if name != BASE else {} for name, given in methods.items()},
-            supervision=supervision,
-            tasks={name: {"task": name, **given} for name, given in found.pop("tasks").items()},
-            **found,
-            folder=str(Path(path).resolve().parent),
-        )
         try:
+            check("", found, TOP)
+            study = cls._of(found, str(Path(path).resolve().parent))
             study._check()
         except SettingError as error:
             raise InputError(str(error), path=path) from error
         return study
 
+    @classmethod
+    def _of(cls, found: Mapping[str, Any], folder: str) -> Study:
+        """Its tables in full, whatever short form they have in the file."""
+        encoders, methods = found["encoders"], found["methods"]
+        if not isinstance(encoders, dict):
+            no_repetition("encoders", [Path(name).name for name in encoders])
+            encoders = {Path(name).name: name for name in encoders}
+        if not isinstance(methods, dict):
+            no_repetition("methods", methods)
+            methods = {name: {} for name in methods}
+        own = {
+            "encoders": {
+                name: {"path": given} if isinstance(given, str) else given for name, given in encoders.items()
+            },
+            "methods": {name: given if name == BASE else _method(name, given) for name, given in methods.items()},
+            "supervision": {
+                name: {"kind": "parallel", **given} for name, given in found.get("supervision", {}).items()
+            },
+            "tasks": {name: {"task": name, **given} for name, given in found["tasks"].items()},
+        }
+        return cls(**{**found, **own}, folder=folder)
+
     def _check(self) -> None:
+        check("words", self.words, of_words())
         for name, given in self.encoders.items():
-            only(f"encoders.{name}", given, ("path", "pretrain", "layers", "pooling"))
-            if ("path" in given) == ("pretrain" in given):
-                raise SettingError(f"encoder {name!r}: expected either a path or what to pretrain it on")
-            if "pretrain" in given and not given["pretrain"].get("texts"):
-                raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
-            if "pretrain" in given:
-                only(
-                    f"encoders.{name}.pretrain",
-                    given["pretrain"],
-                    of_pretraining(given["pretrain"].get("model", "bert")),
-                )
+            self._check_encoder(name, given)
         for name, given in self.supervision.items():
-            if given["kind"] not in KINDS:
-                raise SettingError(f"supervision {name!r} is of kind {given['kind']!r}, expected {', '.join(KINDS)}")
-            if given["kind"] != "parallel" and not given.get("texts"):
-                raise SettingError(f'supervision {name!r} has no text for anchors: texts = {{ en = "en.txt.gz" }}')
-            if not self.languages(given):
-                raise SettingError(f'supervision {name!r} has no text: expected de = "train.en-de.tsv"')
-            if given["kind"] != "parallel":
-                self._covered(f"supervision {name!r}", given["texts"], self.languages(given))
-        for name, given in self.methods.items():
-            if name == BASE:
-                continue
-            method, every = given["method"], {method for several in KINDS.values() for method in several}
-            if method not in every:
-                raise SettingError(f"unknown method {method!r}, expected {', '.join(sorted(every))}")
-            if not self.supervisions(given):
-                kinds = [kind for kind, several in KINDS.items() if (given.get("start") or method) in several]
-                raise SettingError(
-                    f"method {name!r} has nothing to learn from: expected [supervision.NAME] with "
-                    f"kind = {' or '.join(map(repr, kinds))}"
-                )
-            for kind in {self.supervision[supervision]["kind"] for supervision in self.supervisions(given)}:
-                only(f"methods.{name} with a supervision of kind {kind!r}", given, of_method(given, kind))
-        for name, given in self.tasks.items():
-            if given["task"] not in TASKS:
-                raise SettingError(f"unknown task {given['task']!r}, expected {', '.join(TASKS)}")
-            only(f"tasks.{name}", given, ("task", *of_task(given["task"])))
-            if not given.get("test"):
-                raise SettingError(f"task {name!r} has nothing to test on: test")
-            if (given["task"] in BY_LANGUAGE) != isinstance(given["test"], dict):
-                what = 'a table by language, { de = "FILE" }' if given["task"] in BY_LANGUAGE else "a list of files"
-                raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
-            if given["task"] in ZERO_SHOT:
-                for file in (file for part in PARTS for file in listed(given.get(part))):
-                    if not self.named(file)[0]:
-                        raise SettingError(f"{file}: give the language before the name, e.g. de={file}")
-            elif given.get("texts"):
-                self._covered(f"task {name!r}", given["texts"], given["test"])
+            self._check_supervision(name, given)
         if self.towards == "target" and self.together:
             raise SettingError('towards = "target" aligns each language pair separately: set together = false')
+        for name, given in self.methods.items():
+            self._check_method(name, given)
+        for name, given in self.tasks.items():
+            self._check_task(name, given)
+
+    def _check_encoder(self, name: str, given: Mapping[str, Any]) -> None:
+        check(f"encoders.{name}", given, OF_ENCODER)
+        no_repetition(f"encoders.{name}.layers", given.get("layers", []))
+        if ("path" in given) == ("pretrain" in given):
+            raise SettingError(f"encoder {name!r}: expected either a path or what to pretrain it on")
+        if "path" in given:
+            if any(part.endswith("=") for part in given["path"].split(",")):
+                raise SettingError(f"encoders.{name}.path = {given['path']!r}: a language has no encoder")
+            return
+        where, settings = f"encoders.{name}.pretrain", given["pretrain"]
+        if not settings.get("texts"):
+            raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
+        model = settings.get("model", "bert")
+        check(where, settings, of_pretraining(model))
+        make_pretraining(where, model, settings)
+
+    def _check_supervision(self, name: str, given: Mapping[str, Any]) -> None:
+        where, kind = f"supervision.{name}", given["kind"]
+        if kind not in tuple(KINDS):
+            raise SettingError(f"supervision {name!r} is of kind {kind!r}, expected {', '.join(KINDS)}")
+        own = of_supervision(kind)
+        langs = [lang for lang in given if lang not in OWN] if kind != "text" else []
+        check(where, given, {**own, **dict.fromkeys(langs, str)})
+        check_entries(where, given)
+        if kind != "parallel" and not given.get("texts"):
+            raise SettingError(f'supervision {name!r} has no text for anchors: texts = {{ en = "en.txt.gz" }}')
+        if not self.languages(given):
+            raise SettingError(f'supervision {name!r} has no text: expected de = "train.en-de.tsv"')
+        if kind != "parallel":
+            self._covered(f"supervision {name!r}", given["texts"], self.languages(given))
+        for lang in self.languages(given):
+            self._check_other(where, lang)
+            if self.towards not in ("target", self.source, lang):
+                raise SettingError(
+                    f"towards = {self.towards!r}, but {where} is between {self.source} and {lang}: expected "
+                    f"{self.source!r}, or 'target' with together = false"
+                )
+
+    def _check_method(self, name: str, given: Mapping[str, Any]) -> None:
+        where = f"methods.{name}"
+        if name == BASE:
+            check(where, given, {})
+            return
+        method, every = given["method"], {method for several in KINDS.values() for method in several}
+        check_value(f"{where}.method", method, str)
+        check_value(f"{where}.supervision", given.get("supervision", "all"), Files)
+        if method not in every:
+            raise SettingError(f"unknown method {method!r}, expected {', '.join(sorted(every))}")
+        if "start" in given:
+            check_value(f"{where}.start", given["start"], Literal[STARTS])
+            check_value(f"{where}.method", method, Literal[tuple(METHODS)])
+        if not self.supervisions(given):
+            kinds = [kind for kind, several in KINDS.items() if (given.get("start") or method) in several]
+            raise SettingError(
+                f"method {name!r} has nothing to learn from: expected [supervision.NAME] with "
+                f"kind = {' or '.join(map(repr, kinds))}"
+            )
+        for kind in {self.supervision[supervision]["kind"] for supervision in self.supervisions(given)}:
+            check(where, given, of_method(given, kind), f"{where} with a supervision of kind {kind!r}")
+        no_repetition(f"{where}.layers", given.get("layers", []))
+        check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
+        make_method(where, given, self.towards)
+
+    def _check_task(self, name: str, given: Mapping[str, Any]) -> None:
+        where, task = f"tasks.{name}", given["task"]
+        if task not in TASKS:
+            raise SettingError(f"unknown task {task!r}, expected {', '.join(TASKS)}")
+        if not given.get("test"):
+            raise SettingError(f"task {name!r} has nothing to test on: test")
+        if (task in BY_LANGUAGE) != isinstance(given["test"], dict):
+            what = 'a table by language, { de = "FILE" }' if task in BY_LANGUAGE else "a list of files"
+            raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
+        check(where, given, {"task": str, **of_task(task)})
+        check_entries(where, given)
+        if task in BY_LANGUAGE:
+            for lang in given["test"]:
+                self._check_other(f"{where}.test", lang)
+            for lang in given.get("train", {}):
+                if lang not in given["test"]:
+                    raise SettingError(f"{where}.train names {lang}, in which there is no test")
+            if given.get("texts"):
+                self._covered(f"task {name!r}", given["texts"], given["test"])
+            return
+        if not given.get("train"):
+            raise SettingError(f"{where} has nothing to learn from: train")
+        for part in PARTS:
+            no_repetition(f"{where}.{part}", listed(given.get(part)))
+            for file in listed(given.get(part)):
+                lang, path = self.named(file)
+                if not lang and task in ZERO_SHOT:
+                    raise SettingError(f"{file}: give the language before the name, e.g. de={file}")
+                if not os.path.basename(path):
+                    raise SettingError(f"{where}.{part} = {file!r}: no file after the language")
+        if task == "wsd" and len(listed(given["train"])) != 1:
+            raise SettingError(f"{where}.train: wsd learns from one text, got {len(given['train'])}")
+        make_training(where, task, given)
+
+    def _check_other(self, where: str, lang: str) -> None:
+        if lang == self.source:
+            raise SettingError(f"{where}.{lang}: that is the source language; expected a text between it and another")
 
     def _covered(self, what: str, texts: Mapping[str, str], langs: Iterable[str]) -> None:
         missing = {self.source, *langs} - set(texts)
@@ -228,7 +306,7 @@ def listed(files: Sequence[str] | str | None) -> list[str]:
 
 def _method(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     found = {"method": "rotation" if "start" in given else name, **given}
-    if found["method"] in STARTS:
+    if found["method"] in list(STARTS):
         found = {**found, "start": found["method"], "method": "rotation"}
     if isinstance(found.get("supervision"), str):
         found["supervision"] = [found["supervision"]]

@@ -1,0 +1,228 @@
+"""What a study's file may say: whatever stands there, the answer is a layout or one line that says what is wrong."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import math
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from calque.errors import CalqueError, InputError
+from calque.runs import steps
+from calque.runs.steps import Steps
+from calque.runs.study import Study
+from calque.runs.study.grid import Grid
+from calque.runs.study.work import WORK
+
+#: everything that a study can have, as short as it can be
+PLAN = """
+source = "en"
+towards = "en"
+together = true
+seeds = 2
+runs = 1
+data = "."
+out = "study"
+words = { model = "hmm", symmetrize = "union", seed = 1 }
+
+[encoders]
+plain = "some/encoder"
+vectors = "en=a.vec,de=b.vec"
+[encoders.layered]
+path = "other/encoder"
+layers = [-1]
+pooling = "mean"
+[encoders.own.pretrain]
+model = "elmo"
+apart = true
+texts = { en = "a.txt", de = "b.txt" }
+filters = [[1, 4], [2, 4]]
+dropout = 0.1
+updates = 3
+[encoders.bert.pretrain]
+texts = { en = "a.txt", de = "b.txt" }
+limit = 10
+vocabulary = 100
+betas = [0.9, 0.98]
+
+[methods]
+base = {}
+rotation = { layers = [1, 2], combine = "mean", supervision = "parallel" }
+finetune = { epochs = 2, learning_rate = 1e-4, layers = [3], clip = 1.0, seed = 4, supervision = ["parallel"] }
+rcsls = { refine = 2, held_out = 0.2 }
+adversarial = { restarts = 2, start_options = { epochs = 1, hidden = 4 } }
+
+[supervision.parallel]
+limit = 100
+de = "a.tsv"
+[supervision.dictionary]
+kind = "dictionary"
+entries = [0, 10]
+most = 100
+texts = { en = "a.txt", de = "b.txt" }
+de = "d.tsv"
+[supervision.nothing]
+kind = "text"
+texts = { en = "a.txt", de = "b.txt" }
+
+[tasks.retrieval]
+limit = 10
+candidates = "linked"
+contextual = false
+test = { de = "a.tsv" }
+train = { de = "b.tsv" }
+[tasks.word-alignment]
+method = "softmax"
+test = { de = "gold.tsv" }
+[tasks.lexicon]
+entries = [10, 20]
+texts = { en = "a.txt", de = "b.txt" }
+test = { de = "d.tsv" }
+[tasks.ner]
+train = ["ner.en.tsv"]
+dev = "ner.dev.en.tsv"
+test = ["de=ner.tsv", "ner.es.tsv"]
+rename = { MISC = "" }
+epochs = 1.5
+head = "linear"
+[tasks.parsing]
+train = ["a.en.conllu"]
+test = ["b.de.conllu"]
+upos = 0
+[tasks.nli]
+train = ["a.en.tsv"]
+test = ["b.de.tsv"]
+[tasks.senses]
+task = "wsd"
+train = "en.data.xml"
+test = ["x.data.xml"]
+"""
+WRONG = [
+    "a", "", "a\0b", "x" * 5000, 3, -1, 10**30, 0.5, math.nan, True, [], ["a", "a"], [{"a": 1}], {}, {"": {}},
+    datetime.date(2024, 2, 3),
+]  # fmt: skip
+RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
+
+
+def toml(value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)} = {toml(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
+
+
+def places(value, here=()):
+    """Where something stands: every table, list and value, and every element of a list."""
+    if here:
+        yield here
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(each, (*here, key))
+
+
+def changed(plan, place, value):
+    plan = copy.deepcopy(plan)
+    within = plan
+    for key in place[:-1]:
+        within = within[key]
+    within[place[-1]] = value
+    return plan
+
+
+def laid_out(plan, path):
+    """The keys of all steps; nothing is run."""
+    path.write_text("".join(f"{json.dumps(key)} = {toml(value)}\n" for key, value in plan.items()), encoding="utf-8")
+    grid = Grid(Study.read(path), Steps(path.parent / "steps", WORK))
+    every = [*grid.pretraining, *grid.joining, *grid.preparing, *grid.aligning, *(step for _, step in grid.scores)]
+    return [step.key for step in every]
+
+
+def what_is_said(plan, path):
+    """The error of a plan that cannot be; every other exception is let through."""
+    try:
+        laid_out(plan, path)
+    except CalqueError as error:
+        return str(error)
+    return None
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Files are there, whatever they are called."""
+    monkeypatch.setattr(steps, "digest", lambda path: "0")
+
+
+@pytest.mark.parametrize("recipe", [None, *RECIPES], ids=lambda recipe: recipe.stem if recipe else "everything")
+def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tmp_path, unread):
+    plan = tomllib.loads(PLAN if recipe is None else recipe.read_text(encoding="utf-8"))
+    path = tmp_path / "study.toml"
+    assert laid_out(plan, path)
+    refused = tried = 0
+    for number, place in enumerate(places(plan)):
+        for value in WRONG if recipe is None else WRONG[number % 8 :: 8]:
+            tried += 1
+            said = what_is_said(changed(plan, place, value), path)
+            refused += said is not None
+            assert said is None or "\n" not in said, (place, value)
+            assert said is None or str(path) in said or "no such file" in said, (place, value, said)
+    assert refused > tried / 2
+
+
+@pytest.mark.parametrize(("place", "value", "fact"), [
+    (("seeds",), "a", "seeds = 'a', expected a whole number from 1 to 1000"),
+    (("seeds",), 0, "seeds = 0, expected a whole number from 1 to 1000"),
+    (("runs",), 2.0, "runs = 2.0, expected a whole number"),
+    (("together",), 1, "together = 1, expected true or false"),
+    (("towards",), "fr", "towards = 'fr', but supervision.parallel is between en and de: expected 'en', or 'target'"),
+    (("encoders", "plain"), 3, "encoders.plain = 3, expected text on one short line or a table"),
+    (("encoders",), ["a/mini", "b/mini"], "encoders says 'mini' twice"),
+    (("encoders", "plain"), "a\0b", "encoders.plain = .*, expected text on one short line"),
+    (("encoders", "vectors"), "en=a.vec,de=", "a language has no encoder"),
+    (("encoders", "layered", "layers"), [1, 1], "encoders.layered.layers says 1 twice"),
+    (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
+    (("encoders", "layered", "pooling"), "max", "pooling = 'max', expected 'last' or 'first' or 'mean'"),
+    (("encoders", "own", "pretrain", "dropout"), 1.0, "dropout = 1.0, expected a number from 0 to below 1"),
+    (("methods",), [{"a": 1}], r"methods\[0\] = \{'a': 1\}, expected text"),
+    (("methods",), ["base", "base"], "methods says 'base' twice"),
+    (("methods", "base"), {"epochs": 1}, "unknown setting 'epochs' of methods.base, expected none"),
+    (("methods", "finetune", "epochs"), math.nan, "epochs = nan, expected a number not below 0"),
+    (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs and learning rate must be above 0"),
+    (("methods", "finetune", "learning_rate"), -1e-4, "learning_rate = -0.0001, expected a number not below 0"),
+    (("methods", "finetune", "seed"), -1, "seed = -1, expected a whole number not below 0"),
+    (("methods", "x"), {"method": "finetune", "start": "identical"}, "methods.x.method = 'finetune', expected 'rotation' or"),
+    (("methods", "adversarial", "start_options", "hidden"), "x", "start_options.hidden = 'x', expected a whole number above 0"),
+    (("supervision", "parallel", "limit"), "a", "supervision.parallel.limit = 'a', expected a whole number above 0"),
+    (("supervision", "parallel", "most"), 3, "unknown setting 'most' of supervision.parallel"),
+    (("supervision", "parallel", "en"), "x.tsv", "supervision.parallel.en: that is the source language"),
+    (("supervision", "dictionary", "entries"), [5, 2], r"entries = \[5, 2\], expected \[first\] or \[first, end\]"),
+    (("tasks", "retrieval", "test"), {"de": 3}, "tasks.retrieval.test.de = 3, expected text"),
+    (("tasks", "retrieval", "train"), {"fr": "x"}, "tasks.retrieval.train names fr, in which there is no test"),
+    (("tasks", "ner", "test"), ["ner.de.tsv", "ner.de.tsv"], "tasks.ner.test says 'ner.de.tsv' twice"),
+    (("tasks", "ner", "train"), [], r"tasks.ner.train = \[\], expected text on one short line or a list"),
+    (("tasks", "ner", "test"), ["de="], "tasks.ner.test = 'de=': no file after the language"),
+    (("tasks", "senses", "train"), ["a.xml", "b.xml"], "wsd learns from one text, got 2"),
+    (("words", "model"), "giza", "words.model = 'giza', expected 'auto' or"),
+])  # fmt: skip
+def test_what_is_wrong_is_said_with_file_key_expected_and_got(place, value, fact, tmp_path, unread):
+    path = tmp_path / "study.toml"
+    with pytest.raises(InputError, match=f"^{re.escape(str(path))}: .*{fact}"):
+        laid_out(changed(tomllib.loads(PLAN), place, value), path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "seeds = " + "9" * 5000, "seeds = \xff", "seeds = 1\nseeds = 2"])
+def test_what_is_no_toml_is_refused_in_one_line(text, tmp_path):
+    (tmp_path / "study.toml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=r"study\.toml: not a study that can be read"):
+        Study.read(tmp_path / "study.toml")
+
+
+def test_a_file_that_is_not_there_is_named_before_anything_is_done(tmp_path):
+    with pytest.raises(InputError, match=r"a\.tsv: no such file or folder"):
+        laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")
