@@ -5,22 +5,38 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import torch
 
 from calque import disk
 from calque.disk import append_lines, naming, reserve, unwritten, whole, write_lines, write_text
+from calque.distributed import Processes
 from calque.encoders.static import StaticEncoder
 from calque.encoders.tables import PlainTable
 from calque.errors import CalqueError, OutputError, SettingError
 from calque.text import Sentence
+from calque.training.loop import Loop, Schedule
 from calque.vectors import create_arrays, map_arrays, write_arrays
 from command import run
 
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+@contextmanager
+def files_up_to(size):
+    """No file grows beyond so many bytes: as near to a full disk as who may not mount one can come."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def full(*arguments, **named):
@@ -84,29 +100,14 @@ def test_an_error_of_something_else_stays_what_it_is(tmp_path):
         raise SettingError("why")
 
 
-def test_lines_are_appended_all_or_none(tmp_path, monkeypatch):
+def test_lines_are_appended_all_or_none(tmp_path):
     path = tmp_path / "results.jsonl"
     append_lines(path, ["a\n"])
     append_lines(path, ["b\n", "c\n"])
     assert path.read_text() == "a\nb\nc\n"
-    program = (
-        "import resource, sys\n"
-        "from calque.disk import append_lines\n"
-        "from calque.errors import OutputError\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "for path in sys.argv[1:]:\n"
-        "    try:\n"
-        "        append_lines(path, ['x' * 999, 'y' * 999])\n"
-        "    except OutputError as error:\n"
-        "        print(error)\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program, path, tmp_path / "other"], capture_output=True, text=True, check=True
-    )
-    assert [line.split(" (")[0] for line in ended.stdout.splitlines()] == [
-        f"{path}: the file is larger than the system allows",
-        f"{tmp_path / 'other'}: the file is larger than the system allows",
-    ]
+    for each in (path, tmp_path / "other"):
+        with pytest.raises(OutputError, match=rf"^{each}: the file is larger than"), files_up_to(1000):
+            append_lines(each, ["x" * 999, "y" * 999])
     assert path.read_text() == "a\nb\nc\n"
     assert names(tmp_path) == ["results.jsonl"]
 
@@ -212,21 +213,36 @@ def test_an_error_that_came_of_a_full_disk_is_one_and_others_are_not():
 
 def test_pytorch_on_a_full_disk(tmp_path):
     """What it really raises where a file may not grow, as on a full disk: by name and into an open file."""
-    program = (
-        "import resource, sys, torch\n"
-        "from calque.disk import whole\n"
-        "from calque.errors import OutputError\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
-        "for opened in (str, lambda part: open(part, 'wb')):\n"
-        "    try:\n"
-        "        with whole(sys.argv[1]) as part:\n"
-        "            torch.save(torch.zeros(100_000), opened(part))\n"
-        "    except OutputError as error:\n"
-        "        print(error)\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", program, tmp_path / "x"], capture_output=True, text=True, check=True)
-    assert [line.startswith(f"{tmp_path / 'x'}: the ") for line in ended.stdout.splitlines()] == [True, True]
+    zeros, path = torch.zeros(100_000), tmp_path / "x"
+    with (
+        pytest.raises(OutputError, match=rf"^{path}: the disk did not take all"),
+        files_up_to(100_000),
+        whole(path) as part,
+    ):
+        torch.save(zeros, part)
     assert not names(tmp_path)
+    with (
+        pytest.raises(OutputError, match=rf"^{path}: the file is larger"),
+        files_up_to(100_000),
+        whole(path) as part,
+        open(part, "wb") as file,
+    ):
+        torch.save(zeros, file)
+    assert not names(tmp_path)
+
+
+def test_a_checkpoint_on_a_full_disk_leaves_the_one_before(tmp_path):
+    loop = Loop(
+        torch.nn.Linear(200, 200), schedule=Schedule(learning_rate=1e-3, epochs=1.0), processes=Processes(), identity={},
+        folder=tmp_path,
+    )  # fmt: skip
+    loop.save()
+    before = (tmp_path / "checkpoint.pt").read_bytes()
+    loop.step = 1
+    with pytest.raises(OutputError, match=r"checkpoint\.pt: the file is larger"), files_up_to(100_000):
+        loop.save()
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+    assert names(tmp_path) == ["checkpoint.pt"]
 
 
 # -- the command line ------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ _FULL = {
 # that it could not go on, of NumPy how far it came.
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _TORCH = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error")
+_TORN = "the disk did not take all of it"
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
 
 
@@ -212,7 +213,7 @@ def unwritten(error: BaseException) -> str | None:
             return _FULL[errno.ENOSPC]
         torch |= isinstance(found, RuntimeError) and _TORCH.search(text) is not None
         found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
-    return "the disk did not take all of it" if torch else None
+    return _TORN if torch else None
 
 
 def failure(path: str | PathLike[str], reason: str, size: int | None = None) -> OutputError:
@@ -220,7 +221,7 @@ def failure(path: str | PathLike[str], reason: str, size: int | None = None) -> 
     name = fspath(path)
     for end in PARTS:
         name = name.removesuffix(end)
-    if reason not in _FULL.values():
+    if reason not in (*_FULL.values(), _TORN):
         return OutputError(f"{name}: {reason}")
     free = _free(Path(name))
     told = ", ".join(

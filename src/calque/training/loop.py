@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+from calque.disk import whole, write_text
 from calque.distributed import Processes
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError
@@ -230,9 +230,7 @@ class Loop:
         """Whole file at once: a resumed run must not leave lines of updates that it does again."""
         if self.folder is None or not self.processes.is_first:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(line) + "\n" for line in self.history)
-        _replace(self.folder / "metrics.jsonl", lambda path: path.write_text(text, encoding="utf-8"))
+        write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
     @property
@@ -260,7 +258,6 @@ class Loop:
             return
         started = time.monotonic()
         if self.processes.is_first:
-            self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
             trained = {name for name, p in self.module.named_parameters() if p.requires_grad}
             state = {
                 "identity": self.identity,
@@ -270,7 +267,8 @@ class Loop:
                 "optimiser": self.optimiser.state_dict(),
                 "history": json.dumps(self.history),
             }
-            _replace(self._checkpoint, lambda path: torch.save(state, path))
+            with whole(self._checkpoint) as part, open(part, "wb") as file:  # by its name, a full disk is not told
+                torch.save(state, file)
         self._saved_step, self._saved_at = self.step, time.monotonic()
         self._pause = max(_SECONDS, (self._saved_at - started) / _SHARE)
 
@@ -318,15 +316,6 @@ class Loop:
             for value in kept.values():
                 if isinstance(value, torch.Tensor) and value.ndim and value.shape != self.parameters[number].shape:
                     raise ValueError("moments of other shapes")
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside `path` and rename: readers see the old file or the new one, never half of it."""
-    beside = path.with_name(path.name + ".part")
-    write(beside)
-    with open(beside, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(beside, path)
 
 
 def _difference(old: str, new: str) -> str:
