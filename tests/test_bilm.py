@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from calque.distributed import Processes
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
 from calque.nn import cross_entropy
@@ -373,10 +374,18 @@ def test_bfloat16_where_it_is_safe():
     assert rough.history[-1]["loss"] == pytest.approx(exact.history[-1]["loss"], rel=0.05)
 
 
+def test_a_process_without_a_sentence_goes_along(monkeypatch):
+    monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
+    method = small(updates=2)
+    method.train({"en": EN})
+    assert [line["loss"] for line in method.history] == [0, 0]
+
+
 @pytest.mark.parametrize(
     "bad",
-    [{"updates": 0}, {"dropout": 1.0}, {"precision": "half"}, {"optimiser": "sgd"}, {"vocabulary": 0}, {"tables": 3},
-     {"negatives": 0}, {"dim": 0}, {"filters": [(99, 3)]}, {"activation": "gelu"}],
+    [{"updates": 0}, {"seed": -1}, {"learning_rate": np.nan}, {"dropout": 1.0}, {"precision": "half"},
+     {"optimiser": "sgd"}, {"vocabulary": 0}, {"tables": 3}, {"negatives": 0}, {"dim": 0}, {"filters": [(99, 3)]},
+     {"activation": "gelu"}],
 )  # fmt: skip
 def test_settings_that_cannot_be(bad):
     with pytest.raises(SettingError):

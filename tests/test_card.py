@@ -49,7 +49,9 @@ def test_code_without_calque(family_folder, pooling, train, tmp_path):
     assert f"layer {load_encoder(tmp_path / 'out').layer}" in card or "the last layer (1)" in card
 
 
-@pytest.mark.filterwarnings("ignore::calque.errors.CalqueWarning", "ignore::calque.encoders.extraction.UncoveredWordsWarning")
+@pytest.mark.filterwarnings(
+    "ignore::calque.errors.CalqueWarning", "ignore::calque.encoders.extraction.UncoveredWordsWarning"
+)
 def test_what_was_left_out_and_what_was_done(tiny_folder, train, tmp_path):
     card = aligned(train, tiny_folder, tmp_path / "one")
     assert "1 sentence pairs longer than 64 words on a side" in card

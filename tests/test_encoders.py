@@ -16,12 +16,11 @@ import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from calque.encoders import HuggingFaceEncoder, collate, load_encoder, loading
-from calque.encoders import huggingface as module
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.epilogues import bias_gelu, bias_residual_norm
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.layers import LayerTap
-from calque.encoders.numerics import faster_attention, matmul_precision, probe_precision
+from calque.encoders.numerics import matmul_precision
 from calque.errors import CalqueError, InputError, SettingError
 from calque.text import Sentence, Sentences
 
@@ -490,14 +489,19 @@ def test_fingerprint_tells_what_decides_the_vectors(tiny_folder, load):
     assert changed.fingerprint == base.fingerprint
 
 
-def test_weights_are_not_hashed_twice(tiny_folder, load, monkeypatch):
-    encoder = load(tiny_folder)
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_step_of_training_makes_new_vectors(tiny_folder, load, multilingual_words, tmp_path, fused):
+    """A fused optimiser changes weights where they are, and raises no version counter."""
+    encoder, out = load(tiny_folder), tmp_path / "vectors.safetensors"
+    optimiser = torch.optim.Adam(encoder.model.parameters(), lr=1e-2, fused=fused)
+    before = np.array(encoder.encode(multilingual_words, out=out).data)
     fingerprint = encoder.fingerprint
-    hashed = []
-    real = module.hashlib.blake2b
-    monkeypatch.setattr(module.hashlib, "blake2b", lambda *a, **k: hashed.append(1) or real(*a, **k))
-    assert encoder.fingerprint == fingerprint
-    assert len(hashed) == 1  # of layer, pooling and tokenizer
+    encoder.model(input_ids=torch.tensor([[5, 6, 7]])).last_hidden_state.square().sum().backward()
+    optimiser.step()
+    assert encoder.fingerprint != fingerprint
+    after = encoder.encode(multilingual_words, out=out).data
+    np.testing.assert_array_equal(after, encoder.encode(multilingual_words).data)
+    assert np.abs(after - before).max() > 1e-2
 
 
 @pytest.mark.parametrize(
@@ -506,7 +510,7 @@ def test_weights_are_not_hashed_twice(tiny_folder, load, monkeypatch):
         ({"layer": 4}, "layer 4: .* has layers 0 .embeddings. to 3"),
         ({"layer": -5}, "layer -5"),
         ({"pooling": "max"}, "pooling='max', expected one of last, first, mean"),
-        ({"precision": "low"}, "precision='low', expected one of auto"),
+        ({"precision": "low"}, "precision='low', expected one of highest, high, medium"),
         ({"max_length": 65}, "max_length=65: .* takes at most 64 subwords"),
         ({"max_length": 2}, "max_length=2 leaves no room"),
         ({"dtype": "int8"}, "dtype='int8', expected one of float32, bfloat16, float16"),
@@ -624,23 +628,35 @@ def test_precision_is_set_for_our_passes_only(tiny_folder, load, monkeypatch, mu
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_probe_measures_the_error(monkeypatch):
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True, raising=False)
-    probe_precision.cache_clear()
-    probe = probe_precision(256, 64, 128, "cpu")
-    assert probe.precision in ("highest", "medium")
-    assert 0 <= probe.error < 0.02
-    assert probe.speedup > 0
-    assert probe_precision(256, 64, 128, "cpu") is probe
-    probe_precision.cache_clear()
+def test_arithmetic_is_a_setting_and_never_a_matter_of_time(
+    tiny_folder, load, monkeypatch, multilingual_words, tmp_path
+):
+    monkeypatch.setattr("time.perf_counter", lambda: pytest.fail("somebody looks at a clock"))
+    encoder = load_encoder(tiny_folder, device="cpu")
+    assert encoder.precision == "highest"
+    encoder.encode(multilingual_words[:3], out=tmp_path / "vectors.safetensors")
+    rough = load(tiny_folder, precision="medium")
+    assert rough.fingerprint != encoder.fingerprint  # what is measured with either is not the same
+    rough.save(tmp_path / "rough")
+    assert load_encoder(tmp_path / "rough").precision == "medium"
+    assert load_encoder(tmp_path / "rough").fingerprint == rough.fingerprint
+    assert load_encoder(tmp_path / "rough", precision="highest").precision == "highest"
+    encoder.save(tmp_path / "exact")
+    assert load_encoder(tmp_path / "exact", precision="medium").precision == "medium"
+    assert "precision" not in json.loads((tmp_path / "exact" / "calque.json").read_text())
 
 
-def test_attention_is_timed_on_request(tiny_folder, load, multilingual_words):
-    encoder = load(tiny_folder, attention="auto")
-    assert encoder.model.config._attn_implementation in ("sdpa", "eager")
-    assert close(encoder.encode(multilingual_words).data, load(tiny_folder).encode(multilingual_words).data)
-    with pytest.raises(SettingError, match="cannot change its attention"):
-        faster_attention(torch.nn.Linear(1, 1), torch.zeros(1, 1))
+def test_vectors_of_another_precision_are_not_taken_from_a_file(tiny_folder, load, multilingual_words, tmp_path):
+    out, seen = tmp_path / "vectors.safetensors", []
+    for precision in ("highest", "high"):
+        encoder = load(tiny_folder, precision=precision)
+        real = encoder.model.embeddings.forward
+        encoder.model.embeddings.forward = lambda *a, real=real, **k: (
+            seen.append(torch.get_float32_matmul_precision()) or real(*a, **k)
+        )
+        for _ in range(2):  # the second time the file is the result
+            encoder.encode(multilingual_words[:3], out=out)
+    assert set(seen) == {"highest", "high"}
 
 
 @pytest.mark.parametrize("threads", [1, 3])

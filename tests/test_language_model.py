@@ -209,10 +209,45 @@ def test_it_learns_can_be_stopped_and_is_loaded_by_transformers(texts, tokenizer
     assert AutoModelForMaskedLM.from_pretrained(tmp_path / "head").cls.predictions.bias.shape == (len(tokenizer),)
 
 
-@pytest.mark.parametrize("bad", [{"updates": 0}, {"share": 1.5}, {"length": 500}, {"dim": 30}, {"precision": "half"}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"updates": 0},
+        {"seed": -1},
+        {"learning_rate": np.inf},
+        {"alpha": np.nan},
+        {"batch": 0},
+        {"share": 1.5},
+        {"length": 500},
+        {"dim": 30},
+        {"precision": "half"},
+    ],
+)
 def test_settings_that_cannot_be(bad):
     with pytest.raises(SettingError):
         MaskedLanguageModel(**{"heads": 4, "positions": 64, "length": 32} | bad)
+
+
+def test_a_checkpoint_knows_the_weights_that_training_started_from(texts, tokenizer, tmp_path):
+    first = small(learning_rate=5e-3, updates=1)
+    first.train(texts, tokenizer)
+    first.model.save_pretrained(tmp_path / "first")
+    more = small(start=tmp_path / "first", updates=3)
+    more.train(texts, tokenizer, folder=tmp_path / "run", checkpoint_every=1)
+    assert len(more.settings()["start_weights"]) == 32
+    small(start=tmp_path / "first", updates=3).train(texts, tokenizer, folder=tmp_path / "run")
+    with torch.no_grad():
+        first.model.bert.embeddings.word_embeddings.weight[7, 3] += 1e-3
+    first.model.save_pretrained(tmp_path / "first")
+    with pytest.raises(SettingError, match="start_weights was"):
+        small(start=tmp_path / "first", updates=3).train(texts, tokenizer, folder=tmp_path / "run")
+
+
+def test_a_process_without_a_block_goes_along(texts, tokenizer, monkeypatch):
+    monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
+    method = small(updates=2)
+    method.train(texts, tokenizer)
+    assert [line["loss"] for line in method.history] == [0, 0]
 
 
 def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folder):

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from calque.tasks.parsing import Parsing, ParsingHead, _is_punctuation
 from calque.tasks.tagging import Tagging, renamed
 from calque.tasks.zeroshot import Answers, Named
 from calque.text import Sentences
-from calque.training.supervised import FrozenVectors, Supervised, Vectors
+from calque.training.supervised import FrozenVectors, Supervised, Vectors, tuned_rate
 from calque.vectors import Embeddings
 from planted import Planted, labelled, tagged, trees
 
@@ -222,6 +223,32 @@ def test_the_encoder_learns_too(head, tiny_encoder):
     assert score.settings["features"] == "tuned"
     after = tiny_encoder.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("name", ["ner", "sentiment", "parsing"])
+def test_with_the_encoder_a_head_learns_at_a_rate_of_its_width(name):
+    """5e-5 at 768 dimensions, as BERT-base is usually tuned; more where the encoder is narrower, unless somebody says."""
+    assert tuned_rate(768) == pytest.approx(5e-5)
+    assert tuned_rate(128) == pytest.approx(5e-4, rel=0.01)
+    base = SimpleNamespace(dim=768)
+    job = jobs(20, tune=True, options={})[name]
+    assert job.training(base) == job.defaults() | {"learning_rate": pytest.approx(5e-5)}
+    assert jobs(20, tune=True, options={"learning_rate": 1e-2})[name].training(base)["learning_rate"] == 1e-2
+    assert jobs(20, options={})[name].training(base)["learning_rate"] == 1e-3
+
+
+def test_a_process_without_texts_sums_on_its_own_device(monkeypatch):
+    """Zeros on a processor cannot be summed over graphics cards."""
+    from calque.distributed import Processes
+
+    summed = []
+    monkeypatch.setattr(Processes, "device", torch.device("meta"))
+    monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
+    monkeypatch.setattr(Processes, "sum_numbers", lambda self, value: summed.append(value) or torch.zeros(()))
+    source = FrozenVectors(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9)))
+    training = Supervised(epochs=1, batch=4)
+    training.fit(torch.nn.Linear(2, 1), source, lambda given: given.rows.sum(1), processes=Processes())
+    assert [value.device.type for value in summed] == ["meta", "meta"]
 
 
 def test_gradients_into_the_encoder_are_those_of_the_whole_thing_in_one_piece(tiny_folder):

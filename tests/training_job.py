@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -11,21 +12,24 @@ from calque.encoders import load_encoder
 from calque.training import Contrastive, FineTune
 from test_training import make_text
 
-SETTINGS = {"towards": "en", "learning_rate": 1e-3, "batch": 4, "epochs": 5, "epsilon": 1e-4}
+SETTINGS = {"towards": "en", "learning_rate": 1e-3, "batch": 4, "epochs": 5}
 METHODS = {
-    "finetune": lambda: FineTune(**SETTINGS, layers=(1, -1)),
-    "contrastive": lambda: Contrastive(**SETTINGS, weight=0.3),
+    "finetune": lambda settings: FineTune(**settings, layers=(1, -1)),
+    "contrastive": lambda settings: Contrastive(**settings, weight=0.3),
 }
 
 
-def main(folder: str, out: str, method: str, dropout: float = 0.0, checkpoint_every: int = 2) -> None:
+def main(
+    folder: str, out: str, method: str, dropout: float = 0.0, checkpoint_every: int = 2, sizes=(24, 10), **settings
+) -> None:
     torch.set_num_threads(1)
+    Path(out).mkdir(parents=True, exist_ok=True)
     encoder = load_encoder(folder)
     for module in encoder.model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = dropout
-    first, second = make_text("xx", 24, 0), make_text("yy", 10, 1)
-    tuned = METHODS[method]().tune(
+    first, second = make_text("xx", sizes[0], 0), make_text("yy", sizes[1], 1)
+    tuned = METHODS[method](SETTINGS | settings).tune(
         encoder, [first[0], second[0]], [first[1], second[1]], folder=Path(out) / "training",
         checkpoint_every=checkpoint_every,
     )  # fmt: skip
@@ -34,4 +38,8 @@ def main(folder: str, out: str, method: str, dropout: float = 0.0, checkpoint_ev
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]))
+    if sys.argv[3].startswith("{"):  # several runs: the folder of each, its method and its settings
+        for place, (method, settings) in json.loads(sys.argv[3]).items():
+            main(sys.argv[1], str(Path(sys.argv[2]) / place), method, **settings)
+    else:
+        main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Integral, Real
 from os import PathLike, fspath
+from typing import Any
 
 
 class CalqueError(Exception):
@@ -44,6 +47,47 @@ class SettingError(CalqueError):
 
 class OutputError(CalqueError):
     """A file or folder could not be written: no space, no permission, or no such thing as a file there."""
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+    whole: bool = False,
+) -> None:
+    """That a setting is a number within its bounds, and neither NaN nor infinite.
+
+    Args:
+        name: what the setting is called.
+        value: what it was set to.
+        above, least, below, most: its bounds, the outer two excluded.
+        whole: it must be a whole number.
+
+    Raises:
+        SettingError: it is not.
+    """
+    number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if (
+        number
+        and math.isfinite(value)
+        and (above is None or value > above)
+        and (least is None or value >= least)
+        and (below is None or value < below)
+        and (most is None or value <= most)
+    ):
+        return
+    bounds = [
+        f"{word} {bound:g}"
+        for word, bound in (("above", above), ("at least", least), ("below", below), ("at most", most))
+        if bound is not None
+    ]
+    kind = "a whole number" if whole else "a finite number"
+    must = f"{' and '.join(bounds)} ({kind})" if bounds else kind
+    raise SettingError(f"{name} must be {must}, got {value!r}")
 
 
 class MissingExtraError(CalqueError):

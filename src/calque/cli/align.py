@@ -143,7 +143,7 @@ def align(
     target: Annotated[
         str | None, typer.Option(help="finetune: target vectors are live (paper) or frozen (published code).")
     ] = None,
-    precision: Precision = "auto",
+    precision: Precision = "float32",
     model: Model = "auto",
     symmetrize: Symmetrize = "one-to-one",
     pretokenized: Pretokenized = False,

@@ -15,6 +15,7 @@ from calque.cli.options import (
     Pooling,
     Pretokenized,
     Quiet,
+    VectorPrecision,
     loading,
     news,
 )
@@ -31,6 +32,7 @@ def encode(
     pooling: Pooling = None,
     pretokenized: Pretokenized = False,
     max_length: MaxLength = None,
+    precision: VectorPrecision = None,
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
@@ -44,7 +46,7 @@ def encode(
 
     output_file("--out", out, [text, encoder])
     sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
-    loaded = load_encoder(encoder, **loading(layer, pooling, max_length))
+    loaded = load_encoder(encoder, **loading(layer, pooling, max_length), precision=precision)
     with locked(out):
         embeddings = loaded.encode(sentences, progress=not quiet, out=out)
     news(quiet)(f"{embeddings.n_words:,} words in {len(embeddings):,} sentences, {embeddings.dim} dimensions: {out}")

@@ -35,7 +35,20 @@ Pooling = Annotated[str | None, typer.Option(help="Which subwords make a word's 
 MaxLength = Annotated[
     int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: the model's limit.")
 ]
-Precision = Annotated[str, typer.Option(help="Precision of training: auto, float32 or bfloat16.")]
+Precision = Annotated[
+    str,
+    typer.Option(
+        help="Arithmetic of training: float32 (exact, the same numbers every time), or faster where the hardware has it: "
+        "medium (factors of matrix products rounded) or bfloat16 (all of the forward pass)."
+    ),
+]
+VectorPrecision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        help="Arithmetic of matrix products: highest, high or medium; default: the one saved with the encoder, or highest.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
 
 

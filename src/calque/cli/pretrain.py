@@ -58,7 +58,7 @@ def pretrain(
             help="Exponent for sampling languages: 1 in proportion to their text, 0 equally.",
         ),
     ] = 0.5,
-    precision: Precision = "auto",
+    precision: Precision = "float32",
     held_out: Annotated[
         int, typer.Option(min=0, help="ELMo: sentences of each language to hold out for measuring perplexity.")
     ] = 0,

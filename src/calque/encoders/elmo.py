@@ -19,8 +19,8 @@ from calque.encoders.characters import WordTypes
 from calque.encoders.elmo_files import file_pair, read_network, write_network
 from calque.encoders.extraction import Plan, _bar, extract, word_counts
 from calque.encoders.folder import saving
-from calque.encoders.huggingface import ABOUT_FILE, _weights_digest
-from calque.encoders.numerics import matmul_precision
+from calque.encoders.huggingface import ABOUT_FILE, weights_digest
+from calque.encoders.numerics import check_precision, matmul_precision
 from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork, States, scalar_mix
 from calque.nn.ragged import Ragged
@@ -47,8 +47,8 @@ class ElmoEncoder(LayeredEncoder):
             on `batch`. Every call of `encode` begins anew.
         batch: sentences of a batch, in the order of the text, if `stateful`.
         name: what reports call the encoder.
-        precision: of matrix products, as in `torch.set_float32_matmul_precision`. "auto" is "highest": rounding errors
-            would add up from word to word.
+        precision: of matrix products, as in `torch.set_float32_matmul_precision`; rounding errors of less than "highest"
+            add up from word to word.
 
     Attributes:
         n_layers: L.
@@ -68,7 +68,7 @@ class ElmoEncoder(LayeredEncoder):
         stateful: bool = False,
         batch: int = 64,
         name: str = "elmo",
-        precision: str = "auto",
+        precision: str = "highest",
     ):
         self.network, self.name = network.eval(), name
         self.n_layers, self.dim = network.n_layers, 2 * network.size
@@ -77,7 +77,7 @@ class ElmoEncoder(LayeredEncoder):
         if batch < 1:
             raise SettingError(f"batch={batch}, expected at least 1 sentence")
         self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
-        self.stateful, self.batch, self.precision = stateful, batch, precision
+        self.stateful, self.batch, self.precision = stateful, batch, check_precision(precision)
         self.layer = self.layer_number(layer)
         # Each step is a product of the sentences that still run with weights that no cache holds, so many run together.
         self.budget = 4096
@@ -128,13 +128,12 @@ class ElmoEncoder(LayeredEncoder):
         if dtype not in ("float32", "float16"):
             raise SettingError(f"dtype={dtype!r}: vectors are stored as float32 or float16")
         self.network.eval()
-        precision = "highest" if self.precision == "auto" else self.precision
-        with matmul_precision(precision):
+        with matmul_precision(self.precision):
             if self.stateful:
                 sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
                 return self._carried(sentences, layers, progress, out, dtype)
             device, words = self.device, WordTypes(self.network.words)
-            key = "" if out is None else json.dumps([self.fingerprint, device.type, precision, torch.__version__])
+            key = "" if out is None else json.dumps([self.fingerprint, device.type, self.precision, torch.__version__])
             return extract(
                 sentences,
                 subwords=words,  # type: ignore[arg-type]
@@ -189,18 +188,20 @@ class ElmoEncoder(LayeredEncoder):
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash over weights, options, layer, mixture and memory; the weights are read again if they changed."""
+        """Hash over weights, options, layer, mixture, memory, and arithmetic where it is not exact; the weights are read
+        anew every time."""
         network = self.network
         shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
         memory = [self.stateful, self.batch] if self.stateful else [False]
-        about = [self.layer, self.mix, self.scale, memory, shape, _weights_digest(network)]
+        about = [self.layer, self.mix, self.scale, memory, shape, weights_digest(network)]
+        about += [self.precision] if self.precision != "highest" else []
         return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `options.json` and `weights.hdf5`, which AllenNLP reads as well, and what `load_encoder` needs more."""
         with saving(folder) as path:
             write_network(self.network, path)
-            names = ("layer", "mix", "scale", "stateful", "batch")
+            names = ("layer", "mix", "scale", "stateful", "batch", "precision")
             about = {"kind": "elmo", **{name: getattr(self, name) for name in names}}
             (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
@@ -235,7 +236,7 @@ class ElmoEncoder(LayeredEncoder):
                 about = dict(json.loads((path / ABOUT_FILE).read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError) as error:
                 raise InputError(f"not written by calque ({error})", path=path / ABOUT_FILE) from error
-        names = ("layer", "mix", "scale", "stateful", "batch")
+        names = ("layer", "mix", "scale", "stateful", "batch", "precision")
         told = {name: about[name] for name in names if about and name in about}
         where = path.resolve()
         network = read_network(*pair).to(device)

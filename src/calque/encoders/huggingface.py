@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from calque.encoders.cut import cut_above
 from calque.encoders.extraction import Plan, extract
 from calque.encoders.folder import saving
 from calque.encoders.layers import LayerTap, all_states, examine
-from calque.encoders.numerics import PRECISIONS, matmul_precision, probe_precision
+from calque.encoders.numerics import check_precision, matmul_precision
 from calque.encoders.sentence_transformers import copy_modules
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
@@ -35,16 +34,13 @@ Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
 ABOUT_FILE = "calque.json"
 
-# Digest of a model's weights, and the state of the weights that it was taken from.
-_DIGESTS: WeakKeyDictionary[nn.Module, tuple[tuple, str]] = WeakKeyDictionary()
-
 
 class HuggingFaceEncoder(LayeredEncoder):
     """Words as hidden states of a `transformers` model: one layer, one vector for the subwords of a word.
 
     Layer 0 is the embedding output, layer L the last, and −1 means the last everywhere. The word vectors of a sentence
     do not depend on what else is in the batch: they agree to 1e-5 of their size in float32 arithmetic (`precision`
-    "highest"; where "auto" finds that rounding the factors of matrix products is much faster, to about 1e-3).
+    "highest", the default; at "medium", which rounds the factors of matrix products, to about 1e-3).
 
     Args:
         model: anything that gives `hidden_states` of one shape for all layers; put in evaluation mode.
@@ -53,8 +49,8 @@ class HuggingFaceEncoder(LayeredEncoder):
         pooling: a word's vector from its subwords: the last one's, the first one's, or their mean.
         max_length: most subwords of a sentence; None for the model's own limit.
         name: what reports call the encoder.
-        precision: of float32 matrix products in `encode`, as in `torch.set_float32_matmul_precision`; "auto" measures
-            what "medium" gains and costs.
+        precision: of float32 matrix products in `encode`, as in `torch.set_float32_matmul_precision`; one that is not
+            "highest" is part of the fingerprint.
 
     Attributes:
         subwords: the word ↔ subword map.
@@ -75,14 +71,13 @@ class HuggingFaceEncoder(LayeredEncoder):
         pooling: Pooling = "last",
         max_length: int | None = None,
         name: str = "",
-        precision: str = "auto",
+        precision: str = "highest",
     ):
-        for option, value, expected in (("pooling", pooling, POOLINGS), ("precision", precision, PRECISIONS)):
-            if value not in expected:
-                raise SettingError(f"{option}={value!r}, expected one of {', '.join(expected)}")
+        if pooling not in POOLINGS:
+            raise SettingError(f"pooling={pooling!r}, expected one of {', '.join(POOLINGS)}")
         self.model, self.tokenizer = model.eval(), tokenizer
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
-        self.pooling, self.precision = pooling, precision
+        self.pooling, self.precision = pooling, check_precision(precision)
         self.modules: Path | None = None
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
@@ -235,10 +230,9 @@ class HuggingFaceEncoder(LayeredEncoder):
         device = self.device
         flat, tap = self.is_flat(), self._tap(layers)
         training = [module for module in self.model.modules() if module.training]
-        precision = self._resolved_precision()
         key = ""
         if out is not None:
-            how = [device.type, precision, str(self.model.dtype), self.model.config._attn_implementation, flat]
+            how = [device.type, self.precision, str(self.model.dtype), self.model.config._attn_implementation, flat]
             key = json.dumps([self.fingerprint, *how, torch.__version__])
         attached: AbstractContextManager = nullcontext() if flat or tap is None else tap.attached()
 
@@ -251,7 +245,7 @@ class HuggingFaceEncoder(LayeredEncoder):
 
         self.model.eval()
         try:
-            with matmul_precision(precision), attached:
+            with matmul_precision(self.precision), attached:
                 return extract(
                     sentences,
                     subwords=self.subwords,
@@ -268,23 +262,17 @@ class HuggingFaceEncoder(LayeredEncoder):
             for module in training:
                 module.training = True
 
-    def _resolved_precision(self) -> str:
-        if self.precision != "auto":
-            return self.precision
-        if self.model.dtype != torch.float32:
-            return "highest"
-        inner = getattr(self.model.config, "intermediate_size", None) or 4 * self.dim
-        return probe_precision(self.budget, self.dim, int(inner), str(self.device)).precision
-
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash over weights, tokenizer, layer, pooling and length limit; the weights are read again if they changed."""
+        """Hash over weights, tokenizer, layer, pooling, length limit, and arithmetic where it is not exact. The weights
+        are read anew every time, half a second for a BERT-base: nothing tells reliably whether they have changed."""
         digest = hashlib.blake2b(digest_size=16)
         backend = json.loads(self.subwords.backend.to_str())
         about = [self.layer, self.pooling, self.subwords.max_length, {**backend, "truncation": None, "padding": None}]
+        about += [self.precision] if self.precision != "highest" else []
         digest.update(json.dumps(about, sort_keys=True).encode())
-        digest.update(_weights_digest(self.model).encode())
+        digest.update(weights_digest(self.model).encode())
         return digest.hexdigest()
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
@@ -324,6 +312,7 @@ class HuggingFaceEncoder(LayeredEncoder):
                 "cut": cut,  # whether the layers above it are gone
                 "pooling": self.pooling,
                 "max_length": self.subwords.max_length,
+                **({} if self.precision == "highest" else {"precision": self.precision}),
             }
             (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
@@ -347,15 +336,11 @@ def _mean(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
     return (flat[places] * inside[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]
 
 
-def _weights_digest(model: nn.Module) -> str:
-    weights = model.state_dict()
-    state = tuple((name, tensor.data_ptr(), tensor._version) for name, tensor in weights.items())
-    known = _DIGESTS.get(model)
-    if known is not None and known[0] == state:
-        return known[1]
+def weights_digest(model: nn.Module) -> str:
+    """Hash over the bytes of all weights, with their names and shapes; read anew each time, since an optimiser may change
+    them where neither PyTorch's version counter nor an address tells."""
     digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(weights.items()):
+    for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-    _DIGESTS[model] = (state, digest.hexdigest())
-    return _DIGESTS[model][1]
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

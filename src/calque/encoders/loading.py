@@ -15,11 +15,10 @@ from urllib.request import getproxies
 
 import torch
 
+from calque.distributed import own_device
 from calque.encoders.base import Encoder
-from calque.encoders.batches import collate
 from calque.encoders.elmo_files import file_pair
 from calque.encoders.huggingface import ABOUT_FILE, HuggingFaceEncoder
-from calque.encoders.numerics import faster_attention
 from calque.encoders.sentence_transformers import modules_of
 from calque.errors import CalqueError, InputError, SettingError
 
@@ -37,7 +36,7 @@ def load_encoder(
     device: str | torch.device | None = None,
     max_length: int | None = None,
     attention: str | None = None,
-    precision: str = "auto",
+    precision: str | None = None,
 ) -> Encoder:
     """Load an encoder.
 
@@ -52,10 +51,11 @@ def load_encoder(
         dtype: type of the weights, "float32", "bfloat16" or "float16", or "auto" for the one in the file; None for
             float32, whatever the file has. The base of an encoder with maps is loaded in the type that the maps were
             fitted in, and converted where another one is named.
-        device: "cpu", "cuda", …; None for a graphics card if there is one.
+        device: "cpu", "cuda", …; None for a graphics card if there is one, and of several processes for each its own.
         max_length: most subwords of a sentence, special ones included; None for the model's own limit.
-        attention: `attn_implementation` of `transformers`, or "auto" to time eager attention against sdpa.
-        precision: of float32 matrix products in `encode`; see `HuggingFaceEncoder`.
+        attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its own choice.
+        precision: of float32 matrix products in `encode`, "highest", "high" or "medium"; None for what the folder says,
+            else "highest". See `HuggingFaceEncoder`.
 
     Raises:
         InputError: nothing can be loaded from there.
@@ -69,10 +69,10 @@ def load_encoder(
     path = BUNDLED.get(name, Path(name))
     pair = file_pair(path)
     if path.is_file() and pair is None:
-        return _static(path, layer=layer, pooling=pooling)
+        return _static(path, layer=layer, pooling=pooling, precision=precision)
     about = _about(path)
     if about.get("kind") == "static":
-        return _static(path, layer=layer, pooling=pooling)
+        return _static(path, layer=layer, pooling=pooling, precision=precision)
     mapped = about.get("kind") == "mapped"
     mapped_layer, asked = None, dtype
     if mapped:  # its base is loaded as it was when the maps were fitted
@@ -101,7 +101,7 @@ def load_encoder(
             "no config.json in this folder, expected an encoder that transformers or calque saved", path=path
         )
     where = fspath(path) if name in BUNDLED else name
-    model, tokenizer = _load(where, _dtype(dtype), None if attention == "auto" else attention)
+    model, tokenizer = _load(where, _dtype(dtype), attention)
     model.to(_device(device))
     try:
         encoder = HuggingFaceEncoder(
@@ -111,15 +111,12 @@ def load_encoder(
             pooling=about.get("pooling", "last") if pooling is None else pooling,  # type: ignore[arg-type]
             max_length=about.get("max_length") if max_length is None else max_length,
             name=path.resolve().name if path.is_dir() else name,
-            precision=precision,
+            precision=about.get("precision", "highest") if precision is None else precision,
         )
     except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
         raise SettingError(f"{type(model).__name__} cannot encode text alone ({_first_line(error)})") from error
     if path.is_dir():
         encoder.modules = modules_of(path)
-    if attention == "auto":
-        split = encoder.subwords.split([["a"] * 24] * (encoder.budget // 32))
-        faster_attention(model, collate(split, range(len(split))).to(encoder.device).input_ids)  # type: ignore[arg-type]
     return _mapped(path, encoder, mapped_layer, asked) if mapped else encoder
 
 
@@ -201,7 +198,7 @@ def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | str:
 
 def _device(device: str | torch.device | None) -> torch.device:
     if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return own_device()
     try:
         found = torch.device(device)
         torch.empty(0, device=found)

@@ -289,7 +289,7 @@ class MappedEncoder(Encoder):
         if base.fingerprint != fingerprint:
             raise InputError(
                 "the encoder in this folder is not the one that the maps were fitted on "
-                "(weights, tokenizer, layer or pooling changed); fit them again",
+                "(weights, tokenizer, layer, pooling or precision changed); fit them again",
                 path=path,
             )
         return cls(base, maps, towards=towards, combine=combine, settings=record)

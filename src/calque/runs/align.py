@@ -98,6 +98,7 @@ def align(
             towards=towards,
             encoder=base.name,
             encoder_fingerprint=base.fingerprint,
+            encoder_precision=getattr(base, "precision", None),
             texts=[
                 {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus),
                  "word_pairs": len(p), "unusable_lines": sum(corpus.skipped.values())}

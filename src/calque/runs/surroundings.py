@@ -19,11 +19,14 @@ def surroundings() -> dict[str, Any]:
     """The command line, if the run was begun from one; versions, threads and the machine."""
     import torch
 
+    from calque.distributed import world_size
+
     return {
         **({} if (command := command_line()) is None else {"command": command}),
         "calque": calque.__version__,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
-        "threads": torch.get_num_threads(),
+        "threads": torch.get_num_threads(),  # of a training they decide the last digits
+        "processes": world_size(),
         "hardware": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
 

@@ -91,7 +91,7 @@ class Classification(ZeroShot[LabelledText]):
 
     def defaults(self) -> dict[str, Any]:
         if self.kind_of_head == "cls":
-            return {"epochs": 3, "batch": 32, "learning_rate": 5e-4, "warmup": 0.1, "decay": "linear", "clip": 1.0}
+            return {"epochs": 3, "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
         return {"epochs": 15, "batch": 32, "learning_rate": 1e-3, "patience": 4}
 
     def settings(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Parsing(ZeroShot[Treebank]):
 
     def defaults(self) -> dict[str, Any]:
         if getattr(self, "tune", False):
-            return {"epochs": 5, "batch": 32, "learning_rate": 5e-4, "warmup": 0.1, "decay": "linear"}
+            return {"epochs": 5, "batch": 32, "warmup": 0.1, "decay": "linear"}
         return {"epochs": 40, "batch": 32, "learning_rate": 1e-3, "patience": 10}
 
     def settings(self) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from calque.training.supervised import (
     joined,
     part_of,
     trainable_copy,
+    tuned_rate,
     vectors_of,
 )
 from calque.vectors import Embeddings
@@ -118,7 +119,8 @@ class ZeroShot(Task, Generic[D]):
         seeds: one training run for each.
         tune: train the encoder as well.
         select: see above.
-        options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own.
+        options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own. Without a
+            learning rate a head with its encoder learns at one that follows from the encoder's width, `tuned_rate`.
         bootstrap: samples of the intervals.
         seed: for the record.
     """
@@ -149,7 +151,7 @@ class ZeroShot(Task, Generic[D]):
                 raise SettingError(f"{each.name}: has no texts")
         self.train, self.tests, self.tune, self.select = list(train), list(tests), tune, select
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
-        self.options = {**self.defaults(), **dict(options or {})}
+        self.options = {**self.defaults(), **({"learning_rate": None} if tune else {}), **dict(options or {})}
         self.sources = list(dict.fromkeys(each.lang for each in train))
         foreign = [each for each in dev if each.lang not in self.sources]
         self.dev = {"source": [each for each in dev if each.lang in self.sources], "target": list(dev)}.get(select, [])
@@ -194,6 +196,11 @@ class ZeroShot(Task, Generic[D]):
     def judge(self, head: nn.Module, given: Vectors, answers: Answers) -> dict[str, np.ndarray]:
         """Sums of which the statistics are made, float `[S, k]` by figure, for the texts that are given."""
 
+    def training(self, encoder: Encoder) -> dict[str, Any]:
+        """Settings of `Supervised` for this encoder."""
+        known = self.options.get("learning_rate") is not None or not self.tune
+        return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
+
     def split(self, encoder: Any, data: D) -> SplitSentences:
         """The texts as subwords where the encoder learns too."""
         return encoder.subwords.split(self.sentences(data))
@@ -224,7 +231,7 @@ class ZeroShot(Task, Generic[D]):
             "train": [e.name for e in self.train],
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": self.chosen_on(), "chosen_epochs": [r.epoch for r in found],
-            "dev_scores": [round(r.score, 5) for r in found], **self.settings(), **self.options,
+            "dev_scores": [round(r.score, 5) for r in found], **self.settings(), **self.training(encoder),
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
@@ -319,7 +326,7 @@ class Run(Generic[D]):
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
-        supervised = Supervised(seed=seed, **task.options)
+        supervised = Supervised(seed=seed, **task.training(self.encoder))
         encoder = self.encoder
         if task.tune:
             encoder = trainable_copy(encoder, device)  # type: ignore[arg-type]

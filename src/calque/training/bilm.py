@@ -13,8 +13,8 @@ from torch import Tensor
 
 from calque.distributed import Processes
 from calque.encoders.elmo import ElmoEncoder
-from calque.encoders.numerics import probe_precision
-from calque.errors import SettingError
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
+from calque.errors import SettingError, check_number
 from calque.nn.elmo import ElmoNetwork, elmo_options
 from calque.text import Sentences
 from calque.threads import Threads
@@ -99,18 +99,15 @@ class BiLanguageModel:
         epsilon: float = 1e-6,
         clip: float | None = 10.0,
         seed: int = 0,
-        precision: Literal["auto", "float32", "bfloat16"] = "auto",
+        precision: TrainingPrecision = "float32",
     ):
-        if updates < 1 or not 0 <= dropout < 1 or vocabulary < 1:
-            raise SettingError(
-                f"updates and vocabulary must be at least 1 and dropout a share below 1, got {updates}, {vocabulary} and "
-                f"{dropout}"
-            )
-        if precision not in ("auto", "float32", "bfloat16") or optimiser not in OPTIMISERS:
-            raise SettingError(
-                f"precision is auto, float32 or bfloat16 and optimiser {' or '.join(OPTIMISERS)}, got {precision!r} and "
-                f"{optimiser!r}"
-            )
+        for name, value in (("updates", updates), ("vocabulary", vocabulary), ("batch", batch), ("dim", dim),
+                            ("layers", layers), ("length", length)):  # fmt: skip
+            check_number(name, value, least=1, whole=True)
+        check_number("dropout", dropout, least=0, below=1)
+        check_number("alpha", alpha, least=0, most=1)
+        if optimiser not in OPTIMISERS:
+            raise SettingError(f"optimiser is {' or '.join(OPTIMISERS)}, got {optimiser!r}")
         self.options = elmo_options(
             dim=dim, hidden=hidden, layers=layers, filters=None if filters is None else tuple(filters),
             character_dim=character_dim, highway=highway, max_characters=max_characters, activation=activation,
@@ -122,7 +119,7 @@ class BiLanguageModel:
         self.vocabulary, self.min_count, self.negatives = vocabulary, min_count, negatives
         self.tables, self.correction, self.dropout = tables, correction, dropout
         self.length, self.alpha, self.batch, self.updates = length, alpha, batch, updates
-        self.optimiser, self.precision, self.seed = optimiser, precision, seed
+        self.optimiser, self.precision, self.seed = optimiser, check_training_precision(precision), seed
         usual = 0.2 if optimiser == "adagrad" else 5e-3 * min(1.0, 128 / dim)
         rate = usual if learning_rate is None else learning_rate
         # The number of epochs is known when there is text.
@@ -158,7 +155,7 @@ class BiLanguageModel:
         Raises:
             SettingError: a language without words, or no word that occurs often enough.
         """
-        processes = Processes("bfloat16" if self.precision == "bfloat16" else "float32")
+        processes = Processes(self.precision)
         text = WordText.of(
             texts, size=self.vocabulary + 3, min_count=self.min_count, length=self.length, alpha=self.alpha
         )
@@ -168,9 +165,6 @@ class BiLanguageModel:
         model.to(processes.device).train()
         per_epoch, weights = mixture.updates_per_epoch, sum(p.numel() for p in model.parameters())
         shares = min(torch.get_num_threads(), _SHARES, max(1, _GRADIENTS // (4 * weights)))
-        products, size = "highest", self.options["lstm"]
-        if self.precision == "auto" and processes.world == 1:
-            products = probe_precision(1024, size["projection_dim"], 4 * size["dim"], str(processes.device)).precision
         with Threads(shares if processes.device.type == "cpu" else 1) as threads:
             loop = Loop(
                 model,
@@ -180,7 +174,7 @@ class BiLanguageModel:
                 folder=None if folder is None else Path(folder),
                 checkpoint_every=checkpoint_every,
                 progress=progress,
-                products=products,
+                products=TRAINING_PRECISIONS[self.precision],
                 threads=threads,
                 title="pretrain",
                 optimiser=OPTIMISERS[self.optimiser],

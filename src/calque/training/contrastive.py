@@ -9,8 +9,10 @@ import torch
 from torch.nn import functional
 
 from calque.distributed import Processes
-from calque.errors import SettingError
+from calque.encoders.numerics import TrainingPrecision
+from calque.errors import check_number
 from calque.training.loop import Schedule
+from calque.training.rates import rate_by_width
 from calque.training.tuner import Tuner
 from calque.training.update import GroupVectors
 
@@ -63,11 +65,11 @@ class Contrastive(Tuner):
         accumulate: int = 1,
         budget: int = 1024,
         window: int = 1,
-        precision: Literal["auto", "float32", "bfloat16"] = "auto",
+        precision: TrainingPrecision = "float32",
         reference: Literal["auto", "cached", "recomputed"] = "auto",
     ):
-        if temperature <= 0 or weight < 0:
-            raise SettingError(f"temperature must be above 0 and weight not negative, got {temperature} and {weight}")
+        check_number("temperature", temperature, above=0)
+        check_number("weight", weight, least=0)
         schedule = Schedule(epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed)
         super().__init__(
             towards=towards, layers=layers, schedule=schedule, batch=batch, special=special, max_words=max_words,
@@ -80,7 +82,7 @@ class Contrastive(Tuner):
 
     def default_rate(self, dim: int) -> float:
         # 2e-3 was best on held-out text for 128 dimensions (docs/results.md); 5e-5 is the usual choice for 768.
-        return min(2e-3, 5e-5 * (768 / dim) ** 2)
+        return rate_by_width(dim, 2)
 
     @property
     def needs_reference(self) -> bool:
@@ -113,10 +115,12 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, strong: bool) -> Tenso
     """Mean over both directions of the cross entropy of each row's partner among all candidates.
 
     Args:
-        x, y: unit rows `[n, dim]`; row k of one translates row k of the other.
+        x, y: unit rows `[n, dim]`; row k of one translates row k of the other. Without any the loss is 0.
         temperature: what similarities are divided by.
         strong: the other rows of the anchor's own side are candidates too.
     """
+    if not len(x):
+        return (x.sum() + y.sum()) * 0.0
     across = x @ y.T / temperature
     truth = torch.arange(len(x), device=x.device)
     if not strong:

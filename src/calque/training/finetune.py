@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from calque.distributed import Processes
-from calque.errors import SettingError
+from calque.encoders.numerics import TrainingPrecision
+from calque.errors import SettingError, check_number
 from calque.training.loop import Schedule
+from calque.training.rates import rate_by_width
 from calque.training.tuner import Tuner
 from calque.training.update import GroupVectors
 
@@ -59,13 +61,12 @@ class FineTune(Tuner):
         accumulate: int = 1,
         budget: int = 1024,
         window: int = 1,
-        precision: Literal["auto", "float32", "bfloat16"] = "auto",
+        precision: TrainingPrecision = "float32",
         reference: Literal["auto", "cached", "recomputed"] = "auto",
     ):
         if reduction not in ("sum", "mean") or target not in ("live", "frozen"):
             raise SettingError(f"reduction is sum or mean, target is live or frozen; got {reduction!r} and {target!r}")
-        if weight < 0:
-            raise SettingError(f"weight must not be negative, got {weight}")
+        check_number("weight", weight, least=0)
         schedule = Schedule(epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed)
         super().__init__(
             towards=towards, layers=layers, schedule=schedule, batch=batch, special=special, max_words=max_words,
@@ -76,7 +77,7 @@ class FineTune(Tuner):
 
     def default_rate(self, dim: int) -> float:
         # 5e-5 is the paper's for 768 dimensions; 1e-3 did well on held-out text for 128 (docs/results.md).
-        return min(2e-3, 5e-5 * (768 / dim) ** (5 / 3))
+        return rate_by_width(dim, 5 / 3)
 
     @property
     def needs_reference(self) -> bool:

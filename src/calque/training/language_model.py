@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from calque.distributed import Processes
 from calque.encoders.batches import WordBatch
-from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.numerics import matmul_products
-from calque.errors import InputError, SettingError
+from calque.encoders.huggingface import HuggingFaceEncoder, weights_digest
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
+from calque.errors import InputError, SettingError, check_number
 from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.blocks import Blocks, Mixture, mask
@@ -103,16 +103,18 @@ class MaskedLanguageModel:
         epsilon: float = 1e-6,
         clip: float | None = 1.0,
         seed: int = 0,
-        precision: Literal["auto", "float32", "bfloat16"] = "auto",
+        precision: TrainingPrecision = "float32",
         start: str | Path | None = None,
     ):
-        if updates < 1 or not 0 < share < 1 or not 3 < length <= positions:
-            raise SettingError(
-                f"updates must be at least 1, share a fraction and length from 4 to positions, got {updates}, {share} "
-                f"and {length} of {positions}"
-            )
-        if precision not in ("auto", "float32", "bfloat16"):
-            raise SettingError(f"precision is auto, float32 or bfloat16, got {precision!r}")
+        for name, value in (("layers", layers), ("dim", dim), ("batch", batch), ("updates", updates)):
+            check_number(name, value, least=1, whole=True)
+        for name, value in (("heads", heads), ("inner", inner)):
+            if value is not None:
+                check_number(name, value, least=1, whole=True)
+        check_number("share", share, above=0, below=1)
+        check_number("alpha", alpha, least=0, most=1)
+        check_number("positions", positions, least=4, whole=True)
+        check_number("length", length, least=4, most=positions, whole=True)
         heads = max(1, dim // 64, min(4, dim // 32)) if heads is None else heads
         if dim % heads:
             raise SettingError(f"dim={dim} cannot be divided among {heads} heads")
@@ -120,16 +122,17 @@ class MaskedLanguageModel:
                       "intermediate_size": 4 * dim if inner is None else inner,
                       "max_position_embeddings": positions}  # fmt: skip
         self.dim, self.length, self.share, self.alpha, self.batch = dim, length, share, alpha, batch
-        self.updates, self.precision, self.seed = updates, precision, seed
+        self.updates, self.precision, self.seed = updates, check_training_precision(precision), seed
         self.start = None if start is None else Path(start)
+        self._start_weights: str | None = None
         rate = 1e-4 * (768 / dim) ** 1.5 if learning_rate is None else learning_rate
         # The number of epochs is known when there is text.
         self._schedule = Schedule(1.0, rate, warmup, decay, betas, epsilon, clip, seed)
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on."""
+        """What the result depends on; a model to go on from with the hash of its weights, once they are loaded."""
         names = ("length", "share", "alpha", "batch", "updates", "precision", "seed")
-        start = {} if self.start is None else {"start": self.start.name}
+        start = {} if self.start is None else {"start": self.start.name, "start_weights": self._start_weights}
         return {"method": "masked language model", **self.shape, **{n: getattr(self, n) for n in names}, **start}
 
     def train(
@@ -156,7 +159,7 @@ class MaskedLanguageModel:
         """
         from transformers import BertConfig, BertForMaskedLM
 
-        processes = Processes("bfloat16" if self.precision == "bfloat16" else "float32")
+        processes = Processes(self.precision)
         torch.manual_seed(self.seed)
         if self.start is not None:
             model = self.model = self._started(len(tokenizer))
@@ -185,7 +188,7 @@ class MaskedLanguageModel:
                 folder=None if folder is None else Path(folder),
                 checkpoint_every=checkpoint_every,
                 progress=progress,
-                products=matmul_products(encoder, self.precision, processes.device, processes.world),
+                products=TRAINING_PRECISIONS[self.precision],
                 threads=threads,
                 title="pretrain",
             )
@@ -215,6 +218,7 @@ class MaskedLanguageModel:
                 f"has {vocabulary}, and blocks are up to {self.length} long"
             )
         self.shape = {name: getattr(config, name) for name in self.shape}
+        self._start_weights = weights_digest(model)
         return model
 
 
@@ -249,6 +253,8 @@ class _Guess:
         )
         mine = self.processes.share(np.arange(len(ids)))
         rows = [part for part in np.array_split(mine, self.threads.count) if len(part)]
+        if not rows:  # fewer blocks than processes
+            return {"loss": float(self.processes.sum_numbers(torch.zeros((), device=self.processes.device)))}
         shares, answers = zip(*(self._share(ids, read, chosen, part) for part in rows), strict=True)
         done = Pass(
             self.encoder,

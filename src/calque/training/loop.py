@@ -17,7 +17,7 @@ import torch
 from calque.disk import whole, write_text
 from calque.distributed import Processes
 from calque.encoders.numerics import matmul_precision
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, check_number
 from calque.threads import Threads
 from calque.training.interruption import Interruption
 
@@ -39,6 +39,9 @@ class Schedule:
         betas, epsilon: of Adam.
         clip: largest norm of the whole gradient; None leaves it.
         seed: of the order of the data and of dropout.
+
+    Raises:
+        SettingError: a value that cannot be, such as one that is not finite.
     """
 
     epochs: float = 1.0
@@ -51,15 +54,20 @@ class Schedule:
     seed: int = 0
 
     def __post_init__(self):
-        if (
-            self.epochs <= 0
-            or (self.learning_rate is not None and self.learning_rate <= 0)
-            or not 0 <= self.warmup <= 1
-        ):
-            raise SettingError(
-                f"epochs and learning rate must be above 0 and warm-up a fraction, got {self.epochs}, "
-                f"{self.learning_rate} and {self.warmup}"
-            )
+        check_number("epochs", self.epochs, above=0)
+        if self.learning_rate is not None:
+            check_number("learning rate", self.learning_rate, above=0)
+        check_number("warmup", self.warmup, least=0, most=1)
+        if self.decay not in ("constant", "linear", "cosine"):
+            raise SettingError(f"decay is constant, linear or cosine, got {self.decay!r}")
+        if len(self.betas) != 2:
+            raise SettingError(f"betas are two numbers, got {self.betas!r}")
+        for beta in self.betas:
+            check_number("each of betas", beta, least=0, below=1)
+        check_number("epsilon", self.epsilon, least=0)
+        if self.clip is not None:
+            check_number("clip", self.clip, above=0)
+        check_number("seed", self.seed, least=0, whole=True)
 
     def rate(self, step: int, total: int) -> float:
         """Learning rate of update `step` (from 0) of `total`."""
@@ -93,8 +101,8 @@ class Loop:
         checkpoint_every: updates between checkpoints; 0 for none. There is also one every minute, one when SIGINT or
             SIGTERM arrives, and one at the end, which stays: whoever calls removes it once the result is saved.
         progress: show a bar on standard error.
-        products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it. A resumed run
-            keeps the one that it began with, which may have been measured.
+        products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it; part of the
+            identity.
         threads: that the updates are computed in, if they are.
         title: of the bar.
         optimiser: makes the optimiser of these parameters, whose rate is set before each update.
@@ -119,7 +127,9 @@ class Loop:
         self.threads = threads or Threads(1)
         self.products = products
         self.module, self.schedule, self.processes = module, schedule, processes
-        self.identity = json.dumps({**identity, "schedule": asdict(schedule)}, sort_keys=True, default=str)
+        self.identity = json.dumps(
+            {**identity, "schedule": asdict(schedule), "products": products}, sort_keys=True, default=str
+        )
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         if not self.parameters:
@@ -159,6 +169,7 @@ class Loop:
         try:
             with matmul_precision(self.products), Interruption() as interruption:
                 self._steps(epoch, steps_per_epoch, total, backward, after_epoch, interruption)
+            self._check_weights()
         finally:
             gc.unfreeze()
         self._write_metrics()
@@ -249,20 +260,36 @@ class Loop:
         late = time.monotonic() - self._saved_at > self._pause
         return bool(self.step % self.checkpoint_every == 0 or late or interruption.received)
 
+    def _check_weights(self) -> None:
+        """That there is something worth keeping.
+
+        Raises:
+            SettingError: some weights are not finite.
+        """
+        wrong = [name for name, p in self.module.named_parameters() if p.requires_grad and not p.isfinite().all()]
+        if wrong:
+            raise SettingError(
+                f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not finite after update "
+                f"{self.step}: lower the learning rate"
+            )
+
     def save(self) -> None:
         """Write a checkpoint: complete or not at all, whenever the process dies.
 
         The first process alone writes, and nobody waits for it: all hold the same state.
+
+        Raises:
+            SettingError: some weights are not finite.
         """
         if self._checkpoint is None or self._saved_step == self.step:
             return
+        self._check_weights()
         started = time.monotonic()
         if self.processes.is_first:
             trained = {name for name, p in self.module.named_parameters() if p.requires_grad}
             state = {
                 "identity": self.identity,
                 "step": self.step,
-                "products": self.products,
                 "module": {name: value for name, value in self.module.state_dict().items() if name in trained},
                 "optimiser": self.optimiser.state_dict(),
                 "history": json.dumps(self.history),
@@ -290,7 +317,7 @@ class Loop:
             )
         self.module.load_state_dict(state["module"], strict=False)
         self.optimiser.load_state_dict(state["optimiser"])
-        self.step, self.history, self.products = state["step"], json.loads(state["history"]), state["products"]
+        self.step, self.history = state["step"], json.loads(state["history"])
         self._saved_step = self.step
 
     def _check(self, state: Any) -> None:
@@ -298,11 +325,11 @@ class Loop:
         json.loads(state["identity"]).keys()
         for line in json.loads(state["history"]):
             line.keys()
-        if not isinstance(state["step"], int) or state["step"] < 0 or not isinstance(state["products"], str):
+        if not isinstance(state["step"], int) or state["step"] < 0:
             raise ValueError("no number of updates")
         if state["identity"] != self.identity:
             return
-        if state["step"] != len(json.loads(state["history"])) or state["products"] not in ("highest", "high", "medium"):
+        if state["step"] != len(json.loads(state["history"])):
             raise ValueError("updates without their record")
         trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if {name: value.shape for name, value in state["module"].items()} != {n: p.shape for n, p in trained.items()}:

@@ -44,7 +44,7 @@ class Pass:
     Args:
         encoder: its model is in training or evaluation mode.
         shares: batches of sentences; with several shares each is gone through in a thread of its own, and there must
-            not be more of them than `shares_at_once` says.
+            not be more of them than `shares_at_once` says. Without any there are no vectors, and nothing to learn.
         layers: whose word vectors are wanted.
         threads: for the shares.
         context: entered for every forward computation, such as autocast.
@@ -66,7 +66,10 @@ class Pass:
     ):
         self._threads, self._context, self._gradient = threads, context, gradient
         self._side_by_side = len(shares) > 1
-        if self._side_by_side:
+        if not shares:  # a process, or a part of an update, that has no sentence
+            nothing = torch.zeros(0, encoder.dim, device=next(encoder.model.parameters()).device)
+            self._graphs: list[Vectors] = [dict.fromkeys(layers, nothing)]
+        elif self._side_by_side:
             self._graphs = self._forward_in_shares(encoder, shares, layers)
         else:
             self._graphs = [self._forward(lambda: encoder.forward(shares[0], layers))]
@@ -137,6 +140,8 @@ class Pass:
 
 def add_gradients(weights: Sequence[Tensor], found: Sequence[Sequence[Tensor | None]]) -> None:
     """Add to the gradients of some weights what several threads found, always in the same order."""
+    if not found:
+        return
     for weight, several in zip(weights, zip(*found, strict=True), strict=True):
         present = [each for each in several if each is not None]
         if present:

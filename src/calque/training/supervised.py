@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from calque.distributed import Processes
 from calque.encoders.batches import collate, ranges, token_batches
-from calque.encoders.numerics import matmul_products
-from calque.errors import SettingError
+from calque.errors import SettingError, check_number
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import Pass
 from calque.training.plan import BatchPlan
+from calque.training.rates import rate_by_width
 
 if TYPE_CHECKING:
     from calque.encoders.huggingface import HuggingFaceEncoder
@@ -49,13 +49,12 @@ class Source(ABC):
         dim: dimensions of a vector.
         lengths: int64 `[n]`, words of each text.
         model: what is trained along with the head, if anything.
-        products, threads: what an update is quickest with, see `Loop`.
+        threads: what an update is quickest with, see `Loop`.
     """
 
     dim: int
     lengths: np.ndarray
     model: nn.Module | None = None
-    products: str = "highest"
     threads: Threads | None = None
 
     @abstractmethod
@@ -91,7 +90,7 @@ class Some(Source):
     def __init__(self, whole: Source, kept: np.ndarray):
         self._whole, self._kept = whole, kept
         self.dim, self.lengths, self.model = whole.dim, whole.lengths[kept], whole.model
-        self.products, self.threads = whole.products, whole.threads
+        self.threads = whole.threads
 
     def take(self, numbers: np.ndarray) -> Vectors:
         return self._whole.take(self._kept[numbers])
@@ -123,7 +122,6 @@ class TrainedVectors(Source):
         split: the texts as subwords, and where their words are.
         threads: for the shares of an update, as many as `shares_at_once` says.
         processes: of this run.
-        precision: of the forward pass, as for `Tuner`.
     """
 
     def __init__(
@@ -132,12 +130,10 @@ class TrainedVectors(Source):
         split: SplitSentences,
         threads: Threads,
         processes: Processes,
-        precision: str = "auto",
     ):
         self.dim, self.model = encoder.dim, encoder.model  # type: ignore[assignment]
         self.lengths = np.diff(split.word_offsets)
         self.threads = threads
-        self.products = matmul_products(encoder, precision, processes.device, processes.world)
         self._encoder, self._split, self._processes = encoder, split, processes
 
     def take(self, numbers: np.ndarray) -> Vectors:
@@ -159,6 +155,11 @@ class TrainedVectors(Source):
 
     def backward(self, gradient: Tensor) -> None:
         self._pass.backward({self._encoder.layer: gradient})
+
+
+def tuned_rate(dim: int) -> float:
+    """Learning rate of a head together with an encoder of `dim` dimensions, where nobody says: 5e-4 did well at 128."""
+    return rate_by_width(dim, 9 / 7)
 
 
 class Supervised:
@@ -187,11 +188,10 @@ class Supervised:
         seed: int = 0,
         per_epoch: int | None = None,
     ):
-        if per_epoch is not None and per_epoch < 1:
-            raise SettingError(f"per_epoch must be at least 1, got {per_epoch}")
+        for name, value in (("per_epoch", per_epoch), ("patience", patience), ("batch", batch)):
+            if value is not None:
+                check_number(name, value, least=1, whole=True)
         self.per_epoch = per_epoch
-        if batch < 1 or (patience is not None and patience < 1):
-            raise SettingError(f"batch and patience must be at least 1, got {batch} and {patience}")
         self.schedule = Schedule(epochs, learning_rate, warmup, decay, (0.9, 0.999), 1e-8, clip, seed)
         self.batch, self.patience = batch, patience
         self.best, self.best_epoch = float("nan"), 0
@@ -230,13 +230,13 @@ class Supervised:
         module = head if source.model is None else nn.ModuleList([head, source.model])
         loop = Loop(
             module, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,
-            products=source.products, threads=source.threads, title=title,
+            threads=source.threads, title=title,
         )  # fmt: skip
 
         def backward(update: list[np.ndarray]) -> dict[str, float]:
             (numbers,) = update
             mine = processes.share(numbers)
-            total = torch.zeros(())
+            total = torch.zeros((), device=processes.device)
             if len(mine):
                 given = source.take(mine)
                 rows = given.rows.requires_grad_(source.model is not None)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calque.distributed import Processes
 from calque.encoders.base import require
-from calque.encoders.numerics import matmul_products
-from calque.errors import SettingError
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
+from calque.errors import SettingError, check_number
 from calque.threads import Threads
 from calque.training.aligned import AlignedText
 from calque.training.freezing import freeze_below
@@ -43,8 +43,8 @@ class Tuner(ABC):
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
         budget: subwords, padding included, in one forward pass.
         window: batches within which pairs are grouped by length.
-        precision: of the forward pass: "float32"; "bfloat16", where that is safe, with weights in float32; "auto" is
-            float32 with the factors of matrix products rounded to bfloat16 where a measurement says that it pays.
+        precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32", "medium" or
+            "bfloat16", see `calque.encoders.numerics.check_training_precision`.
         reference: whether vectors of the frozen encoder are kept from one pass or computed anew for each update; "auto"
             keeps them up to `reference_bytes`.
     """
@@ -62,17 +62,21 @@ class Tuner(ABC):
         accumulate: int,
         budget: int,
         window: int,
-        precision: Literal["auto", "float32", "bfloat16"],
+        precision: TrainingPrecision,
         reference: Literal["auto", "cached", "recomputed"],
     ):
-        if accumulate < 1 or budget < 1 or batch < 1:
-            raise SettingError(f"batch, accumulate and budget must be at least 1, got {batch}, {accumulate}, {budget}")
+        for name, value in (("batch", batch), ("accumulate", accumulate), ("budget", budget), ("window", window)):
+            check_number(name, value, least=1, whole=True)
+        if max_words is not None:
+            check_number("max_words", max_words, least=1, whole=True)
+        if freeze is not None:
+            check_number("freeze", freeze, least=0, whole=True)
         self.towards, self.layers, self.schedule, self.batch = towards, layers, schedule, batch
         self.special, self.max_words, self.freeze = special, max_words, freeze
         self.accumulate, self.budget, self.window = accumulate, budget, window
-        if precision not in ("auto", "float32", "bfloat16"):
-            raise SettingError(f"precision is auto, float32 or bfloat16, got {precision!r}")
-        self.precision: Literal["auto", "float32", "bfloat16"] = precision
+        self.precision: TrainingPrecision = check_training_precision(precision)  # type: ignore[assignment]
+        if reference not in ("auto", "cached", "recomputed"):
+            raise SettingError(f"reference is auto, cached or recomputed, got {reference!r}")
         self.reference: Literal["auto", "cached", "recomputed"] = reference
 
     #: names of the loss terms that every process computes over the vectors of all
@@ -128,10 +132,10 @@ class Tuner(ABC):
             SettingError: an encoder without weights to train, settings that do not fit together, or a checkpoint of
                 another run in `folder`.
         """
-        require(encoder, "trained")
+        self._check(encoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
         links = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
-        processes = Processes("bfloat16" if self.precision == "bfloat16" else "float32")
+        processes = Processes(self.precision)
         text = AlignedText(
             corpora, links, encoder.subwords, towards=self.towards, special=self.special, max_words=self.max_words
         )
@@ -156,7 +160,7 @@ class Tuner(ABC):
                 folder=None if folder is None else Path(folder),
                 checkpoint_every=checkpoint_every,
                 progress=progress,
-                products=matmul_products(encoder, self.precision, processes.device, processes.world, self.budget),
+                products=TRAINING_PRECISIONS[self.precision],
                 threads=threads,
             )
             alignment = Alignment(self, tuned, text, layers, processes, frozen, threads)
@@ -164,6 +168,16 @@ class Tuner(ABC):
         self.counts, self.used = text.counts, schedule
         tuned.model.eval().requires_grad_(True)
         return tuned
+
+    def _check(self, encoder: Any) -> None:
+        """That the encoder has what training needs, and that something of it would learn."""
+        require(encoder, "trained")
+        highest = max(self._layers(encoder))
+        if self.freeze is not None and highest <= self.freeze < encoder.n_layers:
+            raise SettingError(
+                f"freeze={self.freeze}: the loss reads layer {highest} and below, which would all stay as they are; freeze "
+                "fewer layers"
+            )
 
     def _layers(self, encoder: HuggingFaceEncoder) -> tuple[int, ...]:
         """Layer numbers from 0; the encoder's own layer where none are named."""

@@ -9,6 +9,7 @@ Batch Size under Memory Limited Setup").
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ import torch
 
 from calque.distributed import Processes
 from calque.encoders.batches import collate, token_batches
+from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
 from calque.threads import Threads
 from calque.training.aligned import AlignedText, Update, ragged
 from calque.training.passes import Pass
@@ -60,17 +62,23 @@ class Reference:
     """Word vectors of the encoder as it was before training (f0), always in evaluation mode and without gradient.
 
     Kept from one pass over the target sentences, or computed anew for every update where they would need too much
-    memory.
+    memory; in the arithmetic of the training, so that they differ from f by what was learnt alone.
     """
 
     #: above this the vectors are recomputed, unless asked otherwise
     largest = 2_000_000_000
 
     def __init__(
-        self, encoder: HuggingFaceEncoder, text: AlignedText, layers: Sequence[int], budget: int, threads: Threads
+        self,
+        encoder: HuggingFaceEncoder,
+        text: AlignedText,
+        layers: Sequence[int],
+        budget: int,
+        processes: Processes,
+        threads: Threads,
     ):
         self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
-        self._threads = threads
+        self._processes, self._threads = processes, threads
         self._kept: dict[int, Tensor] | None = None
 
     @classmethod
@@ -84,11 +92,15 @@ class Reference:
         threads: Threads,
     ):
         """As `tuner.reference` asks."""
-        encoder.model.to(device=processes.device)  # type: ignore[call-arg]
-        reference = cls(encoder, text, layers, tuner.budget, threads)
+        weights = next(encoder.model.parameters())
+        if weights.dtype != torch.float32 or weights.device != processes.device:
+            encoder, model = copy.copy(encoder), copy.deepcopy(encoder.model)
+            encoder.model = model.to(device=processes.device).float()  # type: ignore[call-arg]
+        reference = cls(encoder, text, layers, tuner.budget, processes, threads)
         size = text.n_reference * encoder.dim * len(layers) * 4
         if tuner.reference == "cached" or (tuner.reference == "auto" and size <= cls.largest):
-            reference._kept = reference._compute(text.target_sentences)
+            with matmul_precision(TRAINING_PRECISIONS[tuner.precision]):
+                reference._kept = reference._compute(text.target_sentences)
         return reference
 
     def vectors(self, update: Update, layer: int, numbers: np.ndarray) -> Tensor:
@@ -117,7 +129,7 @@ class Reference:
         encoder.model.eval()
 
         def work(piece: np.ndarray) -> None:
-            with torch.no_grad():
+            with torch.no_grad(), self._processes.autocast():  # both belong to the thread that enters them
                 vectors = encoder.forward(collate(text.table, piece).to(device), self._layers)
             rows, _ = ragged(place[piece], text.word_counts[piece])
             for layer, found in vectors.items():
