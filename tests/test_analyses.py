@@ -11,7 +11,7 @@ from calque.analyses import ANALYSES, Questions
 from calque.analyses.anisotropy import anisotropy, explained_variance, mean_cosine
 from calque.analyses.correlation import correlation, fisher_interval, match, pearson
 from calque.analyses.curves import encode_layers, growing_maps, headline, layer_curve, layers_of, size_curve
-from calque.analyses.examples import examples, senses
+from calque.analyses.examples import examples, senses, translations_of
 from calque.analyses.groups import CLASSES, accuracies, binned, by_length, by_pos, by_position, by_rank, by_subwords
 from calque.analyses.hubness import hubness, occurrences, powers, skewness
 from calque.analyses.isometry import (
@@ -556,8 +556,10 @@ def test_layers_of_a_variety_go_through_the_maps_of_its_language(tiny_encoder):
 
 
 # -- examples and points -----------------------------------------------------------------------------------------------
-def test_senses_are_told_by_how_words_begin():
+def test_senses_are_told_by_what_words_share():
     assert senses(["gehen", "geht", "laufen", "gehst"]) == [["gehen", "geht", "gehst"], ["laufen"]]
+    assert senses(["machte", "ließ", "gemacht"]) == [["machte", "gemacht"], ["ließ"]]
+    assert senses(["gehen", "ging"]) == [["gehen"], ["ging"]]
     assert senses([]) == []
 
 
@@ -584,7 +586,7 @@ def ambiguous():
 
 def test_examples_show_one_form_in_several_senses():
     questions, wrong, right = ambiguous()
-    (found,) = examples(questions, [wrong, right])
+    (found,) = examples(questions, [wrong, right], at_least=2)
     assert found.encoder is None
     assert found.to_dict()["value"] is None
     assert {item["form"] for item in found.items} == {"bank"}
@@ -597,14 +599,55 @@ def test_examples_show_one_form_in_several_senses():
     assert first["got"]["before"]["sentence"] == "das Ufer Fluss"
     assert first["got"]["after"] == {"word": "Geldhaus", "sentence": "das Geldhaus Geld", "right": True}
     assert first["translation"] == first["expected"]["sentence"] == "das Geldhaus Geld"
+    assert (first["entropy"], first["translations"]) == (1.0, {"geldhaus": 2, "ufer": 2})
     json.loads(found.to_json())
-    assert examples(questions, [right, right])[0].items == []
+    assert examples(questions, [wrong, right])[0].items == []  # seen twice each, a sense needs three
+    assert examples(questions, [right, right], at_least=2)[0].items == []
     with pytest.raises(SettingError, match="before"):
         examples(questions, [right])
     # With parts of speech, function words are left out by these.
     codes = np.zeros(12, dtype=np.int64)
-    assert examples(questions, [wrong, right], tags={"source": (codes, ["DET"])})[0].items == []
-    assert len(examples(questions, [wrong, right], tags={"source": (codes, ["NOUN"])})[0].items) == 2
+    assert examples(questions, [wrong, right], at_least=2, tags={"source": (codes, ["DET"])})[0].items == []
+    assert len(examples(questions, [wrong, right], at_least=2, tags={"source": (codes, ["NOUN"])})[0].items) == 2
+
+
+def test_forms_with_several_translations_come_by_their_entropy():
+    """Counted by hand: links of test and training text together; a stray link is no sense, and so is another ending."""
+    plan = {  # form → its translations in the training text; each is in the test text once
+        "bank": ["ufer"] * 4 + ["geldhaus"] * 4,  # with the test 5 and 5: 1 bit
+        "light": ["licht"] * 7 + ["leicht"] * 2,  # 8 and 3
+        "no": ["nein"] * 9 + ["kein"],  # 10 and 2: the second is too rare
+        "goes": ["geht"] * 5 + ["gehen"] * 5,  # one word
+        "right": ["recht"] * 2 + ["rechts"] * 2 + ["richtig"] * 5,  # recht and rechts begin alike: 6 and 6
+        "spring": ["quelle"] * 3 + ["sommer"] * 3 + ["feder"] * 3,  # 4, 4 and 4: log2 3
+    }  # fmt: skip
+    rows = [(form, t) for form, several in plan.items() for t in several]
+    tests = [(form, t) for form, several in plan.items() for t in dict.fromkeys(several)]
+
+    def text(rows):
+        corpus = ParallelCorpus.of([[form] for form, _ in rows], [[t.capitalize()] for _, t in rows], ("en", "de"))
+        return corpus, WordPairs.of([[(0, 0)]] * len(rows))
+
+    (train, train_pairs), (test, pairs) = text(rows), text(tests)
+    questions = Questions(
+        WordRetrieval(test, pairs, train=train, train_pairs=train_pairs, bootstrap=0, data="toy", k=1)
+    )
+    counted = translations_of(questions, "source", {"light", "spring"})
+    assert counted == {"light": {"licht": 8, "leicht": 3}, "spring": {"quelle": 4, "sommer": 4, "feder": 4}}
+    assert translations_of(questions, "target", {"ufer"}) == {"ufer": {"bank": 5}}
+    eye, offsets = np.eye(len(tests), dtype=np.float32), np.arange(len(tests) + 1)
+    right = questions.ask("after", Embeddings(eye, offsets), Embeddings(eye, offsets))
+    wrong = questions.ask("before", Embeddings(np.roll(eye, 1, axis=0), offsets), Embeddings(eye, offsets))
+    (found,) = examples(questions, [wrong, right])
+    shown = {item["form"]: item["entropy"] for item in found.items}
+    assert list(shown) == ["spring", "bank", "right", "light"]
+    share = 3 / 11
+    assert shown == {
+        "spring": round(math.log2(3), 3), "bank": 1.0, "right": 1.0,
+        "light": round(-share * math.log2(share) - (1 - share) * math.log2(1 - share), 3),
+    }  # fmt: skip
+    assert [item["expected"]["word"] for item in found.items if item["form"] == "light"] == ["Licht", "Leicht"]
+    assert [item["form"] for item in examples(questions, [wrong, right], forms=1)[0].items] == ["spring"] * 3
 
 
 def test_principal_axes_are_those_of_the_covariance():

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
 
 from calque.analyses.finding import Finding
 from calque.analyses.questions import NOTHING, Questions, View
+from calque.analyses.words import forms_of
 from calque.errors import SettingError
 
 _OPEN = ("NOUN", "PROPN", "ADV", "ADJ", "VERB")
-_FREQUENT = 60  # without tags: so many of the most frequent forms are taken for function words
+_PIECE = 5  # letters that words must share where they do not begin alike
+_FREQUENT = 100  # without tags: so many of the most frequent forms are taken for function words
 _SENSES = 3  # of a form that are shown
 
 
 def senses(translations: Sequence[str]) -> list[list[str]]:
-    """Translations in groups that look like forms of one word: they begin alike for six tenths of the longer one.
+    """Translations in groups that look like forms of one word: they begin alike for six tenths of the longer one, or
+    share so long a piece elsewhere that has five letters or more.
 
-    A guess, and a cautious one in neither direction: it takes `gehen` and `geht` together, not `gehen` and `ging`.
+    A guess: it takes `gehen` and `geht` together, and `machte` and `gemacht`, not `gehen` and `ging`.
 
     Args:
         translations: in the order of preference; each joins the first group whose first member it is like.
@@ -27,9 +32,9 @@ def senses(translations: Sequence[str]) -> list[list[str]]:
     groups: list[list[str]] = []
     for word in translations:
         for group in groups:
-            alike = next((k for k, (a, b) in enumerate(zip(word, group[0], strict=False)) if a != b), None)
-            alike = min(len(word), len(group[0])) if alike is None else alike
-            if alike >= 0.6 * max(len(word), len(group[0])):
+            shared = SequenceMatcher(None, word, group[0], autojunk=False).find_longest_match().size
+            enough = math.ceil(0.6 * max(len(word), len(group[0])))
+            if word[:enough] == group[0][:enough] or shared >= max(enough, _PIECE):
                 group.append(word)
                 break
         else:
@@ -42,20 +47,25 @@ def examples(
     views: Sequence[View],
     *,
     forms: int = 8,
+    at_least: int = 3,
     side: str = "source",
     tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None = None,
 ) -> list[Finding]:
     """Forms of one language that are linked to different words, found right by some encoders only.
 
-    A form is shown if at least two of its senses (see `senses`) are found by some encoder, and the encoders differ in one
-    of them. Of each sense the occurrence in which they differ most is shown, the later encoders being right where possible.
-    Function words would fill the list: with tags only open-class words are taken, without them no form among the 60 most
-    frequent, and none without a letter. Where there is a training text, a translation counts only if the same forms are
-    linked there: the links of the test text have errors, too.
+    A sense is a group of translations that look like one word (see `senses`) and are linked to the form at least
+    `at_least` times, in test and training text together. Forms come in the order of the entropy of their senses there: those
+    that are translated now this way, now that, and not those with one translation and a stray link. A form is shown if
+    at least two of its senses are found by some encoder, and the encoders differ in one of them. Of each sense the
+    occurrence in which they differ most is shown, the later encoders being right where possible. Function words would
+    fill the list: with tags only open-class words are taken, without them no form among the 100 most frequent, and none
+    without a letter. Where there is a training text, a translation counts only if the same forms are linked there: the
+    links of the test text have errors, too.
 
     Args:
         views: the encoders' answers, the one before alignment first.
         forms: how many forms at most.
+        at_least: links that a sense needs.
         side: whose forms.
         tags: parts of speech, see `groups.by_pos`.
 
@@ -78,15 +88,21 @@ def examples(
                              for each, (numbers, names) in ((side, own), (other, theirs)))  # fmt: skip
         if form != translation:
             by_form.setdefault(form, {}).setdefault(translation, []).append(link)
+    counts = translations_of(questions, side, set(by_form))
     ranked = []
     for form, translations in by_form.items():
-        chosen = _chosen(translations, right)
+        groups = {group: n for group, n in _groups(counts[form]).items() if n >= at_least}
+        if len(groups) < 2:
+            continue
+        chosen = _chosen([[link for t in group for link in translations.get(t, [])] for group in groups], right)
         if chosen is not None:
-            ranked.append((chosen[0], form, chosen[1]))
-    ranked.sort(key=lambda entry: (entry[0], entry[1]))
+            bits = round(entropy(list(groups.values())), 3)
+            shown = {"entropy": bits, "translations": {group[0]: n for group, n in groups.items()}}
+            ranked.append(((-bits, *chosen[0], form), shown, chosen[1]))
+    ranked.sort(key=lambda entry: entry[0])
     items = [
-        _item(questions, views, right, link, form, side, other, texts, word)
-        for _, form, links in ranked[:forms]
+        _item(questions, views, right, link, key[-1], side, other, texts, word) | shown
+        for key, shown, links in ranked[:forms]
         for link in links
     ]
     about = {"encoders": [view.name for view in views], "forms_found": len(ranked)}
@@ -114,24 +130,59 @@ def _meant(questions: Questions, side: str, tags: Mapping[str, tuple[np.ndarray,
     return meant[numbers[questions.rows[side]]]
 
 
-def _chosen(translations: Mapping[str, list[int]], right: np.ndarray) -> tuple[tuple[int, int, int], list[int]] | None:
-    """One occurrence of each sense, the most telling first, and a rank (small is good); None if they tell nothing."""
-    groups = senses(sorted(translations, key=lambda t: (-len(translations[t]), t)))
-    if len(groups) < 2:
-        return None
+def translations_of(questions: Questions, side: str, wanted: set[str]) -> dict[str, dict[str, int]]:
+    """How often each of some forms is linked to each form of the other language, in test and training text together."""
+    found: dict[str, dict[str, int]] = {form: {} for form in wanted}
+    for text, pairs in ((questions.corpus, questions.pairs), (questions.task.train, questions.task.links[1])):
+        if text is None or pairs is None:
+            continue
+        sides = [(text.source, pairs.source), (text.target, pairs.target)]
+        coded = []
+        for sentences, words in sides if side == "source" else reversed(sides):
+            numbers, names = forms_of(sentences)
+            offsets = np.concatenate([[0], np.cumsum(sentences.lengths())])
+            coded.append((numbers[offsets[pairs.sentence] + words], names))
+        (own, names), (theirs, others) = coded
+        asked = np.array([name in wanted for name in names], dtype=bool)[own]
+        codes, counts = np.unique(own[asked] * len(others) + theirs[asked], return_counts=True)
+        for code, n in zip(codes.tolist(), counts.tolist(), strict=True):
+            form, translation = names[code // len(others)], others[code % len(others)]
+            found[form][translation] = found[form].get(translation, 0) + n
+    return found
+
+
+def entropy(counts: Sequence[int]) -> float:
+    """Entropy of relative frequencies, in bits: 0 for one translation, log2 k for k that are equally frequent."""
+    shares = np.asarray(counts, dtype=np.float64) / sum(counts)
+    return float(-(shares * np.log2(shares)).sum())
+
+
+def _groups(translations: Mapping[str, int]) -> dict[tuple[str, ...], int]:
+    """Senses and how often they are linked, the most frequent translation of each first."""
+    groups = senses(sorted(translations, key=lambda t: (-translations[t], t)))
+    return {tuple(group): sum(translations[t] for t in group) for group in groups}
+
+
+def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:
+    """One occurrence of each sense, the most telling first, and a rank (small is good); None if they tell nothing.
+
+    Args:
+        links: those of each sense.
+        right: `[n_encoders, n_links]`, 1 where an encoder is right.
+    """
     best = []
-    for group in groups:
-        links = [link for translation in group for link in translations[translation] if right[:, link].any()]
-        if links:
+    for several in links:
+        found = [link for link in several if right[:, link].any()]
+        if found:
             # Differing, then right after and wrong before, then by as many as possible.
-            best.append(min(links, key=lambda k: (right[:, k].all(), right[0, k], -int(right[:, k].sum()), k)))
+            best.append(min(found, key=lambda k: (right[:, k].all(), right[0, k], -int(right[:, k].sum()), k)))
     best.sort(key=lambda k: (right[:, k].all(), right[0, k], k))
     best = best[:_SENSES]
     differ = sum(not right[:, k].all() for k in best)
     gained = sum(not right[0, k] for k in best)
     if len(best) < 2 or not differ:
         return None
-    return (-gained, -differ, len(groups)), best
+    return (-gained, -differ), best
 
 
 def _item(questions, views, right, link, form, side, other, texts, word) -> dict[str, Any]:
