@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 
@@ -56,7 +57,10 @@ def test_degrees_of_freedom_of_a_sum():
     assert student.total([(2.0, 4), (2.0, 4)]) == pytest.approx((4.0, 8.0))
     assert student.total([(2.0, 4), (0.0, 1)]) == pytest.approx((2.0, 4.0))
     assert student.total([]) == (0, math.inf)
-    assert student.half_width([(0.0, 1)]) == 0
+    assert student.half_width((0.0, 1), (0.0, 1)) == 0
+    assert student.half_width((0.0, 1), (4.0, math.inf)) == pytest.approx(2 * 1.959964)
+    expected = (1 * student.quantile(0.95, 2) + 3 * student.quantile(0.95, 399)) / 4 * 2
+    assert student.half_width((1.0, 2), (3.0, 399)) == pytest.approx(expected)
 
 
 # -- what a record holds ----------------------------------------------------------------------------------------------------
@@ -106,28 +110,211 @@ def test_a_record_keeps_its_runs_and_resamples_and_an_old_one_is_read():
 
 
 def test_an_interval_over_three_runs_is_as_wide_as_three_runs_allow():
-    """Mean ± t(df)·√(s²/n + texts), by hand."""
+    """Mean ± t·√(s²/n + texts), by hand."""
     rng = np.random.default_rng(3)
     right = (rng.random((500, 3)) < np.array([0.45, 0.5, 0.55])).astype(float)
     measured, runs = of_answers(right)
     value, low, high = measured.over_runs(runs)
     of_runs, of_texts = np.var(runs, ddof=1) / 3, np.var(measured.resamples, ddof=1)
-    df = (of_runs + of_texts) ** 2 / (of_runs**2 / 2 + of_texts**2 / 399)
-    half = student.quantile(0.95, df) * math.sqrt(of_runs + of_texts)
+    t = (of_runs * student.quantile(0.95, 2) + of_texts * student.quantile(0.95, 399)) / (of_runs + of_texts)
+    half = t * math.sqrt(of_runs + of_texts)
     assert (value - low, high - value) == pytest.approx((half, half), rel=1e-6)
     assert half > 1.5 * (measured.high - measured.low) / 2
     assert measured.over_runs(runs[:1]) == measured.ends  # one run: texts only
 
 
+# -- how often it is wrong ----------------------------------------------------------------------------------------------------
+N = 500  # texts of a test set
+
+
+def trained(rng, chance: np.ndarray, sd: float, *, up: float = 0.0) -> np.ndarray:
+    """Right answers `[texts, 3]` of three trainings, whose accuracy is off by `sd` each."""
+    return (rng.random((len(chance), 3)) < np.clip(chance + up + rng.normal(0, sd, 3), 0, 1)).astype(float)
+
+
+def estimated(right: np.ndarray) -> compare.Estimate:
+    """What `estimate` makes of `record(right)`, without the way through a record."""
+    counts = _drawing(len(right))
+    runs, drawn = tuple(map(float, right.mean(axis=0))), counts @ right.mean(axis=1)
+    of_texts = student.over_resamples(drawn, len(right))
+    return compare.Estimate(float(right.mean()), runs, student.over_runs(runs), of_texts, drawn, len(right))
+
+
+@functools.cache
+def _drawing(n: int) -> np.ndarray:
+    """How often each text comes in each resample, over n: the common drawing, read off a statistic that keeps the counts."""
+    seen: list[np.ndarray] = []
+
+    def keep(sums: np.ndarray) -> np.ndarray:
+        seen.append(sums)
+        return sums[..., 0]
+
+    measure(np.eye(n), keep, samples=KEPT)
+    return np.concatenate(seen[1:]) / n
+
+
+def texts(rng) -> np.ndarray:
+    """Chances of a right answer, `[texts, 1]`: some texts are easy."""
+    return 0.5 + rng.normal(0, 0.3, (N, 1))
+
+
+def test_the_short_way_gives_what_a_record_gives():
+    right = trained(np.random.default_rng(0), texts(np.random.default_rng(1)), 0.02)
+    one, other = estimated(right), compare.estimate(record(right))
+    assert (one.value, *one.runs, *one.of_runs) == pytest.approx((other.value, *other.runs, *other.of_runs))
+    assert one.of_texts == pytest.approx(other.of_texts, rel=1e-3)
+    assert one.resamples == pytest.approx(other.resamples, rel=1e-4)
+
+
+@pytest.mark.parametrize("sd", [0.0, 0.01, 0.02, 0.03])
+def test_identical_methods_are_rarely_called_different(sd):
+    """300 comparisons of two identical methods, three trainings each that differ by 0 to 3 points, on 500 texts."""
+    rng, called = np.random.default_rng(1), 0
+    for _ in range(300):
+        chance = texts(rng)
+        called += compare.p_value(*(estimated(trained(rng, chance, sd)) for _ in range(2))) < compare.LEVEL
+    assert called <= 0.05 * 300
+
+
+def test_texts_alone_would_be_wrong_far_more_often():
+    """What a bootstrap that forgets the runs would do, so that the tests beside this one are known to see it."""
+    rng, called = np.random.default_rng(1), 0
+    for _ in range(300):
+        chance = texts(rng)
+        one, other = (estimated(trained(rng, chance, 0.03)) for _ in range(2))
+        of_texts = student.over_resamples(one.resamples - other.resamples, N)
+        called += student.probability(one.value - other.value, (0.0, 1), of_texts) < compare.LEVEL
+    assert called > 0.1 * 300
+
+
+@pytest.mark.parametrize("sd", [0.0, 0.01, 0.03])
+@pytest.mark.parametrize("translated", [False, True])
+def test_a_page_of_comparisons_is_rarely_wrong_anywhere(sd, translated):
+    """Pages of four identical methods in seven languages with their means. Trainings are the same in all languages, and
+    where test sets are translations of one another, easy texts are easy in all of them."""
+    rng, wrong, means, pages = np.random.default_rng(2), 0, 0, 100
+    for _ in range(pages):
+        same = texts(rng)
+        chances = [same if translated else texts(rng) for _ in range(7)]
+        found = []
+        for _ in range(4):
+            shift = rng.normal(0, sd, 3)
+            found.append([estimated(trained(rng, chance + 0.7 * shift, 0.7 * sd)) for chance in chances])
+        p = {
+            (method, lang): compare.p_value(found[method][lang], found[0][lang])
+            for method in (1, 2, 3)
+            for lang in range(7)
+        }
+        average = [compare.over_tests(own) for own in found]
+        p |= {(method, "mean"): compare.p_value(average[method], average[0]) for method in (1, 2, 3)}
+        means += sum(p[method, "mean"] < compare.LEVEL for method in (1, 2, 3))
+        wrong += min(compare.holm(p).values()) < compare.LEVEL
+    assert wrong <= 0.05 * pages
+    assert means <= 0.05 * 3 * pages
+
+
 @pytest.mark.parametrize("sd", [0.0, 0.01, 0.03])
 def test_an_interval_over_runs_and_texts_holds_the_truth(sd):
-    """Of 400 experiments with three runs and 300 texts, about 95 in 100 have the true figure in their interval."""
-    rng = np.random.default_rng(int(1000 * sd))
-    held = 0
+    """Of 400 experiments, about 95 in 100 have the true figure in their interval."""
+    rng, held = np.random.default_rng(int(1000 * sd)), 0
     for _ in range(400):
-        easy = rng.normal(0, 0.2, (300, 1))
-        chance = np.clip(0.5 + easy + rng.normal(0, sd, 3), 0, 1)
-        measured, runs = of_answers((rng.random((300, 3)) < chance).astype(float))
-        _, low, high = measured.over_runs(runs)
+        right = trained(rng, texts(rng), sd)
+        one = estimated(right)
+        low, high = one.interval
         held += low <= 0.5 <= high
     assert held >= 0.93 * 400
+
+
+def test_the_mean_over_translations_knows_that_they_are_one_text():
+    """Easy texts are easy in all seven languages: the error of the mean is hardly smaller than that of one language."""
+    rng = np.random.default_rng(3)
+    chance = np.clip(0.5 + rng.normal(0, 0.6, (N, 1)), 0, 1)
+    right = [(rng.random((N, 1)) < chance).astype(float) for _ in range(7)]
+    whole = [estimated(own) for own in right]
+    mean = compare.over_tests(whole)
+    drawn = [np.mean([own[rng.integers(0, N, N)] for own in [np.hstack(right).mean(axis=1)]]) for _ in range(2000)]
+    assert math.sqrt(mean.of_texts[0]) == pytest.approx(np.std(drawn), rel=0.1)
+    apart = math.sqrt(sum(each.of_texts[0] for each in whole)) / 7  # as if they had nothing in common
+    assert math.sqrt(mean.of_texts[0]) > 1.5 * apart
+
+
+def test_a_large_difference_is_found():
+    """Fifteen points with trainings that differ by one, on a page of 24 comparisons; two points where only texts differ."""
+    rng, found = np.random.default_rng(4), {"runs": 0, "texts": 0}
+    for _ in range(50):
+        chance = texts(rng)
+        base = chance + rng.normal(0, 0.01, 3)  # texts of many questions
+        others = {k: compare.p_value(estimated(chance + rng.normal(0, 0.01, 3)), estimated(base)) for k in range(23)}
+        up = compare.p_value(estimated(chance + 0.15 + rng.normal(0, 0.01, 3)), estimated(base))
+        found["runs"] += compare.holm({**others, "up": up})["up"] < compare.LEVEL
+        right = (rng.random((N, 1)) < chance).astype(float)
+        mended = np.maximum(right, rng.random((N, 1)) < 0.04)  # paired: what was right stays right
+        found["texts"] += compare.p_value(estimated(mended), estimated(right)) < compare.LEVEL
+    assert found["runs"] >= 40
+    assert found["texts"] >= 48
+
+
+# -- the rules, by hand --------------------------------------------------------------------------------------------------------
+def test_a_test_by_hand():
+    """Two figures with three runs each: Welch's variance, and that of paired differences of resamples."""
+    rng = np.random.default_rng(5)
+    chance = texts(rng)
+    one, other = record(trained(rng, chance, 0.02, up=0.12)), record(trained(rng, chance, 0.02))
+    gap = one["value"] - other["value"]
+    parts = [(np.var(each["runs"], ddof=1) / 3, 2) for each in (one, other)]
+    parts.append((np.var(np.array(one["resamples"]) - np.array(other["resamples"]), ddof=1), KEPT - 1))
+    of_runs, of_texts = parts[0][0] + parts[1][0], parts[2][0]
+    df = of_runs**2 / sum(part**2 / own for part, own in parts[:2])
+    p = compare.p_value(compare.estimate(one), compare.estimate(other))
+    threshold = (of_runs * student.quantile(1 - p, df) + of_texts * student.quantile(1 - p, KEPT - 1)) / (
+        of_runs + of_texts
+    )
+    assert 1e-4 < p < 0.05
+    assert threshold == pytest.approx(abs(gap) / math.sqrt(of_runs + of_texts), rel=1e-4)
+
+
+def test_three_texts_are_no_certainty():
+    few, many = (estimated(np.ones((n, 1))) for n in (3, 60))
+    none_of_few, none_of_many = (estimated(np.zeros((n, 1))) for n in (3, 60))
+    assert compare.p_value(few, none_of_few) > 0.05
+    assert compare.p_value(many, none_of_many) < 1e-6
+    assert compare.p_value(few, few) == 1
+
+
+def test_holm_by_hand():
+    assert compare.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
+    weighted = compare.holm({"a": 0.02, "b": 0.012, "c": 0.6}, {"a": 0.5, "b": 0.25, "c": 0.25})
+    # First a (0.02 / 0.5 < 0.012 / 0.25): 0.02 · 1 / 0.5; then b: 0.012 · 0.5 / 0.25; then c alone.
+    assert weighted == pytest.approx({"a": 0.04, "b": 0.04, "c": 0.6})
+    assert compare.holm({}) == {}
+
+
+def test_the_best_of_a_column():
+    rng = np.random.default_rng(6)
+    chance = texts(rng)
+    low, middle, high = (estimated(trained(rng, chance, 0.003, up=up)) for up in (0.0, 0.15, 0.3))
+    columns = [
+        ("f1", {"a": low, "b": middle, "c": high}), ("aer", {"a": low, "b": middle, "c": high}), ("f1", {"a": low, "b": low}),
+        ("f1", {"a": low}), ("f1", {"a": low, "b": None}),
+    ]  # fmt: skip
+    assert compare.best_of_each(columns) == ["c", "a", None, None, None]
+
+
+def test_trainings_are_the_runs_whatever_heads_each_had():
+    rng = np.random.default_rng(7)
+    chance = texts(rng)
+    trainings = [estimated(trained(rng, chance, 0.001, up=up)) for up in (0.0, 0.05, 0.1)]
+    pooled = compare.over_trainings(trainings)
+    assert pooled.runs == tuple(each.value for each in trainings)
+    assert pooled.of_runs[0] == pytest.approx(np.var(pooled.runs, ddof=1) / 3)
+    assert pooled.resamples == pytest.approx(np.mean([each.resamples for each in trainings], axis=0))
+
+
+def test_every_figure_that_fell_is_listed():
+    rng = np.random.default_rng(8)
+    chance = texts(rng)
+    base, less, much_less = (trained(rng, chance, 0.001, up=up) for up in (0.0, -0.005, -0.2))
+    before = [record(base, lang=lang) for lang in ("de", "fr", "es")]
+    after = [record(less, lang="de"), record(much_less, lang="fr"), record(base, lang="es"), record(base, lang="tr")]
+    found = compare.fallen(before, after)
+    assert [(own["languages"][-1], clear) for _, own, clear in found] == [("de", False), ("fr", True)]

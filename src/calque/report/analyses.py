@@ -135,10 +135,13 @@ def _grid(records: Iterable[Record], subjects: Subjects, *, by_group: bool = Fal
 
 def _named(subject: Subject, method: str, subjects: Subjects) -> Subject:
     """What a method makes of a subject: the subject of that name where there is one."""
-    same = next((other for other in subjects.all if other.label == method and other.group == subject.group), None)
+    same = next(
+        (other for other in subjects.all if method in (other.label, other.method) and other.group == subject.group),
+        None,
+    )
     if same is not None:
         return same
-    number = len(subjects.all) + sum(map(ord, method)) % 7
+    number = len(subjects.all) + sum(map(ord, method)) % 7  # a mark that no subject of a few has, and always the same
     return Subject(f"{subject.label} + {method}", method, subject.group, number)
 
 

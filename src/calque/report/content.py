@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from calque.report import provenance
 from calque.report.analyses import GROUPED, examples, grouped, points, shape
+from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
 from calque.report.questions import Question, sort_questions
 from calque.report.reading import Record, Results
-from calque.report.subjects import Subjects, find_subjects
+from calque.report.subjects import find_subjects
 from calque.report.tables import glance, heat_map, question_table
 from calque.report.transfer import transfer
 from calque.report.verdict import metric_name, sentences, summary, task_name
@@ -29,7 +30,8 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     questions, superseded = sort_questions(results.records, subjects)
     headlines = _headlines(questions)
     by_analysis, replaced = _latest(results.records)
-    sections = [_task(task, questions, headlines, subjects) for task in dict.fromkeys(q.task for q in questions)]
+    claims = claim([question for question in questions if question.is_main], subjects)
+    sections = [_task(task, questions, headlines, claims) for task in dict.fromkeys(q.task for q in questions)]
     own = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
         transfer(headlines, by_analysis.get("correlation", []), subjects),
@@ -40,12 +42,13 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     ]
     return Report(
         title,
-        summary(headlines, subjects),
-        glance(headlines, subjects),
+        summary(headlines, questions, claims),
+        glance(headlines, claims),
         tuple(section for section in sections if section is not None),
         provenance.files(results),
         provenance.facts(results, subjects),
         provenance.notes(results, superseded + replaced),
+        provenance.reading(results, claims.number),
         [subject.label for subject in subjects.all],
     )
 
@@ -76,22 +79,22 @@ def _headlines(questions: Sequence[Question]) -> list[Question]:
     return list(found.values())
 
 
-def _task(task: str, questions: Sequence[Question], headlines: Sequence[Question], subjects: Subjects) -> Section:
+def _task(task: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims) -> Section:
     """What a task's main questions say, their tables, the heat map of the first, and the figures behind."""
     own = [question for question in questions if question.task == task]
     main = [question for question in own if question.is_main]
     blocks: list[Block] = []
     for number, question in enumerate(main):
-        said = sentences(question, subjects)
+        said = sentences(question, claims)
         if said:
             blocks.append(Points(said, metric_name(question.metric).capitalize() if len(main) > 1 else ""))
-        blocks.append(question_table(question, subjects, f"{task}-{number}"))
+        blocks.append(question_table(question, claims, f"{task}-{number}"))
         if question in headlines:
-            heat = heat_map(question, subjects, f"{task}-heat")
+            heat = heat_map(question, claims, f"{task}-heat")
             if heat is not None:
                 blocks.append(heat)
     rest = [question for question in own if not question.is_main]
     if rest:
-        tables = tuple(question_table(q, subjects, f"{task}-more-{k}") for k, q in enumerate(rest))
+        tables = tuple(question_table(q, claims, f"{task}-more-{k}") for k, q in enumerate(rest))
         blocks.append(More("Figures behind these", tables))
     return Section(f"task-{task}", task_name(task).capitalize(), (), tuple(blocks))

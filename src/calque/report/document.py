@@ -201,7 +201,8 @@ class Report:
         sections: the body.
         files: result files: name, lines, SHA-256, date.
         runs: what is known of how the encoders came about.
-        notes: what was left out and why, and how to read the figures.
+        notes: what was left out and why.
+        reading: how to read the figures.
         labels: all subjects in order.
     """
 
@@ -212,6 +213,7 @@ class Report:
     files: tuple[tuple[str, int, str, str], ...]
     runs: tuple[Facts, ...] = ()
     notes: tuple[str, ...] = ()
+    reading: tuple[str, ...] = ()
     labels: Sequence[str] = field(default=())
 
     def plots(self) -> list[Plot]:

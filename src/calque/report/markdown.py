@@ -9,7 +9,6 @@ import calque
 from calque.report.document import Block, Cell, Examples, Facts, Line, More, Name, Plot, Points, Report, Table, Text
 from calque.report.numbers import Figure, Number
 from calque.report.page import tally
-from calque.report.provenance import HOW_TO_READ
 
 _SIGNS = {"better": "▲", "worse": "▼"}
 
@@ -25,7 +24,7 @@ def markdown(report: Report) -> str:
             parts.append(_text(section.intro))
         for block in section.blocks:
             parts += _block(block)
-    parts += ["## How to read this", "\n".join(f"- {item}" for item in HOW_TO_READ), "## Where it comes from"]
+    parts += ["## How to read this", "\n".join(f"- {item}" for item in report.reading), "## Where it comes from"]
     parts.append(
         _rows(
             ["file", "records", "of", "SHA-256"],

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from calque.report.reading import Record
-from calque.runs.compare import compare, lower_is_better, mean
+from calque.runs.compare import Estimate, estimate, lower_is_better, over_tests, over_trainings
 
 
 @dataclass(frozen=True)
@@ -20,12 +19,12 @@ class Number:
         value: the number; a fraction where `percent`.
         kind: how it follows from the lines, and which part of it this is:
             `line.value`, `line.low`, `line.high`, `line.n`, `line.sd`, `line.x`: stands in the line;
-            `average.…`: mean of that part over the lines, which are models that were asked the same (`average.sd`: standard
-            deviation of the value);
-            `mean.value`, `mean.low`, `mean.high`: over test sets, half intervals added in quadrature;
+            `average.…`: of the mean over the lines, which are trainings that were asked the same (`average.sd`: their standard
+            deviation);
+            `mean.value`, `mean.low`, `mean.high`: of the mean over test sets;
             `difference.value`: mean over the first group of lines less the mean over the second;
-            `better`, `worse`, `unclear`, `compared`: in how many pairs of lines, one of either group, the first's interval
-            is better, worse, neither; how many pairs there are;
+            `better`, `worse`, `unclear`, `compared`: in how many pairs of lines, one of either group, the first is clearly
+            better, clearly worse, neither; how many pairs there are;
             `place.value`: the line's `x`, which is a figure, too;
             `pearson.value`, `.low`, `.high`: correlation of the first group's values with the second's.
         sources: groups of lines, `FILE:LINE` each; `A:1+A:2` is the average of lines, see `average`.
@@ -72,6 +71,7 @@ class Figure:
         metric: decides which way is better.
         kind: `line`, `average` or `mean`, see `Number`.
         sources: lines, see `Number`.
+        known: the same with its errors, for comparisons; None where they are not known.
     """
 
     value: float | None
@@ -83,9 +83,7 @@ class Figure:
     n: int | None = None
     sd: float | None = None
     percent: bool = True
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)  # so that the rules of `runs.compare` read it as they read a line
+    known: Estimate | None = field(default=None, compare=False, repr=False)
 
     def part(self, name: str) -> Number | None:
         """The value, an end of the interval, `n` or `sd` on its own."""
@@ -131,7 +129,7 @@ def figure_of(record: Record) -> Figure:
     return Figure(
         plain["value"], plain["low"], plain["high"], plain["metric"], (escape_source(record.source),),
         n=plain.get("n"), sd=record.settings.get("sd") if _several(record) else None,
-        percent=plain.get("percent", True),
+        percent=plain.get("percent", True), known=estimate(plain),
     )  # fmt: skip
 
 
@@ -141,34 +139,42 @@ def _several(record: Record) -> bool:
 
 
 def average(figures: Sequence[Figure]) -> Figure:
-    """Of several models that were asked the same questions, such as three seeds: the ends of the interval are averaged too,
-    as questions that all have in common do not become more."""
+    """Of several trainings that were asked the same questions."""
     if len(figures) == 1:
         return figures[0]
     known = [figure for figure in figures if figure.value is not None]
     if not known:
         return figures[0]
+    estimates = [figure.known for figure in known if figure.known is not None]
+    pooled = over_trainings(estimates) if len(estimates) == len(known) else None
+    values: list[float] = [figure.value for figure in known if figure.value is not None]
+    value, percent = sum(values) / len(values), known[0].percent
     sources = ("+".join(source for figure in known for source in figure.sources),)
-    parts: dict[str, Any] = {}
-    for name in ("value", "low", "high"):
-        numbers = [figure[name] for figure in known]
-        parts[name] = None if None in numbers else sum(numbers) / len(numbers)
-    sd = None
-    if len(known) > 1:
-        sd = math.sqrt(sum((figure.value - parts["value"]) ** 2 for figure in known) / (len(known) - 1))  # type: ignore[operator]
+    low, high = _ends(pooled, percent)
     n = known[0].n if len({figure.n for figure in known}) == 1 else None
-    return replace(known[0], **parts, sources=sources, kind="average", n=n, sd=sd)
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return replace(known[0], value=value, low=low, high=high, sources=sources, kind="average", n=n, sd=sd, known=pooled)
 
 
 def mean_of(figures: Sequence[Figure]) -> Figure | None:
     """Over test sets; None where one is undefined, or there are none."""
     if not figures or any(figure.value is None for figure in figures):
         return None
-    ends = [(figure.value, _or(figure.low, figure.value), _or(figure.high, figure.value)) for figure in figures]
-    value, low, high = mean(ends)  # type: ignore[arg-type]
-    first = figures[0]
+    estimates = [figure.known for figure in figures if figure.known is not None]
+    known = over_tests(estimates) if len(estimates) == len(figures) else None
+    first, value = figures[0], sum(figure.value for figure in figures if figure.value is not None) / len(figures)
     sources = tuple(source for figure in figures for source in figure.sources)
-    return Figure(value, low, high, first.metric, sources, "mean", percent=first.percent)
+    return Figure(
+        value, *_ends(known, first.percent), first.metric, sources, "mean", percent=first.percent, known=known
+    )
+
+
+def _ends(known: Estimate | None, percent: bool) -> tuple[float | None, float | None]:
+    """Of an interval, within what a share can be."""
+    if known is None:
+        return None, None
+    low, high = known.interval
+    return (max(0.0, low), min(1.0, high)) if percent and 0 <= known.value <= 1 else (low, high)
 
 
 def difference(one: Figure, other: Figure) -> Number:
@@ -180,9 +186,14 @@ def difference(one: Figure, other: Figure) -> Number:
     )  # fmt: skip
 
 
-def counted(outcome: str, pairs: Sequence[tuple[Figure, Figure]]) -> Number:
-    """In how many pairs of figures that outcome was found; `compared`: how many pairs there are."""
-    found = len(pairs) if outcome == "compared" else sum(compare(a, b) == outcome for a, b in pairs)
+def distance(one: Figure, other: Figure) -> Number:
+    """The same of figures of which the first is known to be larger: without a sign."""
+    return replace(difference(one, other), signed=False)
+
+
+def counted(outcome: str, outcomes: Sequence[str], pairs: Sequence[tuple[Figure, Figure]]) -> Number:
+    """In how many pairs of figures that was the outcome; `compared`: how many pairs there are."""
+    found = len(pairs) if outcome == "compared" else sum(each == outcome for each in outcomes)
     sources = tuple(a.sources[0] for a, _ in pairs), tuple(b.sources[0] for _, b in pairs)
     return Number(found, outcome, sources, whole=True)
 
@@ -203,11 +214,7 @@ def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, N
     return tuple(Number(end, f"pearson.{name}", sources) for end, name in zip((r, low, high), names, strict=True))  # type: ignore[return-value]
 
 
-def _or(number: float | None, default: float | None) -> float | None:
-    return default if number is None else number
-
-
 __all__ = [
-    "Figure", "Number", "average", "compare", "counted", "difference", "escape_source", "figure_of", "lower_is_better",
+    "Figure", "Number", "average", "counted", "difference", "distance", "escape_source", "figure_of", "lower_is_better",
     "mean_of", "pearson",
 ]  # fmt: skip

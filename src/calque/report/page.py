@@ -18,7 +18,6 @@ from calque.report.document import Report
 from calque.report.plots import colours
 from calque.report.plots.axes import shape
 from calque.report.plots.svg import Drawing, element
-from calque.report.provenance import HOW_TO_READ
 
 _LIGHT = {"link": "#0b5ca3", "up": "#00704f", "down": "#b3440a", "marked": "#fdeec2"}
 _DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f12"}
@@ -35,7 +34,7 @@ def html(report: Report) -> str:
     environment.globals.update(key=key, inline=_inline, kind_of=lambda block: type(block).__name__, tally=tally)
     return environment.get_template("page.html.j2").render(
         report=report,
-        reading=HOW_TO_READ,
+        reading=report.reading,
         meta=_meta(report),
         lead_alone=report.glance is not None,
         version=calque.__version__,

@@ -40,6 +40,7 @@ def as_json(report: Report) -> str:
         ],
         "runs": [_facts(facts) for facts in report.runs],
         "notes": list(report.notes),
+        "reading": list(report.reading),
     }
     return json.dumps(plain, ensure_ascii=False, indent=1) + "\n"
 

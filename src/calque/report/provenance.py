@@ -10,15 +10,8 @@ from typing import Any
 from calque.report.document import Facts
 from calque.report.reading import Record, Results, Run
 from calque.report.subjects import Subjects
+from calque.runs.compare import rule, runs_of
 
-HOW_TO_READ = (
-    "A figure stands with its 95% interval, from a bootstrap over sentences or texts. The interval says what other texts of the "
-    "same kind would have given; it does not say what another seed of the training would have.",
-    "± is the standard deviation over training runs with different seeds, where there were several.",
-    "One figure is called better than another only if their intervals do not overlap. That claims less than a test of the "
-    "difference would, and more than one claim in twenty may be wrong where many are made.",
-    "Means over languages take the errors in different languages as independent of each other.",
-)
 # What a run's record may say, and what it is called; in this order.
 _NAMES = {
     "command": "command", "encoder": "encoder", "encoder_fingerprint": "hash of the encoder", "method": "method",
@@ -34,6 +27,37 @@ def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
         (name, file.records, file.sha256, datetime.fromtimestamp(file.modified, UTC).strftime("%Y-%m-%d %H:%M UTC"))
         for name, file in results.files.items()
     )
+
+
+def reading(results: Results, comparisons: int) -> tuple[str, ...]:
+    """How the figures of the page are to be read.
+
+    Args:
+        results: what was read.
+        comparisons: how many the page makes.
+    """
+    scores = [record for record in results.records if record.analysis is None]
+    single = any(len(runs_of(record.plain)) < 2 for record in scores)
+    older = sum("resamples" not in record.plain and record["low"] is not None for record in scores)
+    found = [
+        "A figure stands with its 95% interval. Where there are several training runs the interval says what other runs and "
+        "other texts of the same kind would have given (Student's t; the variances of both are added).",
+        "± is the standard deviation over training runs, where there are several.",
+        f"{rule(comparisons)} Half of these 5% is kept for means over languages. Intervals that overlap decide nothing: methods "
+        "are asked the same questions, so their difference is known better than either figure.",
+        "Means over languages leave out the language that a task was learnt in. Test sets that are translations of one another "
+        "are drawn anew together, so that a mean does not count one text several times.",
+    ]
+    if single:
+        found.insert(
+            1, "Where there is one training run, the interval holds the choice of texts only, not another training."
+        )
+    if older:
+        found.append(
+            f"{older:,} figures come without resamples, as calque wrote them before: their interval holds texts only, and what "
+            "they are compared with counts as if it had been measured on other texts."
+        )
+    return tuple(found)
 
 
 def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:
@@ -76,7 +100,7 @@ def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...
         rows.append(("seeds of the training", ", ".join(seeds)))
     bootstrap = sorted({str(r.plain["seed"]) for r in records if r.plain.get("seed") is not None})
     if bootstrap:
-        rows.append(("seeds of the bootstrap", ", ".join(bootstrap)))
+        rows.append(("seeds of the tests", ", ".join(bootstrap)))
     return (Facts("Encoders measured", tuple(rows)),) if rows else ()
 
 

@@ -6,12 +6,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from calque.report.numbers import Figure, average, compare, figure_of, mean_of
+from calque.report.numbers import Figure, average, figure_of, mean_of
 from calque.report.reading import Record
 from calque.report.subjects import Subject, Subjects
 
-# Settings that make another question of a task; others, such as counts, only qualify a figure.
-_VARIANTS = ("contextual", "candidates", "similarity", "features", "head", "select", "restrict", "anchors")
+_HEAD = (
+    "protocol", "features", "head", "hidden", "layers", "arc", "label", "upos", "dropout", "unknown", "select", "epochs", "batch",
+    "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch",
+)  # fmt: skip
+# Settings that decide what is asked, by task; everything else of a record only qualifies the answer. A line takes the place of
+# an earlier one only where all of these are equal.
+DEFINE = {
+    "retrieval": ("contextual", "candidates", "similarity", "k", "special", "uncovered"),
+    "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
+    "lexicon": ("similarity", "k", "anchors", "lower"),
+    "wsd": ("restrict", "unit_length", "first_senses"),
+    "masked-words": ("share",),
+    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), _HEAD),
+}
+# The same, of which each language may have its own: they tell questions apart only where one test set has several.
+DEFINE_HERE = {
+    "retrieval": ("links", "symmetrize", "train", "training_sentence_pairs"),
+    "lexicon": ("entries", "text"),
+    "wsd": ("train",),
+    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), ("train", "dev", "text")),
+}
+_SAID = {
+    "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",
+    "links_from": "links", "dev": "development text", "text": "text", "entries": "entries", "texts": "texts",
+    "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses", "unit_length": "unit length",
+}  # fmt: skip
 # Figures that a reader wants first. Everything else is behind them.
 _MAIN = {"word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",)}
 
@@ -71,6 +95,11 @@ class Question:
         return None if len(cells) < 2 or None in cells else mean_of([cell for cell in cells if cell is not None])
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """Which question it is."""
+        return self.task, self.metric, self.variant
+
+    @property
     def is_main(self) -> bool:
         """Whether it is what the task is about, and not a figure behind that: a direction, a kind of span, recall."""
         stem, _, part = self.metric.partition(".")
@@ -82,7 +111,7 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
 
     Where several lines give one subject's answer to one question, they are averaged if they are of several models (seeds of
     the training, or one for each language pair) or of several seeds. A line of the same model and seed takes the place of
-    an earlier one.
+    an earlier one, if all that defines the question is equal (`DEFINE`).
     """
     superseded = 0
     records = [record for record in records if record.analysis is None]
@@ -99,7 +128,8 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
         column = Column(lang, record["data"], source)
         key = (record["task"], record["metric"], variants[record.source])
         cell = groups.setdefault(key, {}).setdefault((subjects[record], column), {})
-        name = f"{record.settings.get('encoder_fingerprint')} {record.plain.get('seed')}"
+        settings, plain = record.settings, record.plain
+        name = f"{settings.get('encoder_fingerprint')} {plain.get('seed')} {plain.get('training_seed')}"
         superseded += name in cell
         cell[name] = record
     return [_question(*key, cells) for key, cells in groups.items()], superseded
@@ -116,85 +146,40 @@ def _question(task: str, metric: str, variant: str, lines: Mapping[tuple[Subject
 
 
 def _variants(records: Sequence[Record]) -> dict[str, str]:
-    """By source: the settings that tell a line's question from the others of its task, as words."""
-    values: dict[tuple[str, str], set[str]] = {}
-    for record in records:
-        for name in _VARIANTS:
-            if name in record.settings:
-                values.setdefault((record["task"], name), set()).add(str(record.settings[name]))
+    """By source: the settings that tell a line's question from the others of its task, as words.
+
+    What a line does not say tells nothing apart: lines of older versions say less.
+    """
+    keys = {record.source: _asked(record) for record in records}
+    values: dict[object, dict[str, None]] = {}
+    for asked in keys.values():
+        for place, value in asked.items():
+            values.setdefault(place, {})[value] = None
     return {
-        record.source: ", ".join(
-            _said(name, record.settings[name])
-            for name in _VARIANTS
-            if name in record.settings and len(values[record["task"], name]) > 1
-        )
-        for record in records
+        source: ", ".join(_said(place[-1], value) for place, value in asked.items() if len(values[place]) > 1)
+        for source, asked in keys.items()
     }
 
 
-def _said(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return name if value else f"non-{name}"
-    return f"{name}: {value}"
-
-
-# -- against the base ------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Comparison:
-    """A subject beside its base on one question.
-
-    Attributes:
-        question, subject, base: what is compared.
-        outcomes: what may be said of each of the question's targets that both have: better, worse or unclear.
-        at_home: the same of test sets in the task's own language.
-        mean: both means over the targets, where both have all of them.
-    """
-
-    question: Question
-    subject: Subject
-    base: Subject
-    outcomes: Mapping[Column, str]
-    at_home: Mapping[Column, str]
-    mean: tuple[Figure, Figure] | None
-
-    def having(self, outcome: str) -> list[Column]:
-        return [column for column, found in self.outcomes.items() if found == outcome]
-
-    def pair(self, column: Column) -> tuple[Figure, Figure]:
-        return self.question.cells[self.subject, column], self.question.cells[self.base, column]
-
-    @property
-    def pairs(self) -> list[tuple[Figure, Figure]]:
-        return [self.pair(column) for column in self.outcomes]
-
-    @property
-    def on_average(self) -> str:
-        """What may be said of the means."""
-        return "unclear" if self.mean is None else compare(*self.mean)
-
-
-def compare_all(question: Question, subjects: Subjects) -> list[Comparison]:
-    """Every subject of a question that has a base there."""
-    found = []
-    for subject in question.subjects:
-        base = subjects.base.get(subject)
-        if base is None or base not in question.subjects:
-            continue
-        outcomes = {}
-        for column in question.columns:
-            one, other = (question.cells.get((each, column)) for each in (subject, base))
-            if one is not None and other is not None and None not in (one.value, other.value):
-                outcomes[column] = compare(one, other)
-        if not any(column in outcomes for column in question.targets):
-            continue
-        means = question.mean(subject), question.mean(base)
-        targets = set(question.targets)
-        found.append(
-            Comparison(
-                question, subject, base,
-                {column: outcome for column, outcome in outcomes.items() if column in targets},
-                {column: outcome for column, outcome in outcomes.items() if column not in targets},
-                None if means[0] is None or means[1] is None else (means[0], means[1]),
-            )
-        )  # fmt: skip
+def _asked(record: Record) -> dict[tuple[str, ...], str]:
+    """What decides a line's question: by where another value would make another question, and the setting's name."""
+    task, metric, settings = record["task"], record["metric"], record.settings
+    here = (task, metric, record["data"], *record.pair)
+    found = {(task, name): str(settings[name]) for name in DEFINE.get(task, ()) if name in settings}
+    for name in DEFINE_HERE.get(task, ()):
+        seen_only = task == "retrieval" and name.startswith("train") and not metric.startswith("accuracy.unseen")
+        if name in settings and not seen_only:  # what an encoder has seen matters to what it has not
+            found[*here, name] = _listed(settings[name])
+    if record.plain.get("texts") and task != "lexicon":  # there, words without a vector are not asked
+        found[*here, "texts"] = f"{record.plain['texts']:,}"
     return found
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _said(name: str, value: str) -> str:
+    if value in ("True", "False"):
+        return name.replace("_", " ") if value == "True" else f"non-{name.replace('_', ' ')}"
+    return f"{_SAID.get(name, name)}: {value}"

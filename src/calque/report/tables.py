@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calque.report.claims import Claims, Comparison
 from calque.report.document import Cell, Head, Line, Panel, Plot, Table, Text
 from calque.report.numbers import Figure, Number, difference
 from calque.report.plots.heat import heat
-from calque.report.questions import Column, Comparison, Question, compare_all
-from calque.report.subjects import Subject, Subjects
+from calque.report.questions import Column, Question
+from calque.report.subjects import Subject
 from calque.report.verdict import metric_name, task_name
-from calque.runs.compare import lower_is_better, stands_out
+from calque.runs.compare import lower_is_better
 
 BEST: Text = (
-    "Bold: better than everything else in its column, by intervals that do not overlap. ▲ and ▼: better and worse than what "
-    "it is compared with, by the same rule.",
+    "Bold: clearly better than everything else in its column. ▲ and ▼: clearly better and worse than what it is "
+    "compared with. All comparisons of the page are judged together.",
 )
+BEHIND: Text = ("Shown to be read; of these figures nothing is claimed.",)
 
 
-def question_table(question: Question, subjects: Subjects, name: str) -> Table:
+def question_table(question: Question, claims: Claims, name: str) -> Table:
     """One question. A field's second line is the 95% interval."""
-    outcomes = {c.subject: {**c.outcomes, **c.at_home} for c in compare_all(question, subjects)}
-    averages = {c.subject: c.on_average for c in compare_all(question, subjects) if c.mean is not None}
-    columns = {column: {s: question.cells.get((s, column)) for s in question.subjects} for column in question.columns}
+    outcomes = {c.subject: c.everywhere for c in claims.of(question)}
+    averages = {c.subject: c.on_average for c in claims.of(question) if c.mean is not None}
+    columns: dict[Column | None, dict[Subject, Figure | None]] = {
+        column: {s: question.cells.get((s, column)) for s in question.subjects} for column in question.columns
+    }
     means = {subject: question.mean(subject) for subject in question.subjects}
     heads = [Head(column.label, _detail(column)) for column in question.columns]
     with_mean = len(question.targets) > 1
@@ -31,14 +35,17 @@ def question_table(question: Question, subjects: Subjects, name: str) -> Table:
         heads.append(Head("mean", f"without {', '.join(dict.fromkeys(without))}" if without else ""))
     lines = []
     for subject in question.subjects:
-        cells = [_cell(found, subject, outcomes.get(subject, {}).get(column, "")) for column, found in columns.items()]
-        if with_mean:
-            cells.append(_cell(means, subject, averages.get(subject, "")))
+        said: dict[Column | None, str] = {**outcomes.get(subject, {}), None: averages.get(subject, "")}
+        shown = {**columns, **({None: means} if with_mean else {})}
+        cells = [
+            _cell(found.get(subject), claims.best.get((question.key, column)) == subject, said.get(column, ""))
+            for column, found in shown.items()
+        ]
         detail = "no encoder" if subject.reference else ""
         lines.append(Line(subject.label, tuple(cells), subject.number, detail))
     return Table(
         name, f"{task_name(question.task).capitalize()}: {_said(question)}", "method", tuple(heads), tuple(lines),
-        _asked(question, columns, with_mean), BEST,
+        _asked(question, columns, with_mean), BEST if question.is_main else BEHIND,
     )  # fmt: skip
 
 
@@ -53,12 +60,8 @@ def _detail(column: Column) -> str:
     return "learnt here" if column.is_source else ""
 
 
-def _cell(found: dict[Subject, Figure | None], subject: Subject, outcome: str) -> Cell:
-    figure = found.get(subject)
-    if figure is None:
-        return Cell()
-    others = [other for each, other in found.items() if each != subject and other is not None]
-    return Cell(figure, stands_out(figure, others), outcome)
+def _cell(figure: Figure | None, best: bool, outcome: str) -> Cell:
+    return Cell() if figure is None else Cell(figure, best, outcome)
 
 
 def _asked(question: Question, columns, with_mean: bool) -> tuple[Line, ...]:
@@ -74,12 +77,12 @@ def _asked(question: Question, columns, with_mean: bool) -> tuple[Line, ...]:
     return (Line("n", (*cells, *([Cell(text=("",))] if with_mean else [])), detail="questions or texts"),)
 
 
-def glance(headlines: Sequence[Question], subjects: Subjects) -> Table | None:
+def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
     """The main figure of every task: by how much each method differs from what it is compared with, and in how many
     languages that may be claimed."""
     found: dict[Subject, dict[int, Comparison]] = {}
     for k, question in enumerate(headlines):
-        for comparison in compare_all(question, subjects):
+        for comparison in claims.of(question):
             found.setdefault(comparison.subject, {})[k] = comparison
     if not found:
         return None
@@ -93,7 +96,8 @@ def glance(headlines: Sequence[Question], subjects: Subjects) -> Table | None:
         lines.append(Line(subject.label, tuple(cells), subject.number, f"against {base.label}"))
     heads = [Head(task_name(q.task), _way(q)) for q in headlines]
     note = (
-        "Mean difference in points; then a sign for each language: ▲ clearly better, ▼ clearly worse, · the intervals overlap.",
+        "Mean difference in points over the languages that a task was not learnt in; then a sign for each language: ▲ clearly "
+        "better, ▼ clearly worse, · no clear difference.",
     )
     return Table("glance", "Overview: difference from the base", "method", tuple(heads), tuple(lines), (), note)
 
@@ -114,9 +118,9 @@ def _way(question: Question) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def heat_map(question: Question, subjects: Subjects, name: str) -> Plot | None:
+def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
     """Differences from the base as a heat map, where there are several to look at."""
-    comparisons = compare_all(question, subjects)
+    comparisons = claims.of(question)
     columns = list(question.columns)
     if not comparisons or len(columns) * len(comparisons) < 4:
         return None
@@ -124,7 +128,7 @@ def heat_map(question: Question, subjects: Subjects, name: str) -> Plot | None:
     for r, comparison in enumerate(comparisons):
         fields = []
         for c, column in enumerate(columns):
-            outcome = {**comparison.outcomes, **comparison.at_home}.get(column)
+            outcome = comparison.everywhere.get(column)
             if outcome is None:
                 fields.append(Cell())
                 continue
@@ -140,7 +144,7 @@ def heat_map(question: Question, subjects: Subjects, name: str) -> Plot | None:
     points = "points of " if all(f.percent for f in question.cells.values()) else ""
     description = (
         f"A cell for each method and test set, with the difference in {points}{metric_name(question.metric)}. Coloured cells "
-        "are clearly better or worse; hatched ones, whose intervals overlap, are neither. The figures are in the table below."
+        "are clearly better or worse; hatched ones are neither. The figures are in the table below."
     )
     drawing = heat(
         [(c.subject.label, c.subject.number) for c in comparisons], [column.label for column in columns], cells,
@@ -148,8 +152,8 @@ def heat_map(question: Question, subjects: Subjects, name: str) -> Plot | None:
     )  # fmt: skip
     heads = tuple(Head(column.label, _detail(column)) for column in columns)
     behind = Table(f"{name}-data", title, "method", heads, tuple(lines))
-    note = (f"In {points}{_way(question)}. Hatched: the intervals overlap, so nothing is claimed.",)
+    note = (f"In {points}{_way(question)}. Hatched: no clear difference, so nothing is claimed.",)
     return Plot(name, title, note, (Panel({}, (drawing,), (behind,)),), kind="heat")
 
 
-SAID = {"better": "clearly better", "worse": "clearly worse", "unclear": "the intervals overlap"}
+SAID = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}

@@ -61,7 +61,8 @@ def _analysed(records: Sequence[Record], subjects: Subjects) -> list[Panel]:
     panels = []
     for (task, metric), own in by_task.items():
         names = list(dict.fromkeys(str(record.plain.get("encoder")) for record in own if record.plain.get("encoder")))
-        numbers = {name: subjects.spoken[name].number if name in subjects.spoken else k for k, name in enumerate(names)}
+        more = len(subjects.all)  # what only the analysis knows has no other's mark
+        numbers = {n: subjects.spoken[n].number if n in subjects.spoken else more + k for k, n in enumerate(names)}
         labels = {name: subjects.spoken[name].label if name in subjects.spoken else name for name in names}
         points = [
             Point(

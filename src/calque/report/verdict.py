@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from calque.report.claims import Claims, Comparison
 from calque.report.document import Name, Text
-from calque.report.numbers import Figure, Number, counted, difference
-from calque.report.questions import Comparison, Question, compare_all
-from calque.report.subjects import Subject, Subjects
+from calque.report.numbers import Figure, Number, counted, difference, distance
+from calque.report.questions import Column, Question
+from calque.report.subjects import Subject
 from calque.runs.compare import lower_is_better
 
 TASKS = {
@@ -32,12 +33,21 @@ def metric_name(metric: str) -> str:
     return METRICS.get(metric, metric)
 
 
-def summary(headlines: Sequence[Question], subjects: Subjects) -> tuple[Text, ...]:
-    """The verdict over all tasks: what was compared, then what may be said of each subject, the most helpful first."""
+def summary(headlines: Sequence[Question], questions: Sequence[Question], claims: Claims) -> tuple[Text, ...]:
+    """The verdict over all tasks: what each subject gains and what it costs, the most helpful first; then what was compared.
+
+    Args:
+        headlines: the main question of each task, of which gains are said.
+        questions: all; every figure of a main one that fell is named.
+        claims: what may be said.
+    """
     found: dict[Subject, list[Comparison]] = {}
-    for question in headlines:
-        for comparison in compare_all(question, subjects):
-            found.setdefault(comparison.subject, []).append(comparison)
+    fallen: dict[Subject, list[Comparison]] = {}
+    for question in questions:
+        for comparison in claims.of(question):
+            fallen.setdefault(comparison.subject, []).append(comparison)
+            if question in headlines:
+                found.setdefault(comparison.subject, []).append(comparison)
     if not found:
         return _without_base(headlines)
     ranked = sorted(
@@ -46,15 +56,17 @@ def summary(headlines: Sequence[Question], subjects: Subjects) -> tuple[Text, ..
     said: list[Text] = []
     if not any(_count(own, "better") for own in found.values()):
         said.append(("Nothing that was tried is clearly better than what it is compared with, in any language.",))
-    alike = {(c.question.task, c.base.label, len(c.pairs)) for own in found.values() for c in own}
-    same = all({(c.question.task, c.base.label, len(c.pairs)) for c in own} == alike for own in found.values())
-    if same:
-        said.append(_compared(next(iter(found.values())), len(found)))
-    return (*said, *(_overall(subject, found[subject], same) for subject in ranked))
+    for subject in ranked:
+        said += [_overall(subject, found[subject], fallen[subject]), *_within(subject, fallen[subject])]
+    return (*said, _compared(found))
 
 
 def _count(comparisons: Sequence[Comparison], outcome: str) -> int:
-    return sum(len(comparison.having(outcome)) for comparison in comparisons)
+    """In how many test sets, and means over them, that was the outcome."""
+    return sum(
+        list(each.everywhere.values()).count(outcome) + (each.mean is not None and each.on_average == outcome)
+        for each in comparisons
+    )
 
 
 def _gain(comparison: Comparison) -> float:
@@ -65,77 +77,111 @@ def _gain(comparison: Comparison) -> float:
     return -gain if lower_is_better(comparison.question.metric) else gain
 
 
-def _compared(comparisons: Sequence[Comparison], subjects: int) -> Text:
-    """What all subjects have in common."""
-    first = comparisons[0]
-    pairs = [pair for comparison in comparisons for pair in comparison.pairs]
-    tasks = f"{_listed(_tasks(comparisons))}: " if len(comparisons) > 1 else f"{_tasks(comparisons)[0]}, "
-    what = f"{'Each method' if subjects > 1 else 'The method'} is compared with "
-    unit = _unit(first) if len(comparisons) == 1 else "test set"
-    plural = "s" if len(pairs) > 1 else ""
-    return (
-        what,
-        Name(first.base.label, first.base.number),
-        f" at {tasks}",
-        counted("compared", pairs),
-        f" {unit}{plural}.",
+def _compared(found: Mapping[Subject, Sequence[Comparison]]) -> Text:
+    """With what, where, and by which rule."""
+    bases = dict.fromkeys(Name(each.base.label, each.base.number) for own in found.values() for each in own)
+    tasks = list(dict.fromkeys(task for own in found.values() for task in _tasks(own)))
+    parts: list[object] = ["Each method is compared with " if len(found) > 1 else "The method is compared with "]
+    for k, base in enumerate(bases):
+        parts += [" and " if k else "", base]
+    comparisons = [each for own in found.values() for each in own]
+    pairs = [pair for each in comparisons for pair in each.pairs]
+    alone = len(found) == 1 and len(comparisons) == 1
+    unit = _unit(comparisons[0]) if alone else "comparison"
+    many = counted("compared", (), pairs)
+    plural = "" if many.value == 1 else "s"
+    rest = f" {unit}{plural} in languages that a task was not learnt in. " if not alone else f" {unit}{plural}. "
+    return _flat(
+        [*parts, f" at {_listed(tasks)}: ", many, rest],
+        "“Clear” is what tests over training runs and texts allow, corrected for the number of comparisons on this page.",
     )
 
 
-def _overall(subject: Subject, comparisons: Sequence[Comparison], brief: bool) -> Text:
-    pairs = [pair for comparison in comparisons for pair in comparison.pairs]
-    number = {name: counted(name, pairs) for name in ("better", "worse", "unclear", "compared")}
-    better, worse, unclear, compared = (number[name].value for name in ("better", "worse", "unclear", "compared"))
+def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> Text:
+    """In one sentence what it gains, and what it costs."""
     name, base = Name(subject.label, subject.number), Name(comparisons[0].base.label, comparisons[0].base.number)
-    than: Text = () if brief else (" than ", base, f" at {_listed(_tasks(comparisons))}")
-    if better == compared:
-        parts: Text = (name, " is clearly better", *than, " in all ", number["compared"])
-    elif not better and not worse:
-        parts = (name, " cannot be told from ", base, " in any of ", number["compared"])
-    elif not better:
-        parts = (
-            name,
-            " helps nowhere: it is clearly worse",
-            *than,
-            " in ",
-            number["worse"],
-            " of ",
-            number["compared"],
-        )
+    gains = [gain for each in comparisons if (gain := _gained(each))]
+    costs = [cost for each in every if (cost := _costs(each, clear=True))]
+    parts: list[object] = [name]
+    if gains:
+        for k, gain in enumerate(gains):
+            parts += [" " if not k else ", and " if k == len(gains) - 1 else ", ", *gain]
     else:
-        parts = (
-            name,
-            " is clearly better",
-            *than,
-            " in ",
-            number["better"],
+        parts += [" is nowhere clearly better than ", base]
+    if costs:
+        parts.append(" but costs " if gains else " and costs ")
+        parts += _joined(costs, "; ")
+    else:
+        parts.append("; nothing is clearly worse" if gains else ", nor clearly worse")
+    return _flat([*parts, "."])
+
+
+def _gained(comparison: Comparison) -> Text:
+    """A task with what may be claimed: of the mean, or of single test sets."""
+    question, better = comparison.question, comparison.having("better")
+    lower = lower_is_better(question.metric)
+    what = f"{'lowers the error of' if lower else 'raises'} {task_name(question.task)}"
+    where = f"{_unit(comparison)}{'s' if len(comparison.outcomes) > 1 else ''}"
+    number = [counted(each, tuple(comparison.outcomes.values()), comparison.pairs) for each in ("better", "compared")]
+    if comparison.mean is not None and comparison.on_average == "better":
+        one, other = comparison.mean[::-1] if lower else comparison.mean
+        return (
+            f"{what} by ",
+            distance(one, other),
+            " on average (clearly in ",
+            number[0],
             " of ",
-            number["compared"],
-            ", clearly worse in ",
+            number[1],
+            f" {where})",
         )
-        parts = (*parts, number["worse"] if worse else "none")
-    if unclear and (better or worse):
-        parts = (*parts, "; in ", number["unclear"], " the intervals overlap and nothing is claimed")
-    return (*parts, ".", *_by_task(comparisons))
+    if not better:
+        return ()
+    parts: list[object] = []
+    for column in better:
+        one, other = comparison.pair(column)[::-1] if lower else comparison.pair(column)
+        parts += [", " if parts else "", distance(one, other), f" in {column.label}"]
+    return _flat([f"{what} by ", *parts])
 
 
-def _by_task(comparisons: Sequence[Comparison]) -> Text:
-    """The average differences that may be claimed, and those that may not."""
-    clear = [c for c in comparisons if c.mean is not None and c.on_average != "unclear"]
-    parts: list[str | Number | Figure | Name] = []
-    for outcome, start in (("better", "better at "), ("worse", "worse at ")):
-        own = [c for c in clear if c.on_average == outcome]
-        for k, comparison in enumerate(own):
-            assert comparison.mean is not None
-            parts.append(("; " if parts else " On average ") + start if not k else ", ")
-            question = comparison.question
-            unit = f"{metric_name(question.metric)} " if lower_is_better(question.metric) else ""
-            parts += [f"{task_name(question.task)} ({unit}", difference(*comparison.mean), ")"]
-    overlap = [c for c in comparisons if c.mean is not None and c.on_average == "unclear"]
-    if overlap:
-        start = "; " if parts else " On average "
-        parts.append(f"{start}no clear difference at {_listed(_tasks(overlap))}")
-    return (*parts, ".") if parts else ()
+def _costs(comparison: Comparison, *, clear: bool) -> Text:
+    """Every figure that is worse than the base's: those of which that may be claimed, or those of which it may not."""
+    found: list[Text] = []
+    question = comparison.question
+    columns: list[Column | None] = [None] if comparison.mean is not None else []
+    for column in (*columns, *comparison.everywhere):
+        said = comparison.on_average if column is None else comparison.everywhere[column]
+        if not comparison.fell(column) or (said == "worse") != clear:
+            continue
+        one, other = comparison.mean if column is None and comparison.mean else comparison.pair(column)  # type: ignore[arg-type]
+        gap = distance(one, other) if lower_is_better(question.metric) else distance(other, one)
+        where = " on average" if column is None else f" in {column.label}"
+        found.append((gap, where + (" (learnt there)" if column in comparison.at_home else "")))
+    return _flat([*_joined(found), f" at {_asked(question)}"]) if found else ()
+
+
+def _within(subject: Subject, comparisons: Sequence[Comparison]) -> list[Text]:
+    """Figures that are worse, but of which no difference may be claimed."""
+    costs = [cost for each in comparisons if (cost := _costs(each, clear=False))]
+    if not costs:
+        return []
+    return [
+        _flat([Name(subject.label, subject.number), ", worse without being clearly so: ", *_joined(costs, "; "), "."])
+    ]
+
+
+def _joined(texts: Sequence[Text], between: str = ", ") -> list[object]:
+    """As a list in a sentence; between semicolons without an "and"."""
+    parts: list[object] = []
+    for k, text in enumerate(texts):
+        last = k == len(texts) - 1 and between == ", "
+        parts += ["" if not k else " and " if last else between, *text]
+    return parts
+
+
+def _asked(question: Question) -> str:
+    """A question in words: the task, and the figure where it is not the task's only one."""
+    part = {"all": " (all linked words)", "unseen": " (unseen pairs)"}.get(question.metric.partition(".")[2], "")
+    return f"{task_name(question.task)}{part}{f' ({question.variant})' if question.variant else ''}"
 
 
 def _tasks(comparisons: Sequence[Comparison]) -> list[str]:
@@ -151,9 +197,9 @@ def _without_base(headlines: Sequence[Question]) -> tuple[Text, ...]:
     return (("No two encoders here were measured on the same data, so nothing can be compared.",),)
 
 
-def sentences(question: Question, subjects: Subjects) -> tuple[Text, ...]:
+def sentences(question: Question, claims: Claims) -> tuple[Text, ...]:
     """What one question says of each subject beside its base: where it is better, worse, or neither, and by how much."""
-    found = [_sentence(comparison) for comparison in compare_all(question, subjects)]
+    found = [_sentence(comparison) for comparison in claims.of(question)]
     return (*found, *_references(question))
 
 
@@ -168,7 +214,7 @@ def _sentence(comparison: Comparison) -> Text:
         if len(columns) == total == 2:
             where: Text = (f"{word} in both {_unit(comparison)}s",)
         elif len(columns) == total > 1:
-            where = (f"{word} in all ", counted("compared", comparison.pairs), f" {_unit(comparison)}s")
+            where = (f"{word} in all ", counted("compared", (), comparison.pairs), f" {_unit(comparison)}s")
         else:
             where = (f"{word} in {_listed([column.label for column in columns])}",)
         top = max(columns, key=lambda column: abs(difference(*comparison.pair(column)).value))
@@ -188,7 +234,7 @@ def _sentence(comparison: Comparison) -> Text:
     if comparison.mean is not None:
         one, other = comparison.mean
         if comparison.on_average == "unclear":
-            parts += [" The averages overlap: ", other, " and ", one, "."]
+            parts += [" No clear difference on average: ", other, " and ", one, "."]
         else:
             worse = " it is worse:" if comparison.on_average == "worse" else ""
             parts += [f" On average{worse} ", other, " → ", one, ", ", difference(one, other), "."]

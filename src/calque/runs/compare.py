@@ -8,9 +8,9 @@ A page makes many comparisons, so what it claims is corrected for their number (
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -20,14 +20,9 @@ LEVEL = 0.05  # how often a page may call anything different where nothing is
 _NORMAL = 3.919927969080108  # width of a 95% interval in standard errors
 _LOWER = ("aer", "perplexity", "unigram-perplexity")
 
+Record = Mapping[str, Any]  # a line of a result file, as `Score.to_dict` gives it
 Outcome = Literal["better", "worse", "unclear"]
 K = TypeVar("K", bound=Hashable)
-
-
-class Figures(Protocol):
-    """Has `metric`, `value`, `low`, `high` and perhaps `runs`, `resamples`, `texts`, as `Score.to_dict` has them."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 def lower_is_better(metric: str) -> bool:
@@ -59,36 +54,32 @@ class Estimate:
     @property
     def interval(self) -> tuple[float, float]:
         """95%, over runs (where there are several) and texts."""
-        half = student.half_width([self.of_runs, self.of_texts])
+        half = student.half_width(self.of_runs, self.of_texts)
         return self.value - half, self.value + half
 
 
-def runs_of(figure: Mapping[str, Any]) -> tuple[float, ...]:
-    """The figure of each training run in a record; older ones have it among their settings."""
-    found = figure.get("runs") or (figure.get("settings") or {}).get("values") or ()
+def runs_of(record: Record) -> tuple[float, ...]:
+    """The figure of each training run; older records have it among their settings."""
+    found = record.get("runs") or (record.get("settings") or {}).get("values") or ()
     known = isinstance(found, list | tuple) and all(isinstance(each, int | float) for each in found)
     return tuple(float(each) for each in found) if known else ()
 
 
-def estimate(figure: Figures) -> Estimate | None:
-    """A record, or a `Figure` of the report, with its errors; None where nothing is known of them."""
-    if figure["value"] is None:
+def estimate(record: Record) -> Estimate | None:
+    """A record's figure with its errors; None where nothing is known of them. Records of older versions have no resamples:
+    their interval is taken for that of texts."""
+    if record["value"] is None:
         return None
-    runs = runs_of(figure) if isinstance(figure, Mapping) else figure["runs"]
-    drawn, texts = _get(figure, "resamples"), _get(figure, "texts") or 0
+    runs, texts = runs_of(record), record.get("texts") or 0
+    drawn = record.get("resamples")
     if drawn is not None and len(drawn) > 1:
         resamples = np.array([math.nan if each is None else each for each in drawn], dtype=np.float64)
-        return Estimate(
-            figure["value"], runs, student.over_runs(runs), student.over_resamples(resamples, texts), resamples, texts
-        )
-    low, high = figure["low"], figure["high"]
+        of_texts = student.over_resamples(resamples, texts)
+        return Estimate(record["value"], runs, student.over_runs(runs), of_texts, resamples, texts)
+    low, high = record["low"], record["high"]
     if low is None or high is None or low == high:
         return None
-    return Estimate(figure["value"], runs, student.over_runs(runs), (((high - low) / _NORMAL) ** 2, math.inf))
-
-
-def _get(figure: Figures, name: str) -> Any:
-    return figure.get(name) if isinstance(figure, Mapping) else figure[name]
+    return Estimate(record["value"], runs, student.over_runs(runs), (((high - low) / _NORMAL) ** 2, math.inf))
 
 
 def over_trainings(figures: Sequence[Estimate]) -> Estimate:
@@ -132,23 +123,15 @@ def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tupl
     return (variance / len(figures) ** 2, df), None, texts
 
 
-def mean_of(figures: Sequence[Figures]) -> tuple[float, float, float] | None:
-    """Mean of figures over test sets, with the ends of its 95% interval; None where one is undefined.
-
-    For figures of one metric only, and for one kind of test set: what was learnt in a language and tested in it is no
-    transfer, see `is_target`.
-    """
-    known = [estimate(figure) for figure in figures]
-    if not figures or any(figure["value"] is None for figure in figures):
-        return None
-    value = sum(figure["value"] for figure in figures) / len(figures)
-    found = [each for each in known if each is not None]
-    if len(found) < len(figures):
-        return value, value, value
-    return value, *over_tests(found).interval
+def mean_of(records: Sequence[Record]) -> tuple[float, float, float]:
+    """Mean over test sets, with the ends of its 95% interval; the interval is the value itself where nothing is known of
+    some figure's errors. For figures of one metric, and of languages that `is_target`."""
+    value = sum(record["value"] for record in records) / len(records)
+    known = [each for each in map(estimate, records) if each is not None]
+    return (value, *over_tests(known).interval) if len(known) == len(records) else (value, value, value)
 
 
-def is_target(record: Mapping[str, Any]) -> bool:
+def is_target(record: Record) -> bool:
     """Whether a figure belongs in the mean over languages: its language is none of those the task was learnt in."""
     *sources, tested = record["languages"]
     return tested not in sources
@@ -160,24 +143,21 @@ def p_value(one: Estimate, other: Estimate) -> float:
     were equally good.
 
     The variance of the difference is that of either's runs (Welch 1947) and that of the paired differences of resamples,
-    or of either's texts where there are no resamples to pair; the distribution is Student's with the degrees of freedom of
-    Satterthwaite. Texts that all say the same are no certainty: nothing counts as surer than it would be if one text more
-    had said the opposite.
+    or of either's texts where there are no resamples to pair; see `student.probability` for the rest. Texts that all say
+    the same are no certainty: nothing counts as surer than it would be if one text more had said the opposite.
     """
     gap = one.value - other.value
+    if abs(gap) < 1e-12:
+        return 1.0
     texts = min(one.texts, other.texts)
     if one.resamples is not None and other.resamples is not None:
         most = min(len(one.resamples), len(other.resamples))
-        of_texts = [student.over_resamples(one.resamples[:most] - other.resamples[:most], texts)]
+        of_texts = student.over_resamples(one.resamples[:most] - other.resamples[:most], texts)
     else:
-        of_texts = [one.of_texts, other.of_texts]
+        of_texts = student.total([one.of_texts, other.of_texts])
     if texts:
-        variance, df = student.total(of_texts)
-        of_texts = [(max(variance, (2 * gap / (texts + 1)) ** 2), df if math.isfinite(df) else max(1, texts - 1))]
-    variance, df = student.total([one.of_runs, other.of_runs, *of_texts])
-    if abs(gap) < 1e-12:
-        return 1.0
-    return student.tail(gap / math.sqrt(variance), df) if variance else 0.0
+        of_texts = max(of_texts[0], (2 * gap / (texts + 1)) ** 2), min(of_texts[1], max(1, texts - 1))
+    return student.probability(gap, student.total([one.of_runs, other.of_runs]), of_texts)
 
 
 def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> dict[K, float]:
@@ -215,15 +195,19 @@ def above_all(figures: Mapping[K, Estimate], metric: str) -> tuple[K, float] | N
     return best, max(p_value(figures[best], other) for key, other in figures.items() if key != best)
 
 
-def best_of_each(columns: Sequence[Mapping[K, Figures]]) -> list[K | None]:
-    """For each column of a table the row that is better than all others of it, if that may be claimed; corrected for the
-    number of columns."""
+def best_of_each(columns: Sequence[tuple[str, Mapping[K, Estimate | None]]]) -> list[K | None]:
+    """For each column of some tables the row that is better than all others of it, if that may be claimed.
+
+    Args:
+        columns: metric, and estimates by row; None where nothing is known of a figure's errors, and then there is no best.
+
+    Returns:
+        a row or None for each column, corrected for the number of columns.
+    """
     found: dict[int, tuple[K, float]] = {}
-    for number, column in enumerate(columns):
-        known = {key: each for key, figure in column.items() if (each := estimate(figure)) is not None}
-        metric = next((figure["metric"] for figure in column.values()), "")
-        undefined = any(figure["value"] is not None and key not in known for key, figure in column.items())
-        top = None if undefined else above_all(known, metric)
+    for number, (metric, column) in enumerate(columns):
+        known = {key: each for key, each in column.items() if each is not None}
+        top = above_all(known, metric) if len(known) == len(column) else None
         if top is not None:
             found[number] = top
     corrected = holm({number: p for number, (_, p) in found.items()})
@@ -231,24 +215,19 @@ def best_of_each(columns: Sequence[Mapping[K, Figures]]) -> list[K | None]:
 
 
 def rule(comparisons: int) -> str:
-    """How the comparisons of a page or table were judged, in one sentence."""
+    """How the comparisons of a page or some tables were judged, in one sentence."""
     many = f"{comparisons:,} comparisons are" if comparisons != 1 else "1 comparison is"
     return (
-        f"{many} made here; together they claim a difference that is none in at most 5 of 100 cases (Holm's correction of tests "
-        "over training runs and texts)."
+        f"{many} made here, each by a test over training runs and texts and corrected for their number (Holm), so that if no "
+        "method differed, at most 5 in 100 such pages would claim any difference."
     )
 
 
-# -- what a mean or an interval holds ------------------------------------------------------------------------------------
-def one_run_only(figures: Iterable[Figures | Mapping[str, Any]]) -> bool:
-    """Whether some figure comes from fewer than two runs, so that its interval knows texts only."""
-    return any(len(runs_of(f) if isinstance(f, Mapping) else f["runs"]) < 2 for f in figures)
-
-
+#: What has to be said of figures from one run.
 ONE_RUN = "One run: the intervals hold the choice of texts, not another training."
 
 
-def fallen(base: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping, Mapping, bool]]:
+def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, Record, bool]]:
     """Every figure that is worse than the base's on the same question.
 
     Args:
@@ -270,35 +249,5 @@ def fallen(base: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) 
     return found
 
 
-def _asked(record: Mapping[str, Any]) -> tuple[object, ...]:
+def _asked(record: Record) -> tuple[object, ...]:
     return record["task"], record["metric"], record["data"], tuple(record["languages"])
-
-
-def compare(one: Figures, other: Figures) -> Literal["better", "worse", "unclear"]:
-    """What may be said of two figures of one metric. Intervals that touch say nothing; nor does an undefined figure.
-
-    Two 95% intervals that lie apart differ at a level well below 5%, so this claims less than a test of the difference would.
-    """
-    ends = [one["low"], one["high"], other["low"], other["high"]]
-    if any(end is None for end in ends):
-        return "unclear"
-    above, below = one["low"] > other["high"], one["high"] < other["low"]
-    if lower_is_better(one["metric"]):
-        above, below = below, above
-    return "better" if above else "worse" if below else "unclear"
-
-
-def stands_out(one: Figures, others: Iterable[Figures]) -> bool:
-    """Whether a figure is better than each of the others; not where there is none to be better than."""
-    rivals = [other for other in others if other["value"] is not None]
-    return bool(rivals) and all(compare(one, other) == "better" for other in rivals)
-
-
-def mean(figures: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
-    """Mean of figures (value, low, high) whose errors are independent of each other, as those of test sets in different
-    languages are taken to be: the half intervals add in quadrature."""
-    n = len(figures)
-    value = sum(figure[0] for figure in figures) / n
-    below = math.sqrt(sum((figure[0] - figure[1]) ** 2 for figure in figures)) / n
-    above = math.sqrt(sum((figure[2] - figure[0]) ** 2 for figure in figures)) / n
-    return value, value - below, value + above

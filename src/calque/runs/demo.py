@@ -13,7 +13,7 @@ import numpy as np
 
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.errors import SettingError
-from calque.runs.compare import mean
+from calque.runs.compare import mean_of
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.surroundings import surroundings
 from calque.runs.texts import Say
@@ -241,5 +241,5 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _mean(scores: Sequence[Score]) -> tuple[float, float, float]:
-    """Mean over languages, whose errors are taken as independent of each other."""
-    return mean([(score.value, score.low, score.high) for score in scores])
+    """Mean over languages with its interval."""
+    return mean_of([score.to_dict() for score in scores])

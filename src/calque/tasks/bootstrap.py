@@ -49,7 +49,8 @@ class Measured:
         have given.
 
         The variance is that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the resamples; the
-        interval is Student's with the degrees of freedom of Satterthwaite. Drawing runs as one draws texts would be far too
+        interval is Student's, with quantiles weighted by the variances (Cochran and Cox 1950). Drawing
+        runs as one draws texts would be far too
         narrow: three runs give a variance that is a third too small, and say little about how large it is. What runs and
         texts have in common is counted twice, so the interval is a little too wide rather than too narrow.
 
@@ -58,7 +59,7 @@ class Measured:
         """
         if len(runs) < 2 or not self.resamples:
             return self.ends
-        half = student.half_width([student.over_runs(runs), student.over_resamples(self.resamples, self.texts)])
+        half = student.half_width(student.over_runs(runs), student.over_resamples(self.resamples, self.texts))
         return self.value, max(0.0, self.value - half), min(1.0, self.value + half)
 
 

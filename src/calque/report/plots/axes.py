@@ -72,9 +72,13 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
         turn = 0.0 if name == "plus" else math.pi / 4
         c, s = math.cos(turn), math.sin(turn)
         return path([(x + a * c - b * s, y + a * s + b * c) for a, b in corners], closed=True, class_=class_)
-    sides, turn, size = {
-        "triangle": (3, -90, 1.25), "down": (3, 90, 1.25), "diamond": (4, -90, 1.25), "hexagon": (6, 0, 1.1),
-    }[name]  # fmt: skip
+    if name == "bar":
+        return element("rect", x=x - r * 0.5, y=y - r * 1.15, width=r, height=r * 2.3, class_=class_)
+    if name == "star":
+        angles = [math.radians(36 * k - 90) for k in range(10)]
+        rays = [(angle, r * (0.55 if k % 2 else 1.35)) for k, angle in enumerate(angles)]
+        return path([(x + long * math.cos(a), y + long * math.sin(a)) for a, long in rays], closed=True, class_=class_)
+    sides, turn, size = {"diamond": (4, -90, 1.25), "hexagon": (6, 0, 1.1)}[name]
     angles = [math.radians(turn + 360 * k / sides) for k in range(sides)]
     points = [(x + r * size * math.cos(angle), y + r * size * math.sin(angle)) for angle in angles]
     return path(points, closed=True, class_=class_)

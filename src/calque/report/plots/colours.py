@@ -21,7 +21,8 @@ DARK = {
     "on3": "#101214",
 }  # fmt: skip
 SERIES = 8
-SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "hexagon", "cross")
+# No triangles: they are signs of better and worse.
+SHAPES = ("circle", "square", "star", "diamond", "bar", "plus", "hexagon", "cross")
 DASHES = ("none", "none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4")
 FONT = "'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,'DejaVu Sans',sans-serif"
 

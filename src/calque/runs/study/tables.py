@@ -10,13 +10,15 @@ from typing import Any
 
 from calque.runs.compare import (
     ONE_RUN,
+    Estimate,
     best_of_each,
     estimate,
     is_target,
     lower_is_better,
-    mean_of,
-    one_run_only,
+    over_tests,
     over_trainings,
+    rule,
+    runs_of,
 )
 
 Record = Mapping[str, Any]
@@ -25,8 +27,8 @@ Row = tuple[str, int | None, str, str]
 _PARTS = {"": "", "all": "all linked words", "unseen": "word pairs not seen in training"}
 _NOTE = """\
 In per cent, except for perplexity. Mean: over the languages that the task was not learnt in, with its 95% interval;
-the task's own language is shown after it. ±: standard deviation over training runs. Bold: better than every other row,
-by a test over training runs and texts, corrected for the number of the table's columns (Holm)."""
+the task's own language is shown after it. ±: standard deviation over training runs. Bold: better than every other row.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,30 +42,62 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Figure:
-    """What an encoder, or several that differ only in the seed of their training, reached on a test set; it has what
-    `runs.compare` asks of a figure."""
+    """What an encoder, or several that differ in nothing but the seed of their training, reached on a test set; or the mean
+    of that over test sets.
 
-    metric: str
+    Attributes:
+        known: with its errors; None where they are not known.
+        ends: whether its interval is shown rather than its standard deviation.
+    """
+
+    value: float
+    runs: tuple[float, ...]
     percent: bool
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    runs: tuple[float, ...] = ()
-    resamples: Sequence[float] | None = None
-    texts: int = 0
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
+    known: Estimate | None
+    ends: bool = False
 
     def __str__(self) -> str:
-        if self.value is None:
-            return ""
+        scale = 100 if self.percent else 1
+        text = f"{scale * self.value:.1f}"
+        if self.ends:
+            low, high = (self.value, self.value) if self.known is None else self.known.interval
+            return f"{text} ({scale * low:.1f} to {scale * high:.1f})"
         sd = statistics.stdev(self.runs) if len(self.runs) > 1 else 0.0
-        return f"{self.scale * self.value:.1f}" + (f" ± {self.scale * sd:.1f}" if sd else "")
+        return text + (f" ± {scale * sd:.1f}" if sd else "")
 
-    @property
-    def scale(self) -> int:
-        return 100 if self.percent else 1
+
+@dataclass(frozen=True)
+class _Table:
+    """One figure of a task: what every row reached in every column, of which the mean has the name None."""
+
+    title: str
+    metric: str
+    rows: tuple[Row, ...]
+    columns: tuple[_Column | None, ...]
+    figures: Mapping[tuple[Row, _Column | None], _Figure]
+
+    def of(self, column: _Column | None) -> dict[Row, Estimate | None]:
+        """Estimates by row."""
+        return {row: self.figures[row, column].known for row in self.rows if (row, column) in self.figures}
+
+    def shown(self, best: Sequence[Row | None]) -> str:
+        """As Markdown; `best` has the row that is better than all others, for each column, or None."""
+        tests = [column for column in self.columns if column is not None]
+        heads = ["mean" if column is None else _head(column, tests) for column in self.columns]
+        several = len({supervision for *_, supervision in self.rows if supervision}) > 1
+        lines = [self.title, "", _line(["encoder", "method", *heads]), "|---|---|" + "---:|" * len(heads)]
+        for row in self.rows:
+            encoder, layer, method, supervision = row
+            name = encoder if layer is None else f"{encoder}, layer {layer}"
+            how = f"{method} ({supervision})" if several and supervision else method
+            found = zip([self.figures.get((row, column)) for column in self.columns], best, strict=True)
+            shown = ["" if figure is None else f"**{figure}**" if row == top else str(figure) for figure, top in found]
+            lines.append(_line([name, how, *shown]))
+        return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def tables(records: Sequence[Record]) -> str:
@@ -73,14 +107,19 @@ def tables(records: Sequence[Record]) -> str:
     for record in records:
         if record["metric"].partition(".")[2] in _PARTS:
             groups.setdefault((record["task"], record["metric"]), []).append(record)
-    notes = [_NOTE, ONE_RUN] if any(map(_is_one_run, records)) else [_NOTE]
-    return "\n\n".join([*(_table(_title(*about), mine) for about, mine in groups.items()), *notes])
+    made = [_table(_title(*about), about[1], mine) for about, mine in groups.items()]
+    columns = [(table.metric, table.of(column)) for table in made for column in table.columns]
+    best = iter(best_of_each(columns))
+    shown = [table.shown([next(best) for _ in table.columns]) for table in made]
+    several = sum(len(column) > 1 and None not in column.values() for _, column in columns)
+    notes = [_NOTE + rule(several), *([ONE_RUN] if any(map(_is_one_run, records)) else [])]
+    return "\n\n".join([*shown, *notes])
 
 
 def _is_one_run(record: Record) -> bool:
     """Whether something was trained for a figure, and only once."""
     trained = record.get("training_seed") is not None or "values" in record["settings"]
-    return trained and record["value"] is not None and one_run_only([record])
+    return trained and record["value"] is not None and len(runs_of(record)) < 2
 
 
 def _title(task: str, metric: str) -> str:
@@ -89,37 +128,23 @@ def _title(task: str, metric: str) -> str:
     return f"## {', '.join(word for word in about if word)}"
 
 
-def _table(title: str, records: Sequence[Record]) -> str:
+def _table(title: str, metric: str, records: Sequence[Record]) -> _Table:
     cells: dict[tuple[Row, _Column], list[Record]] = {}
     for record in records:
         cells.setdefault((_row(record), _column(record)), []).append(record)
-    figures = {place: _pooled(runs) for place, runs in cells.items()}
-    columns, rows = list(dict.fromkeys(map(_column, records))), list(dict.fromkeys(map(_row, records)))
-    targets = [column for column in columns if column.is_target] or columns
-    columns = [*targets, *(column for column in columns if column not in targets)]
-    best = best_of_each([{row: figures[row, column] for row in rows if (row, column) in figures} for column in columns])
-    several = len({supervision for *_, supervision in rows if supervision}) > 1
-    has_mean = len(targets) > 1
-    heads = [_head(column, columns) for column in columns]
-    lines = []
-    for row in rows:
-        shown = [
-            f"**{figures[row, column]}**" if best[k] == row else str(figures.get((row, column), ""))
-            for k, column in enumerate(columns)
-        ]
-        if has_mean:
-            shown.insert(len(targets), _mean([figures.get((row, column)) for column in targets]))
-        encoder, layer, method, supervision = row
-        name = encoder if layer is None else f"{encoder}, layer {layer}"
-        lines.append([name, f"{method} ({supervision})" if several and supervision else method, *shown])
-    if has_mean:
-        heads.insert(len(targets), "mean")
-    under = "|---|---|" + "---:|" * len(heads)
-    return "\n".join([title, "", _line(["encoder", "method", *heads]), under, *map(_line, lines)])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    tests, rows = list(dict.fromkeys(map(_column, records))), list(dict.fromkeys(map(_row, records)))
+    targets = [column for column in tests if column.is_target] or tests
+    columns = [*targets, *([None] if len(targets) > 1 else []), *(c for c in tests if c not in targets)]
+    figures: dict[tuple[Row, _Column | None], _Figure] = {}
+    for place, runs in cells.items():
+        figure = _pooled(runs)
+        if figure is not None:
+            figures[place] = figure
+    for row in rows if len(targets) > 1 else ():
+        mean = _mean([figures.get((row, column)) for column in targets])
+        if mean is not None:
+            figures[row, None] = mean
+    return _Table(title, metric, tuple(rows), tuple(columns), figures)
 
 
 def _row(record: Record) -> Row:
@@ -137,25 +162,23 @@ def _head(column: _Column, columns: Sequence[_Column]) -> str:
     return f"{column.lang} {column.data}" if several else column.lang
 
 
-def _pooled(trainings: Sequence[Record]) -> _Figure:
-    """Several trainings of one method as one figure, with an interval that holds others."""
-    first = trainings[0]
-    about = first["metric"], first.get("percent", True)
+def _pooled(trainings: Sequence[Record]) -> _Figure | None:
+    """Several trainings of one method as one figure; None where it is undefined."""
     known = [record for record in trainings if record["value"] is not None]
+    if not known:
+        return None
     found = [each for record in known if (each := estimate(record)) is not None]
-    if not known or len(found) < len(known):
-        return _Figure(*about, sum(record["value"] for record in known) / len(known) if known else None)
-    pooled = over_trainings(found)
-    drawn = None if pooled.resamples is None else pooled.resamples.tolist()
-    half = 1.96 * pooled.of_texts[0] ** 0.5  # of texts alone: whoever reads it has the runs beside it
-    return _Figure(*about, pooled.value, pooled.value - half, pooled.value + half, pooled.runs, drawn, pooled.texts)
+    pooled = over_trainings(found) if len(found) == len(known) else None
+    runs = tuple(record["value"] for record in known) if len(known) > 1 else runs_of(known[0])
+    value = sum(record["value"] for record in known) / len(known)
+    return _Figure(value, runs, known[0].get("percent", True), pooled)
 
 
-def _mean(figures: Sequence[_Figure | None]) -> str:
-    """With its interval; nothing where a language is missing, as the mean over others says something else."""
+def _mean(figures: Sequence[_Figure | None]) -> _Figure | None:
+    """With its interval; None where a language is missing, as the mean over others says something else."""
     known = [figure for figure in figures if figure is not None]
-    found = mean_of(known) if len(known) == len(figures) else None
-    if found is None:
-        return ""
-    value, low, high = (known[0].scale * end for end in found)
-    return f"{value:.1f} ({low:.1f} to {high:.1f})"
+    if len(known) < len(figures):
+        return None
+    estimates = [figure.known for figure in known if figure.known is not None]
+    value, whole = sum(figure.value for figure in known) / len(known), len(estimates) == len(known)
+    return _Figure(value, (), known[0].percent, over_tests(estimates) if whole else None, ends=True)
