@@ -134,15 +134,21 @@ class Lines:
 
 def signs_of(page: Page) -> dict[str, str]:
     """What the tables of questions say of each line beside what it is compared with: better, worse or unclear."""
-    found = {}
-    for cell in page.find("td"):
-        table = next((e["attrs"].get("id", "") for e in cell["above"] if e["tag"] == "table"), "")
-        inside = [e for e in page.elements if cell in e["above"]]
-        figures = [e["attrs"]["data-source"] for e in inside if e["attrs"].get("class") == "fig"]
-        if figures and re.fullmatch(r"[a-z-]+-\d+", table):
-            classes = {name for e in inside for name in e["attrs"].get("class", "").split()}
-            found[figures[0]] = "better" if "up" in classes else "worse" if "down" in classes else "unclear"
-    return found
+    signs, sources = {}, {}
+    for element in page.find("span"):
+        above = {each["tag"]: each for each in element["above"]}
+        if (
+            not re.fullmatch(r"[a-z-]+-\d+", above.get("table", {"attrs": {}})["attrs"].get("id", ""))
+            or "td" not in above
+        ):
+            continue
+        classes = element["attrs"].get("class", "").split()
+        for name, said in (("up", "better"), ("down", "worse")):
+            if name in classes:
+                signs[id(above["td"])] = said
+        if "fig" in classes:
+            sources[element["attrs"]["data-source"]] = id(above["td"])
+    return {source: signs.get(cell, "unclear") for source, cell in sources.items()}
 
 
 def read_number(shown: str) -> tuple[float, int]:
