@@ -242,7 +242,10 @@ def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tiny_f
     code, printed, err = run(capsys, "perplexity", out, f"en={tmp_path / 'en'}", f"xx={tmp_path / 'xx'}")
     assert code == 0, err
     assert [line.split()[1] for line in printed.splitlines()[2:4]] == ["perplexity.en", "perplexity.xx"]
-    assert printed.splitlines()[-1] == "One run: the intervals hold the choice of texts, not another training."
+    assert (
+        printed.splitlines()[-1]
+        == "One run: the intervals cover the choice of test texts, not variation between training runs."
+    )
     code, printed, err = run(capsys, "perplexity", out, f"en={tmp_path / 'en'}", "--json", "--quiet")
     assert json.loads(printed)["value"] > 1
     assert "already holds an encoder" in fails(capsys, *made)

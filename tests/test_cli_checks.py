@@ -120,8 +120,8 @@ ALIGN = ("align", "TRAIN", *EN_XX, "--encoder", "mini", "--towards", "en", "--ou
     ("job", "said"),
     [
         (("words", "TRAIN", "--langs", "en", "en", "--out", "OUT"), "two different languages"),
-        (("words", "TRAIN", "--langs", "", "en", "--out", "OUT"), "name of a language"),
-        (("words", "TRAIN", "--langs", "en", "a b", "--out", "OUT"), "name of a language"),
+        (("words", "TRAIN", "--langs", "", "en", "--out", "OUT"), "expected a language"),
+        (("words", "TRAIN", "--langs", "en", "a b", "--out", "OUT"), "expected a language"),
         (("words", "TRAIN", "--langs", "en", "de", "es", "--out", "OUT"), "repeat it, as in --langs"),
         (("align", "TRAIN", "--langs", "en", "de", "es", "--out", "OUT"), "repeat it, as in --langs"),
         (("encode", "mini", "PLAIN", "--lang", "", "--out", "OUT"), "--lang"),

@@ -148,7 +148,7 @@ def test_stopped_by_a_signal(name, capsys, monkeypatch, train, tiny_folder, tmp_
     arguments = [*command(train, tiny_folder, tmp_path / "out", "contrastive"), "--quiet"]
     code, _, err = run(capsys, *arguments)
     assert code == 128 + number
-    last = "calque: training was stopped after update 3 of 6; the same command goes on from there"
+    last = "calque: training was stopped after update 3 of 6; the same command resumes it"
     assert err.strip().splitlines()[-1] == last
     assert signal.getsignal(number) is before
     kept = torch.load(tmp_path / "out.part" / "training" / "checkpoint.pt", weights_only=True)
@@ -185,7 +185,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     out = tmp_path / "thesis"
     out.mkdir()
     (out / "chapter1.tex").write_text("It was")
-    with pytest.raises(InputError, match="holds other files"), writing(out, overwrite=True):
+    with pytest.raises(InputError, match="has other files"), writing(out, overwrite=True):
         pass
     assert (out / "chapter1.tex").read_text() == "It was"
     (tmp_path / "file").write_text("text")

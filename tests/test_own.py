@@ -100,7 +100,7 @@ def test_an_encoder_with_what_training_asks_for_can_be_trained(make, measure, te
 
 @pytest.mark.parametrize(("use", "missing"), [
     (lambda *text: MappedEncoder.fit(Planted(), *text, make=Rotation, towards="en"),
-     r"planted cannot be mapped: Planted has no layer \(the layer that encode gives, counted from 0\), "
+     r"planted cannot be mapped: Planted has no layer \(the layer that encode returns, counted from 0\), "
      r"layer_number \(.*\), encode_layers \({layer: Embeddings} of some sentences\); see .*docs/guides/own\.md"),
     (lambda *text: Contrastive(towards="en").tune(Planted(), *text),
      r"planted cannot be trained: Planted has no layer \(.*\), n_layers \(.*\), model \(the torch\.nn\.Module.*\), "

@@ -54,7 +54,10 @@ def test_a_ceiling_and_what_must_be_known_to_read_the_table(files, tiny_folder, 
     rows = [line.split() for line in said.splitlines()]
     assert [row[-1] for row in rows if row[:3] == ["ner.test.de.tsv", "de", "f1"]] == ["en", "(ceiling)"]
     assert any(row[2] == "f1.PER" for row in rows if len(row) > 2)
-    assert said.splitlines()[-1] == "One run: the intervals hold the choice of texts, not another training."
+    assert (
+        said.splitlines()[-1]
+        == "One run: the intervals cover the choice of test texts, not variation between training runs."
+    )
     assert said.splitlines()[-2] == (
         "frozen features, head bilstm-crf, mean of 1 run; epoch chosen by ner.test.es.tsv "
         "(TARGET text: the scores are not zero-shot)"

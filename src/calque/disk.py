@@ -24,7 +24,7 @@ _FULL = {
 # that it could not go on, of NumPy how far it came.
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _TORCH = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error")
-_TORN = "the disk did not take all of it"
+_TORN = "only part of it could be written"
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
 
 

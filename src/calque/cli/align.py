@@ -154,7 +154,10 @@ def align(
         bool, typer.Option("--keep-layers", help="Training: save the layers above --layer too; default: cut them off.")
     ] = False,
     checkpoint_every: Annotated[
-        int, typer.Option(min=0, help="Training: updates between checkpoints, besides one every minute; 0 for none.")
+        int,
+        typer.Option(
+            min=0, help="Training: also save a checkpoint every N updates (one is saved every minute); 0: none."
+        ),
     ] = 200,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
     quiet: Quiet = False,

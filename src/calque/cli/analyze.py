@@ -141,7 +141,7 @@ def _check(context: typer.Context, chosen: list[str] | None, *, test, train, siz
     if train is None:
         refuse_unused(context, dict.fromkeys(("train_links", "sizes"), "needs --train FILE"))
     if sizes is None:
-        refuse_unused(context, {"map": "is for --sizes: the maps that are fitted on parts of --train"})
+        refuse_unused(context, {"map": "is only for --sizes (maps fitted on parts of --train)"})
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ def anchors(
     say = news(quiet)
     output_folder("--out", out, [*text, encoder, vocabulary])
     if merge:
-        refuse_unused(context, dict.fromkeys(_OF_A_PASS, "does not apply to --merge: the sums say it themselves"))
+        refuse_unused(context, dict.fromkeys(_OF_A_PASS, "does not apply to --merge: the sums already contain it"))
         merge_anchors(text, out=out, say=say, **finishing)
         return
     if lang is None or encoder is None:
@@ -78,7 +78,7 @@ def anchors(
         )
     if shard is not None:
         refuse_unused(
-            context, dict.fromkeys(("at_least", "most", "format"), "is for --merge, when all parts are there")
+            context, dict.fromkeys(("at_least", "most", "format"), "is only for --merge, once all parts are done")
         )
     if senses == "keep":
         refuse_unused(context, {"samples": "is only for --senses split and --senses drop"})

@@ -34,7 +34,7 @@ def share(parameter: typer.CallbackParam, value: float | None) -> float | None:
 def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
     """A name for a language: not empty, and nothing that `LANG=FILE` could not hold."""
     if value is not None and not is_language(value):
-        raise SettingError(f"{parameter.opts[0]} {value!r}: expected the name of a language, as en or pt-BR")
+        raise SettingError(f"{parameter.opts[0]} {value!r}: expected a language, e.g. en or pt-BR")
     return value
 
 
@@ -93,7 +93,7 @@ def _not_below_a_file(option: str, path: Path) -> None:
     for parent in path.parents:
         if parent.exists():
             if not parent.is_dir():
-                raise SettingError(f"{option} {path}: {parent} is no folder, nothing can be written in it")
+                raise SettingError(f"{option} {path}: {parent} is not a folder")
             return
 
 

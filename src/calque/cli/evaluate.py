@@ -286,7 +286,7 @@ def _refuse_unused(context: typer.Context, task: str, project: list[str] | None)
         users = USERS.get(name, EVERY)
         if task not in users:
             runs = name == "seed" and task in TRANSFER
-            hint = ": its runs have the seeds 0, 1, … (--seeds says how many)" if runs else ""
+            hint = "; runs use the seeds 0, 1, … (--seeds sets how many)" if runs else ""
             raise SettingError(f"{option} is only for {', '.join(users)}; {task} does not use it{hint}")
         if task in TAGGING and not project and name in ("langs", "links", "model", "symmetrize", "seed"):
             hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""

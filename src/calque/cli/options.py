@@ -72,7 +72,7 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
         raise SettingError("--langs takes two languages, e.g. --langs en de")
     for lang in langs:
         if not is_language(lang):
-            raise SettingError(f"--langs {lang!r}: expected the name of a language, as en or pt-BR")
+            raise SettingError(f"--langs {lang!r}: expected a language, e.g. en or pt-BR")
     found = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
     for a, b in found:
         if a == b:

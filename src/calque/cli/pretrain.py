@@ -65,7 +65,7 @@ def pretrain(
     half: Annotated[bool, typer.Option("--half", help="Save the weights in float16.")] = False,
     pretokenized: Pretokenized = False,
     checkpoint_every: Annotated[
-        int, typer.Option(min=0, help="Updates between checkpoints, besides one every minute; 0: none.")
+        int, typer.Option(min=0, help="Also save a checkpoint every N updates (one is saved every minute); 0: none.")
     ] = 200,
     seed: Seed = 0,
     limit: Limit = None,

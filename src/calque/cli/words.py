@@ -52,7 +52,7 @@ def words(
     from calque.runs.words import link_words
 
     if use is not None:
-        refuse_unused(context, {"model": "is what --use has: leave it out"})
+        refuse_unused(context, {"model": "is part of --use: leave it out"})
     inputs = [train, *(extra or []), use]
     output_file("--out", out, inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)

@@ -15,16 +15,16 @@ from calque.vectors import Embeddings
 _MEASURED = {
     "name": "what reports call it",
     "dim": "dimensions of a vector",
-    "fingerprint": "a hash over all that decides the vectors",
+    "fingerprint": "a hash of everything that determines the vectors",
     "encode": "a vector for every word",
 }
 _MAPPED = _MEASURED | {
-    "layer": "the layer that encode gives, counted from 0",
+    "layer": "the layer that encode returns, counted from 0",
     "layer_number": "a layer counted from 0, −1 being the last",
     "encode_layers": "{layer: Embeddings} of some sentences",
 }
 _TUNED = _MEASURED | {
-    "layer": "the layer that encode gives, counted from 0",
+    "layer": "the layer that encode returns, counted from 0",
     "n_layers": "number of the last layer",
     "model": "the torch.nn.Module whose weights are trained",
     "subwords": "its split(sentences) gives SplitSentences",

@@ -224,7 +224,7 @@ def rule(comparisons: int) -> str:
 
 
 #: What has to be said of figures from one run.
-ONE_RUN = "One run: the intervals hold the choice of texts, not another training."
+ONE_RUN = "One run: the intervals cover the choice of test texts, not variation between training runs."
 
 
 def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, Record, bool]]:

@@ -58,7 +58,7 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
             _tidy(out / TRAINING)
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
-            raise InputError("is no folder, and no folder can be made of it", path=error.filename) from error
+            raise InputError("is not a folder and cannot be made one", path=error.filename) from error
         raise
 
 
@@ -78,7 +78,9 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     if not names:
         return
     if not any(mark in names for mark in MARKS):
-        raise InputError("this folder holds other files, none of calque's: choose a new or an empty folder", path=out)
+        raise InputError(
+            "this folder has other files, none written by calque: choose a new or an empty folder", path=out
+        )
     if not overwrite:
         raise SettingError(f"{out} already holds {holds}: choose another folder, or add --overwrite to replace it")
 

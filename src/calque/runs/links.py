@@ -44,7 +44,7 @@ def links_of(
                 folder.mkdir(parents=True, exist_ok=True)
                 write_arrays(path, _arrays(links), {"key": key})
         else:
-            say(f"word links of {len(corpus):,} sentence pairs ({langs}) are there from a run that was stopped")
+            say(f"word links of {len(corpus):,} sentence pairs ({langs}) found from an interrupted run")
         found.append(links)
     return found
 

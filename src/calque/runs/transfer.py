@@ -293,7 +293,7 @@ def _notes(scores: Sequence[Score]) -> list[str]:
     notes = [
         f"{about.get('features')} features, head {about.get('head')}, mean of {n} {'run' if n == 1 else 'runs'}; "
         f"epoch chosen by {by}{leak}",
-        "The intervals hold other runs and other texts." if n > 1 else ONE_RUN,
+        "The intervals cover both other training runs and other test texts." if n > 1 else ONE_RUN,
     ]
     left_out = sum({(s.data, s.languages[-1]): s.settings.get("left_out", 0) for s in scores}.values())
     if left_out:

@@ -93,7 +93,7 @@ def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: in
     if n > MUCH * len(shared):
         message = (
             f"{test}: {n:,} of {len(shared):,} test sentences are in the training text {train}; "
-            "the figures show what was memorised, too: test on other text"
+            "the scores partly show memorisation: test on other text"
         )
         warnings.warn(OverlapWarning(message), stacklevel=stacklevel)
 

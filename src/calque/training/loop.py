@@ -211,7 +211,7 @@ class Loop:
                 self._write_metrics()
                 interruption.stop(
                     f"training was stopped after update {self.step:,} of {total:,}"
-                    + ("; the same command goes on from there" if self._keeps_checkpoints else "")
+                    + ("; the same command resumes it" if self._keeps_checkpoints else "")
                 )
             ended = self.step % steps_per_epoch == 0 or self.step == total
             if ended and after_epoch is not None and after_epoch():

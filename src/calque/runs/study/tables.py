@@ -26,8 +26,8 @@ Row = tuple[str, int | None, str, str]
 #: parts of a figure that have a table, and their words; others are of single kinds of spans or of one direction
 _PARTS = {"": "", "all": "all linked words", "unseen": "word pairs not seen in training"}
 _NOTE = """\
-In per cent, except for perplexity. Mean: over the languages that the task was not learnt in, with its 95% interval;
-the task's own language is shown after it. ±: standard deviation over training runs. Bold: better than every other row.
+In per cent, except for perplexity. Mean: over the target languages, with its 95% interval;
+the training language is shown after it. ±: standard deviation over training runs. Bold: better than every other row.
 """
 
 
