@@ -1,6 +1,7 @@
 """Files are written whole or not at all, and a disk that does not take them is one line."""
 
 import errno
+import json
 import os
 import stat
 import subprocess
@@ -20,7 +21,7 @@ from calque.errors import CalqueError, OutputError, SettingError
 from calque.text import Sentence
 from calque.training.loop import Loop, Schedule
 from calque.vectors import create_arrays, map_arrays, write_arrays
-from command import run
+from command import fails, run, works
 
 
 def names(folder):
@@ -68,8 +69,8 @@ def test_a_link_stays_one_and_a_device_a_device(tmp_path):
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_text() == "new"
     write_text("/dev/null", "x")
-    for name in ("/dev/stdout", "/dev/null"):
-        write_lines(name, ["x\n"])
+    program = "from calque.disk import write_lines; write_lines('/dev/stdout', ['x\\n'])"
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout == b"x\n"
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
@@ -284,3 +285,39 @@ def test_a_full_disk_behind_standard_output():
         )  # fmt: skip
     assert ended.returncode == 2
     assert ended.stderr == "calque: error: standard output: no space left on the disk\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "out"),
+    [
+        ("words text.tsv --langs en de --pretokenized --out {}", "links"),
+        ("words text.tsv --langs en de --pretokenized --out links --tables {}", "tables"),
+        ("encode words.vec text --lang en --pretokenized --out {}", "vectors"),
+        ("encode mini text --lang en --limit 20 --pretokenized --out {}", "vectors"),
+        ("anchors text --lang en --encoder words.vec --pretokenized --out {}", "anchors"),
+        (
+            "evaluate en=words.vec,de=words.vec retrieval --test text.tsv --langs en de --pretokenized --out {}",
+            "scores",
+        ),
+        ("report scores.jsonl --out {}", "report.html"),
+    ],
+)
+def test_verbs_that_do_not_get_their_output_written(capsys, tmp_path, monkeypatch, command, out):
+    words = [f"w{number}" for number in range(60)]
+    lines = [" ".join(words[k % 50 : k % 50 + 9]) for k in range(300)]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "text.tsv").write_text("".join(f"{line}\t{line}\n" for line in lines))
+    rng = np.random.default_rng(0)
+    rows = [f"{word} {' '.join(map(str, rng.normal(size=8).round(3)))}\n" for word in words]
+    (tmp_path / "words.vec").write_text("60 8\n" + "".join(rows))
+    score = {"task": "retrieval", "metric": "accuracy.all", "data": "d", "languages": ["en", "de"], "value": 0.5,
+             "low": 0.4, "high": 0.6, "n": 10, "encoder": "e"}  # fmt: skip
+    (tmp_path / "scores.jsonl").write_text(json.dumps(score) + "\n")
+    monkeypatch.chdir(tmp_path)
+    works(capsys, *command.format(f"before-{out}").split())  # what is compiled and kept for later is there now
+    there = {*names(tmp_path), "links"}
+    with files_up_to(200):
+        said = fails(capsys, *command.format(out).split())
+    assert said.startswith(f"calque: error: {out}")
+    assert "the file is larger than the system allows" in said
+    assert {*names(tmp_path), "links"} == there

@@ -48,7 +48,7 @@ def whole(path: str | PathLike[str], size: int | None = None) -> Iterator[Path]:
     if name.is_dir():
         raise OutputError(f"{name}: is a folder, expected the name of a file")
     plain = name.is_file() or not name.exists()
-    where = Path(os.path.realpath(name)) if plain else name  # of a link, what it leads to
+    where = Path(os.path.realpath(name)) if plain and name.is_symlink() else name  # what a link leads to
     part = where.with_name(f"{where.name}.part") if plain else where
     try:
         if plain:
@@ -225,7 +225,7 @@ def failure(path: str | PathLike[str], reason: str, size: int | None = None) -> 
         return OutputError(f"{name}: {reason}")
     free = _free(Path(name))
     told = ", ".join(
-        f"{_bytes(number)} {what}" for number, what in ((size, "to write"), (free, "free")) if number is not None
+        f"{amount(number)} {what}" for number, what in ((size, "to write"), (free, "free")) if number is not None
     )
     return OutputError(f"{name}: {reason}{f' ({told})' if told else ''}")
 
@@ -247,7 +247,8 @@ def _free(path: Path) -> int | None:
     return None
 
 
-def _bytes(number: int) -> str:
+def amount(number: int) -> str:
+    """A number of bytes for people."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if number >= unit:
             return f"{number / unit:.1f} {name}"

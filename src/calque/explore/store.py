@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
+from calque.disk import amount
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection
 from calque.runs.lock import InUseError, locked
@@ -250,8 +251,8 @@ def _make_room(folder: Path, collection: Collection, dim: int, matrices: int) ->
     needed = matrices * collection.n_words * dim * 4
     if needed > free:
         raise SettingError(
-            f"the vectors of {collection.n_words:,} words temporarily need {needed / 1e9:.1f} GB, but {folder} has "
-            f"{free / 1e9:.1f} GB: choose fewer --layers, less text (--limit) or another folder (--cache)"
+            f"{folder}: no space left on the disk for the vectors of {collection.n_words:,} words ({amount(needed)} to write "
+            f"at most, {amount(free)} free): choose fewer --layers, less text (--limit) or another folder (--cache)"
         )
 
 
