@@ -74,6 +74,12 @@ def load_encoder(
     if about.get("kind") == "static":
         return _static(path, layer=layer, pooling=pooling, precision=precision)
     mapped = about.get("kind") == "mapped"
+    if about.get("base") == "own":
+        raise InputError(
+            "the encoder under these maps is of a kind of its own: open it by its class, and the maps by "
+            "MappedEncoder.open(folder, base)",
+            path=path,
+        )
     mapped_layer, asked = None, dtype
     if mapped:  # its base is loaded as it was when the maps were fitted
         if pooling is not None:

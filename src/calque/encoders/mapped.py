@@ -229,7 +229,8 @@ class MappedEncoder(Encoder):
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the base encoder as `transformers` reads it, `maps.safetensors` beside it, and `calque.json`.
 
-        `AutoModel.from_pretrained(folder)` gives the base encoder. A map is applied to a layer's word vectors by
+        `AutoModel.from_pretrained(folder)` gives the base encoder; a base of your own kind saves itself, and `open` needs it
+        again. A map is applied to a layer's word vectors by
         `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so on.
         """
         with saving(folder) as path:
@@ -244,7 +245,8 @@ class MappedEncoder(Encoder):
             for name, array in tensors.items():
                 mapped[name][...] = array
                 mapped[name].flush()
-            about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
+            known = (path / ABOUT_FILE).is_file()  # not where the base is somebody's own
+            about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8")) if known else {"kind": "own"}
             about.update(
                 kind="mapped",
                 base=about.get("kind", "huggingface"),
