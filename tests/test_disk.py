@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from calque import disk
-from calque.disk import append_lines, naming, reserve, unwritten, whole, write_lines, write_text
+from calque.disk import append_lines, naming, reserve, unwritten, whole, write_text
 from calque.distributed import Processes
 from calque.encoders.static import StaticEncoder
 from calque.encoders.tables import PlainTable
