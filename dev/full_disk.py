@@ -96,8 +96,7 @@ VERBS = {
         "evaluate {work}/tiny retrieval --test {work}/test.tsv --langs en de --out {out}/scores", ("scores",)
     ),
     "analyze": Verb(
-        "analyze {work}/tiny --test {work}/test.tsv --langs en de --bootstrap 20 --only rank,length "
-        "--out {out}/found",
+        "analyze {work}/tiny --test {work}/test.tsv --langs en de --bootstrap 20 --only rank,length --out {out}/found",
         ("found",),
     ),
     "report": Verb("report {work}/scores.jsonl --out {out}/report.html", ("report.html",)),
