@@ -141,6 +141,10 @@ def test_what_is_trained_is_trained_several_times(plan):
     made = [json.loads(p.read_text()) for p in (plan.parent / "study" / "steps").glob("align-*/calque-run.json")]
     assert {record["schedule"]["seed"] for record in made if "schedule" in record} == {5, 6}
     assert (plan.parent / "study" / "results.md").read_text().count("| tiny | quick |") == 1
+    assert "aligning: 3 of 3 done (tiny, quick, seed 6)" in said
+    assert {r["settings"]["encoder"] for r in records} == {
+        "tiny, base", "tiny, rotation, parallel", "tiny, quick, parallel, seed 5", "tiny, quick, parallel, seed 6"
+    }  # fmt: skip
 
 
 def test_starts_at_random_are_runs_too_and_keep_apart(own):
@@ -537,11 +541,11 @@ def test_what_a_table_shows():
         record("a", 0.5), record("a", 0.5, runs=[], settings={"protocol": "ceiling"}), record("a", 0.5, metric="f1.PER"),
         record("a", None, layer=1, languages=["en", "es"]), record("a", 12.5, **lm), record("b|c", 22.5, **lm),
     ])  # fmt: skip
-    assert shown.splitlines()[:14] == [
+    assert re.sub(r"\d+\.\d to \d+\.\d", "A to B", shown).splitlines()[:14] == [
         "## ner, f1", "", "| encoder | method | de | es | mean |", "|---|---|---:|---:|---:|",
         "| e | a | 50.0 ± 1.0 |  |  |", "| e | a, ceiling | 50.0 |  |  |", "| e, layer 1 | a |  |  |  |", "",
-        "## lm, perplexity, lower is better", "", "| encoder | method | de |", "|---|---|---:|",
-        "| e | a | **12.5** |", "| e | b\\|c | 22.5 |",
+        "## lm, perplexity, lower is better", "", "| encoder | method | de | 95% interval |", "|---|---|---:|---:|",
+        "| e | a | **12.5** | A to B |", "| e | b\\|c | 22.5 | A to B |",
     ]  # fmt: skip
 
 
@@ -561,16 +565,20 @@ def test_a_mean_is_of_one_figure_and_of_other_languages_than_the_tasks_own():
     value, low, high = found
     assert abs(value - 0.6) < 1e-9
     assert f"| 70.0 ± 1.0 | 60.0 ({100 * low:.1f} to {100 * high:.1f}) | 90.0 ± 1.0 |" in shown
-    assert "## retrieval, accuracy, all linked words\n\n| encoder | method | de |" in shown
-    assert "## retrieval, accuracy, word pairs not seen in training\n\n| encoder | method | de |" in shown
+    assert "## retrieval, accuracy, all linked words\n\n| encoder | method | de | 95% interval |" in shown
+    assert (
+        "## retrieval, accuracy, word pairs not seen in training\n\n| encoder | method | de | 95% interval |" in shown
+    )
 
 
 def test_training_runs_of_a_method_are_one_row_whose_interval_holds_them():
     """Runs five points apart say that a difference of ten is none; what their heads agree on is no comfort."""
     trained = [record("a", value, 0.001, training_seed=seed) for seed, value in enumerate((0.55, 0.6, 0.65))]
     other = record("b", 0.7, 0.001, training_seed=None)
-    assert tables([*trained, other]).splitlines()[4:6] == ["| e | a | 60.0 ± 5.0 |", "| e | b | 70.0 ± 1.0 |"]
+    rows = [line.rsplit(" | ", 1)[0] for line in tables([*trained, other]).splitlines()[4:6]]
+    assert rows == ["| e | a | 60.0 ± 5.0", "| e | b | 70.0 ± 1.0"]
     assert "**70.0 ± 1.0**" in tables([trained[1], other])
     assert ONE_RUN not in tables([*trained, other])
+    assert ONE_RUN not in tables([{**each, "runs": []} for each in trained])  # by a task that trains nothing
     assert ONE_RUN in tables([record("a", 0.5, training_seed=0, runs=[])])
     assert ONE_RUN not in tables([record("base", 0.5, training_seed=None, runs=[])])

@@ -29,6 +29,7 @@ class Step:
         files: what it reads, by what it is to the step; the content counts, not the names.
         after: folders of steps whose results it reads, in the same way.
         code: hash of the code that does it, see `Steps.step`.
+        label: what it is called where people read; decides nothing.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Step:
     files: Paths = field(default_factory=dict)
     after: Paths = field(default_factory=dict)
     code: str = ""
+    label: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -68,9 +70,9 @@ class Steps:
     def __init__(self, folder: str | Path, work: dict[str, Callable[[Step, Path], None]]):
         self.folder, self.work = Path(folder), work
 
-    def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths) -> Step:
+    def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths, label: str) -> Step:
         """A step that counts the code that will do it."""
-        return Step(kind, settings, files, after, sources.digest_of(self.work[kind]))
+        return Step(kind, settings, files, after, sources.digest_of(self.work[kind]), label)
 
     @property
     def modules(self) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from calque.disk import write_text
 from calque.runs.steps import Steps
-from calque.runs.study.grid import Grid
+from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import Study
 from calque.runs.study.tables import tables
 from calque.runs.study.work import SCORES, WORK
@@ -39,8 +39,8 @@ def study(
         say: takes a line of news.
 
     Returns:
-        a record for each score: `encoder`, `layer`, `method`, `supervision`, `task`, and what `Score.to_dict` has. They
-        are in `results.jsonl` of the folder, too.
+        a record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
+        `Score.to_dict` has; encoders go by the study's names. They are in `results.jsonl` of the folder, too.
     """
     plan = Study.read(path).tested_on(tests)
     if data is not None:
@@ -57,8 +57,16 @@ def study(
     records = []
     for about, step in grid.scores:
         found = json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8"))
-        records += [score | about for score in found]
+        records += [_named(score, about) for score in found]
     lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
     write_text(folder / "results.jsonl", "".join(lines))
     write_text(folder / "results.md", tables(records) + "\n")
     return records
+
+
+def _named(score: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """A score with the study's names: to the task, the encoder was a folder with a hash for its name."""
+    settings = score["settings"]
+    if "encoder" in settings:
+        settings = {**settings, "encoder": label_of(about)}
+    return {**score, **about, "settings": settings}

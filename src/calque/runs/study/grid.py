@@ -59,7 +59,7 @@ class Grid:
             ({**row.about, "task": task}, step)
             for row in self.rows
             for task, given in plan.tasks.items()
-            for step in self._scoring(row, given)
+            for step in self._scoring(row, task, given)
         ]
         self.scoring = [step for _, step in self.scores if step.kind == "score"]
 
@@ -69,19 +69,18 @@ class Grid:
             return given["path"]
         settings = dict(given["pretrain"])
         texts, apart = settings.pop("texts"), settings.pop("apart", False)
-        made = [
-            self._step(
-                "pretrain", {**settings, "langs": list(part)}, {"text": [self.plan.path(file) for file in part.values()]}
-            )
-            for part in ([{lang: file} for lang, file in texts.items()] if apart else [texts])
-        ]  # fmt: skip
+        made = []
+        for part in [{lang: file} for lang, file in texts.items()] if apart else [texts]:
+            files = {"text": [self.plan.path(file) for file in part.values()]}
+            label = f"{name}, {' and '.join(part)}"
+            made.append(self._step("pretrain", {**settings, "langs": list(part)}, files, label=label))
         self.pretraining += made
         about = {**_about(name, None, BASE, ""), "task": "language-model"}
         self.scores += [(about, step) for step in made]
         if not apart:
             return made[0]
         self.joining.append(
-            self._step("join", {"name": name, "langs": list(texts)}, after={"encoder": self._places(made)})
+            self._step("join", {"name": name, "langs": list(texts)}, after={"encoder": self._places(made)}, label=name)
         )
         return self.joining[-1]
 
@@ -93,6 +92,12 @@ class Grid:
 
         def row(method, learnt, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None, seed=None):
             self.rows.append(Row(_about(name, layer, method, learnt, seed), encoder, load, langs))
+
+        several = len(plan.supervision) > 1
+
+        def label(method: str, learnt: str, some: Sequence[str], layer: int | None, seed: int | None) -> str:
+            about = _about(name, layer, method, learnt if several else "", seed)
+            return label_of(about) + ("" if plan.together else f", {' and '.join(some)}")
 
         if BASE in plan.methods:
             for layer, load in loads.items():
@@ -108,65 +113,80 @@ class Grid:
                         settings = given if seed is None else {**given, "seed": seed}
                         if settings["method"] in TUNERS:  # one training for each layer
                             for layer, load in loads.items():
-                                step = self._aligned(base, settings, texts, some, load)
+                                called = label(method, learnt, some, layer, seed)
+                                step = self._aligned(base, settings, texts, some, load, called)
                                 row(method, learnt, step, {}, layer, made_for, seed)
                         elif layers == [None] or "layers" in settings:
-                            step = self._aligned(base, settings, texts, some, pooling)
+                            called = label(method, learnt, some, None, seed)
+                            step = self._aligned(base, settings, texts, some, pooling, called)
                             row(method, learnt, step, {}, None, made_for, seed)
                         else:  # the maps of all layers from one pass
-                            step = self._aligned(base, {"layers": layers, **settings}, texts, some, pooling)
+                            called = label(method, learnt, some, None, seed)
+                            step = self._aligned(base, {"layers": layers, **settings}, texts, some, pooling, called)
                             for layer in layers:
                                 row(method, learnt, step, {"layer": layer}, layer, made_for, seed)
 
-    def _aligned(self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load) -> Step:
+    def _aligned(
+        self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load, label: str
+    ) -> Step:
         towards = langs[0] if self.plan.towards == "target" else self.plan.towards
         options = {name: value for name, value in settings.items() if name != "supervision"}
         about = {"load": load, "towards": towards, "langs": [[self.plan.source, lang] for lang in langs], **options}
         if texts["kind"] == "parallel":
-            step = self._on_links(base, about, texts, langs)
+            step = self._on_links(base, about, texts, langs, label)
         else:
-            step = self._on_words(base, about, texts, langs)
+            step = self._on_words(base, about, texts, langs, label)
         self.aligning.append(step)
         return step
 
-    def _on_links(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str]) -> Step:
+    def _on_links(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
         """From the linked words of parallel texts."""
         words = {"symmetrize": "one-to-one", **self.plan.words, **_given(texts, "limit", "pretokenized")}
         files = [self.plan.path(texts[lang]) for lang in langs]
         links = [
-            self._step("links", {"langs": pair, "words": words}, {"text": [file]})
+            self._step(
+                "links", {"langs": pair, "words": words}, {"text": [file]}, label=f"word links, {'-'.join(pair)}"
+            )
             for pair, file in zip(about["langs"], files, strict=True)
         ]
         self.preparing += links
-        return self._reading(base, "align", {**about, "words": words}, {"text": files}, {"links": self._places(links)})
+        after = {"links": self._places(links)}
+        return self._reading(base, "align", {**about, "words": words}, {"text": files}, after, label=label)
 
-    def _on_words(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str]) -> Step:
+    def _on_words(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
         """From words' anchors, and the dictionaries that pair them, if there are any."""
         plan, after = self.plan, {}
         shared = {**_given(about, "load", "layers"), **_given(texts, *of_anchors())}
         read = {lang: plan.path(file) for lang, file in texts["texts"].items() if lang in (plan.source, *langs)}
-        anchors = [self._reading(base, "anchors", {**shared, "lang": lang}, {"text": [read[lang]]}) for lang in read]
+        anchors = [
+            self._reading(
+                base, "anchors", {**shared, "lang": lang}, {"text": [file]}, label=f"anchors of words, {lang}"
+            )
+            for lang, file in read.items()
+        ]
         self.preparing += anchors
         if texts["kind"] == "dictionary":
             entries = list(texts.get("entries", [0]))
             parts = [
-                self._step("entries", {"langs": pair, "entries": entries}, {"dictionary": [plan.path(texts[pair[1]])]})
+                self._step(
+                    "entries", {"langs": pair, "entries": entries}, {"dictionary": [plan.path(texts[pair[1]])]},
+                    label=f"entries of a dictionary, {'-'.join(pair)}",
+                )
                 for pair in about["langs"]
-            ]
+            ]  # fmt: skip
             self.preparing += parts
             after["dictionary"] = self._places(parts)
-        return self._reading(
-            base, "fit", {**about, "texts": list(read)}, {}, {**after, "anchors": self._places(anchors)}
-        )
+        after["anchors"] = self._places(anchors)
+        return self._reading(base, "fit", {**about, "texts": list(read)}, {}, after, label=label)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
-    def _scoring(self, row: Row, given: Mapping[str, Any]) -> list[Step]:
+    def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:
         """The steps of a task for one encoder: one, or one for each language."""
         plan, task = self.plan, given["task"]
         about = {"load": row.load, **{name: v for name, v in given.items() if name not in (*PARTS, "texts")}}
         if task in BY_LANGUAGE:
             tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
-            return [self._by_language(row, given, about, lang, file) for lang, file in tests.items()]
+            return [self._by_language(row, name, given, about, lang, file) for lang, file in tests.items()]
         texts = {part: [plan.named(file) for file in listed(given.get(part))] for part in PARTS}
         if row.langs is not None and task != "wsd":
             own = (plan.source, *row.langs)
@@ -178,9 +198,9 @@ class Grid:
             files["keys"] = [key for part in ("train", "test") for file in files[part] for key in _keys(file)]
         else:
             about["seeds"] = plan.seeds
-        return [self._reading(row.encoder, "score", about, files)]
+        return [self._reading(row.encoder, "score", about, files, label=f"{name}: {label_of(row.about)}")]
 
-    def _by_language(self, row: Row, given: Mapping[str, Any], about: Mapping[str, Any], lang: str, test: str) -> Step:
+    def _by_language(self, row: Row, name: str, given: Mapping[str, Any], about, lang: str, test: str) -> Step:
         plan = self.plan
         settings, files = {**about, "langs": [plan.source, lang]}, {"test": [plan.path(test)]}
         if given["task"] == "lexicon":
@@ -190,23 +210,25 @@ class Grid:
             settings["words"] = plan.words if limit is None else {**plan.words, "limit": limit}
             if lang in given.get("train", {}):
                 files["train"] = [plan.path(given["train"][lang])]
-        return self._reading(row.encoder, "score", settings, files)
+        return self._reading(row.encoder, "score", settings, files, label=f"{name}, {lang}: {label_of(row.about)}")
 
     # -- what a step reads -------------------------------------------------------------------------------------------
-    def _reading(self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files, after=None) -> Step:
+    def _reading(
+        self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files, after=None, *, label: str
+    ) -> Step:
         """A step that reads an encoder: another step's result; or what `load_encoder` takes. Of that, the content of files
         and folders counts, those that come with calque included; a name on the hub stands for itself."""
         about, files, after = dict(settings), dict(files), dict(after or {})
         if isinstance(encoder, Step):
             after["encoder"] = self._places([encoder])
-            return self._step(kind, about, files, after)
+            return self._step(kind, about, files, after, label)
         about["encoder"], files["encoder"], files["beside"] = [], [], []
         for lang, name in self._parts(encoder).items():
             place = self._place(name)
             about["encoder"].append([lang, name if place is None else None])
             files["encoder"] += [] if place is None else [place]
             files["beside"] += [] if place is None else _beside(place)
-        return self._step(kind, about, files, after)
+        return self._step(kind, about, files, after, label)
 
     def _parts(self, encoder: str) -> dict[str, str]:
         """The encoders of `en=a.vec,de=b.vec`; a single one without a language."""
@@ -223,11 +245,18 @@ class Grid:
         path = self.plan.path(encoder)
         return path if os.path.exists(path) else None
 
-    def _step(self, kind: str, settings: Mapping[str, Any], files=None, after=None) -> Step:
-        return self._steps.step(kind, settings, files or {}, after or {})
+    def _step(self, kind: str, settings: Mapping[str, Any], files=None, after=None, label: str = "") -> Step:
+        return self._steps.step(kind, settings, files or {}, after or {}, label)
 
     def _places(self, steps: Sequence[Step]) -> list[str]:
         return [str(self._steps.place(step)) for step in steps]
+
+
+def label_of(about: Mapping[str, Any]) -> str:
+    """An encoder by the study's own names."""
+    layer, seed = about["layer"], about["training_seed"]
+    parts = [about["encoder"], f"layer {layer}" if layer is not None else "", about["method"], about["supervision"]]
+    return ", ".join([*filter(None, parts), *([f"seed {seed}"] if seed is not None else [])])
 
 
 def _about(encoder: str, layer: int | None, method: str, supervision: str, seed: int | None = None) -> dict[str, Any]:

@@ -296,7 +296,10 @@ class Study:
                 raise SettingError(f"{item}: expected TASK=FILE, with one of the tasks {', '.join(several)}")
             lang, equals, path = file.rpartition("=")
             tasks[name]["test"] = [*tasks[name]["test"], lang + equals + os.path.abspath(path)]
-        return replace(self, tasks=tasks)
+        found = replace(self, tasks=tasks)
+        for name, given in tasks.items() if more else ():
+            found._check_task(name, given)
+        return found
 
 
 def listed(files: Sequence[str] | str | None) -> list[str]:

@@ -60,10 +60,14 @@ class _Figure:
         scale = 100 if self.percent else 1
         text = f"{scale * self.value:.1f}"
         if self.ends:
-            low, high = (self.value, self.value) if self.known is None else self.known.interval
-            return f"{text} ({scale * low:.1f} to {scale * high:.1f})"
+            return f"{text} ({self.interval})"
         sd = statistics.stdev(self.runs) if len(self.runs) > 1 else 0.0
         return text + (f" ± {scale * sd:.1f}" if sd else "")
+
+    @property
+    def interval(self) -> str:
+        ends = (self.value, self.value) if self.known is None else self.known.interval
+        return " to ".join(f"{round((100 if self.percent else 1) * end, 1) + 0.0:.1f}" for end in ends)  # no -0.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ class _Table:
         """As Markdown; `best` has the row that is better than all others, for each column, or None."""
         tests = [column for column in self.columns if column is not None]
         heads = ["mean" if column is None else _head(column, tests) for column in self.columns]
+        single = None not in self.columns  # one language, which has no mean to show an interval of
+        heads[1:1] = ["95% interval"] if single else []
         several = len({supervision for *_, supervision in self.rows if supervision}) > 1
         lines = [self.title, "", _line(["encoder", "method", *heads]), "|---|---|" + "---:|" * len(heads)]
         for row in self.rows:
@@ -92,6 +98,8 @@ class _Table:
             how = f"{method} ({supervision})" if several and supervision else method
             found = zip([self.figures.get((row, column)) for column in self.columns], best, strict=True)
             shown = ["" if figure is None else f"**{figure}**" if row == top else str(figure) for figure, top in found]
+            first = self.figures.get((row, self.columns[0]))
+            shown[1:1] = ["" if first is None else first.interval] if single else []
             lines.append(_line([name, how, *shown]))
         return "\n".join(lines)
 
@@ -112,14 +120,18 @@ def tables(records: Sequence[Record]) -> str:
     best = iter(best_of_each(columns))
     shown = [table.shown([next(best) for _ in table.columns]) for table in made]
     several = sum(len(column) > 1 and None not in column.values() for _, column in columns)
-    notes = [_NOTE + rule(several), *([ONE_RUN] if any(map(_is_one_run, records)) else [])]
+    notes = [_NOTE + rule(several), *([ONE_RUN] if _has_one_run(records) else [])]
     return "\n\n".join([*shown, *notes])
 
 
-def _is_one_run(record: Record) -> bool:
+def _has_one_run(records: Sequence[Record]) -> bool:
     """Whether something was trained for a figure, and only once."""
-    trained = record.get("training_seed") is not None or "values" in record["settings"]
-    return trained and record["value"] is not None and len(runs_of(record)) < 2
+    trained = [r for r in records if r.get("training_seed") is not None or "values" in r["settings"]]
+    trainings: dict[tuple[Any, ...], list[Record]] = {}
+    for record in trained:
+        trainings.setdefault((record["task"], record["metric"], _row(record), _column(record)), []).append(record)
+    pooled = [figure for each in trainings.values() if (figure := _pooled(each)) is not None]
+    return any(len(figure.runs) < 2 for figure in pooled)
 
 
 def _title(task: str, metric: str) -> str:

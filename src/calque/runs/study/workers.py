@@ -58,8 +58,8 @@ class Workers:
             else:  # all of them now: one that begins later would load what has been edited in the meantime
                 wait([self._pool.submit(os.getpid) for _ in range(self.workers)])
         done = map(self.steps.do, left) if self._pool is None else self._pool.map(self.steps.do, left)
-        for number, place in enumerate(done, 1):
-            self.say(f"{title}: {number} of {len(left)} ({place.name})")
+        for number, (_, step) in enumerate(zip(done, left, strict=True), 1):
+            self.say(f"{title}: {number} of {len(left)} done ({step.label or step.kind})")
 
 
 def _begin(cores: int, modules: Sequence[str] = ()) -> None:
