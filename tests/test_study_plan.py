@@ -193,7 +193,7 @@ def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tm
     (("methods",), ["base", "base"], "methods says 'base' twice"),
     (("methods", "base"), {"epochs": 1}, "unknown setting 'epochs' of methods.base, expected none"),
     (("methods", "finetune", "epochs"), math.nan, "epochs = nan, expected a number not below 0"),
-    (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs and learning rate must be above 0"),
+    (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs.* must be above 0"),
     (("methods", "finetune", "learning_rate"), -1e-4, "learning_rate = -0.0001, expected a number not below 0"),
     (("methods", "finetune", "seed"), -1, "seed = -1, expected a whole number not below 0"),
     (("methods", "x"), {"method": "finetune", "start": "identical"}, "methods.x.method = 'finetune', expected 'rotation' or"),
