@@ -6,7 +6,7 @@
 Each verb runs on the encoder and the text that come with calque. It first runs twice undisturbed, and the two results must be
 equal, byte by byte. Then it begins in an empty folder, its process group gets SIGKILL (verbs that train also SIGINT and
 SIGTERM), and what stands under the final name must be absent or equal to the finished result. The same command, given again, must
-end; then the whole folder must be equal to the undisturbed one. A round kills up to three times before it lets the command end.
+end; then the whole folder must be equal to the undisturbed one. A round kills up to four times before it lets the command end.
 
 Where a kill hits is drawn anew each time:
 
@@ -15,7 +15,8 @@ Where a kill hits is drawn anew each time:
 - `change`: right after the k-th change that the file system shows, which is also between two blocks that a library writes;
 - `step`: right before the k-th operation of Python on a file of the run (create, rename, remove), counted inside the process:
   the one that can be repeated exactly;
-- `SIGINT`, `SIGTERM`: at a moment, once there is something on the disk to go on from.
+- `SIGINT`, `SIGTERM`: at a moment, once there is something on the disk to go on from. What comes in training must be answered
+  by one line at most, and no traceback; the table says how many said how to go on.
 
 One thread, one command at a time. Nothing depends on absolute times: a verb's duration is measured just before its kills.
 """
@@ -91,6 +92,7 @@ class Verb:
         trains: is also sent SIGINT and SIGTERM.
         once: a finished result is refused; otherwise the command may be given again at any time.
         adds: the result is added to a file, so that a finished command is not given again.
+        share: of the kills that a verb gets, because it takes long.
     """
 
     line: str
@@ -99,6 +101,7 @@ class Verb:
     trains: bool = False
     once: bool = False
     adds: bool = False
+    share: float = 1.0
 
 
 _ALIGN = "align {train} --langs en de --encoder mini --towards en --out result"
@@ -138,6 +141,7 @@ VERBS = {
         working=("*/training/*", "*/text/*"),
         once=True,
         trains=True,
+        share=0.5,
     ),
     "study": Verb(
         "study {study} --out result",
@@ -203,8 +207,8 @@ def make_inputs(folder: Path) -> dict[str, str]:
         "test": write("test.tsv", rows["test"]),
         "english": write("english.txt", english),
         "german": write("german.txt", german),
-        "long": write("long.txt", english * 10),
-        "longer": write("longer.txt", english * 100),
+        "long": write("long.txt", english * 6),
+        "longer": write("longer.txt", english * 40),
         "vectors": write("vectors.vec", [f"{len(words)} 50", *vectors]),
         "tags": write("tags.tsv", [line for sentence in tags[100:400] for line in sentence]),
         "tags_test": write("tags.test.tsv", [line for sentence in tags[:100] for line in sentence]),
@@ -381,7 +385,7 @@ class Bench:
                 ):
                     os.killpg(process.pid, signal.SIGKILL)
                     sent = True
-                elif aim.kind in SIGNALS and elapsed >= aim.value and seen:
+                elif aim.kind in SIGNALS and elapsed >= aim.value and any("/training/" in entry[0] for entry in seen):
                     os.kill(process.pid, signal.Signals[aim.kind])
                     sent = True
             time.sleep(0.001)
@@ -459,6 +463,7 @@ class Sweep:
                 self._fail(f"the finished command left no {unit}")
                 return None
         self.tally.seconds = results[1].seconds
+        self._keep("usual")
         return results[1]
 
     def aims(self, usual: Usual, rng: random.Random) -> Iterator[Aim]:
@@ -470,7 +475,7 @@ class Sweep:
                 yield Aim(kind, rng.randint(1, max(1, usual.changes if kind == "change" else len(usual.steps))))
             else:
                 first = {"moment": 0.0, "late": 0.9}.get(kind, 0.2)
-                yield Aim(kind, usual.seconds * rng.uniform(first, 1.02 if kind in AIMS else 0.9))
+                yield Aim(kind, usual.seconds * rng.uniform(first, 1.02 if kind in AIMS else 0.7))
 
     def round(self, number: int, usual: Usual, aims: list[Aim]) -> None:
         """Begin in an empty folder, kill as often as there are aims, let the command end, compare."""
@@ -501,7 +506,8 @@ class Sweep:
                 self._fail(f"{given}: killed while {place}, {said}")
             elif complete := units(left, self.verb).keys() >= units(usual.files, self.verb).keys():
                 break
-        self._finish(given, usual, complete)
+        if contents(self.bench.run):  # otherwise it would begin where the undisturbed command began
+            self._finish(given, usual, complete)
 
     def _half(self, left: dict[str, bytes], usual: Usual) -> str:
         """What stands under a final name and is not the finished result."""
@@ -523,12 +529,16 @@ class Sweep:
             self._fail(f"{given}: {said}")
 
     def _fail(self, said: str) -> None:
-        """Keep the folder for who wants to look."""
+        """The folder stays for who wants to look."""
         self.tally.failures.append(f"{self.name}: {said}")
-        kept = self.bench.folder / f"failure-{len(self.tally.failures)}"
+        kept = self._keep(f"failure-{len(self.tally.failures)}")
+        print(f"FAILED {self.tally.failures[-1]} (kept in {kept})", file=sys.stderr, flush=True)
+
+    def _keep(self, name: str) -> Path:
+        kept = self.bench.folder / name
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(self.bench.run, kept, symlinks=True)
-        print(f"FAILED {self.tally.failures[-1]} (kept in {kept})", file=sys.stderr, flush=True)
+        return kept
 
 
 def _last(err: str) -> str:
@@ -563,7 +573,7 @@ def table(tallies: list[Tally]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--verbs", default="", help=f"some of {', '.join(VERBS)}, with commas; default: all")
-    parser.add_argument("--kills", type=int, default=100, help="kills in all, the same number for each verb")
+    parser.add_argument("--kills", type=int, default=100, help="kills in all")
     parser.add_argument("--seed", type=int, default=0, help="of where they hit")
     parser.add_argument("--at", type=_aim, action="append", help="kill just here, e.g. step:17; repeat for a round")
     parser.add_argument("--folder", type=Path, help="for the runs; default: a temporary one, kept after a failure")
@@ -575,7 +585,8 @@ def main(arguments: list[str] | None = None) -> int:
     inputs = make_inputs(folder / "inputs")
     tallies = []
     for position, name in enumerate(names):
-        kills = options.kills // len(names) + (position < options.kills % len(names))
+        share = VERBS[name].share / sum(VERBS[other].share for other in names[position:])
+        kills = round(share * (options.kills - sum(each.kills for each in tallies)))
         line = [word.format(**inputs) for word in VERBS[name].line.split()]
         sweep = Sweep(name, Bench(folder / name.replace(" ", "-"), line), options.seed)
         tallies.append(sweep.tally)
@@ -597,7 +608,7 @@ def _rounds(sweep: Sweep, usual: Usual, kills: int, at: list[Aim] | None) -> Non
         return
     for number in range(4 * kills):  # commands that end before their kill count for nothing
         rng = random.Random(f"{sweep.seed}/{sweep.name}/{number}")
-        wanted = min(rng.randint(1, 3), kills - sweep.tally.kills)
+        wanted = min(rng.randint(1, 4), kills - sweep.tally.kills)
         if wanted < 1:
             return
         aims = sweep.aims(usual, rng)
