@@ -114,6 +114,25 @@ def test_maps(capsys, texts, tiny_folder, tmp_path, method):
     assert code == 0, err
     assert "95% interval" in out
     assert "| retrieval |" in (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
+    assert "What alignment costs is not known here" in (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
+    scores = json.loads((tmp_path / "m" / "calque-run.json").read_text(encoding="utf-8"))["scores"]
+    assert not any("resamples" in score for score in scores)
+    # A figure of the encoder before alignment that is higher for certain, and one that is lower.
+    better = {**scores[0], "value": 1.0, "low": 0.999, "high": 1.0}
+    worse = {**scores[1], "value": 0.0, "low": 0.0, "high": 0.001}
+    (tmp_path / "base.jsonl").write_text(json.dumps(better) + "\n" + json.dumps(worse) + "\n", encoding="utf-8")
+    evaluate = ("evaluate", tmp_path / "m", "retrieval", "--test", texts / "test.tsv", "--langs", "en", "xx")
+    code, _, err = run(capsys, *evaluate, "--record", "--against", tmp_path / "base.jsonl")
+    assert code == 0, err
+    card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
+    assert "worse than before alignment" in card.lower() or "Worse, but not clearly so" in card
+    assert f"- retrieval {scores[0]['metric']}, en-xx, " in card
+    assert "2 figures were compared with those before alignment." in card
+    code, _, err = run(capsys, *evaluate, "--against", tmp_path / "base.jsonl")
+    assert (code, "--against is only for --record" in err) == (2, True)
+    (tmp_path / "base.jsonl").write_text("{}\n", encoding="utf-8")
+    code, _, err = run(capsys, *evaluate, "--record", "--against", tmp_path / "base.jsonl")
+    assert "base.jsonl line 1: is not a score" in err
 
 
 def test_word_alignment_with_gold_links_in_the_third_column(capsys, texts, tiny_folder, tmp_path):

@@ -298,11 +298,11 @@ def test_neighbours_before_and_after(capsys, data, tiny_folder, tiny_encoder, tm
         "THE",
     )
     assert out.splitlines()[0] == "cat (en): the [cat] sees"
-    assert "nearest in de, before alignment:" in out
+    assert "nearest in de, before alignment (rank, word, cosine before → after alignment):" in out
     assert "[CAT]" in out
     assert " → " in out
     out, _ = works(capsys, *job, "--encoder", tiny_folder, "--sentence2", "A CAT")
-    assert "nearest in de:" in out
+    assert "nearest in de (rank, word, cosine):" in out
     assert "its words are: the | cat | sees" in fails(
         capsys, *job[:6], "dog", *job[7:], "--encoder", tiny_folder, "--sentence2", "A CAT"
     )

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from calque.algebra.student import quantile
@@ -19,9 +20,15 @@ from calque.errors import InputError, MissingExtraError, SettingError
 from calque.report import report
 from calque.report.content import compose
 from calque.report.plots import colours
+from calque.report.plots.axes import shape
 from calque.report.plots.scale import Linear, Logarithmic, apart, around
+from calque.report.questions import DEFINE, DEFINE_HERE
 from calque.report.reading import read_results, short_names
+from calque.tasks import Score
+from calque.tasks.bootstrap import measure
+from planted import Planted
 from report_results import LANGS, METHODS, analyses, line, run_record, study, write
+from test_zeroshot import jobs
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -367,11 +374,12 @@ def test_the_first_sentence_says_gain_and_cost(tmp_path):
     values = {"de": (0.2, 0.5), "fr": (0.2, 0.215), "tr": (0.3, 0.1), "zh": (0.1, 0.3)}
     summary, sections = said(two("ner", "f1", values), tmp_path)
     assert summary[0] == (
-        "new raises named entities by 7.9 on average (clearly in 2 of 4 languages) but costs 20.0 in tr at named entities."
+        "new raises named entities by 7.9 on average (clearly in 2 of 4 languages), but costs 20.0 in tr at named entities."
     )
     assert summary[1] == (
         "The method is compared with base at named entities: 4 languages. “Clear” is what tests over training runs and texts "
-        "allow, corrected for the number of comparisons on this page."
+        "allow, corrected for the number of comparisons on this page. Where a figure comes from one training run, another "
+        "training is not in it."
     )
     (sentence,) = sections["task-ner"]
     assert sentence == (
@@ -392,7 +400,7 @@ def test_every_figure_that_fell_is_named(tmp_path):
     clear, within, _ = summary
     assert clear == (
         "new raises named entities by 14.8 on average (clearly in 1 of 2 languages), raises word retrieval by 30.0 on average "
-        "(clearly in 2 of 2 languages), and lowers the error of word alignment by 4.5 on average (clearly in 1 of 2 languages) "
+        "(clearly in 2 of 2 languages), and lowers the error of word alignment by 4.5 on average (clearly in 1 of 2 languages), "
         "but costs 20.0 in en (learnt there) at named entities; 5.0 on average at inference; 5.0 on average and 10.0 in de at "
         "word retrieval (all linked words)."
     )
@@ -418,7 +426,7 @@ def test_an_error_rate_is_better_when_it_falls(tmp_path):
     values = {"de": (0.6, 0.2), "fr": (0.6, 0.9)}
     summary, sections = said(two("word-alignment", "aer", values), tmp_path)
     assert summary[0].startswith(
-        "new lowers the error of word alignment by 5.0 on average (clearly in 1 of 2 languages) but costs"
+        "new lowers the error of word alignment by 5.0 on average (clearly in 1 of 2 languages), but costs"
     )
     assert "better in de" in sections["task-word-alignment"][0]
     assert "worse in fr" in sections["task-word-alignment"][0]
@@ -435,7 +443,7 @@ def test_harm_is_said_as_plainly(tmp_path):
 def test_the_language_of_the_task_stands_apart(tmp_path):
     values = {"en": (0.8, 0.6), "de": (0.2, 0.5), "fr": (0.2, 0.5)}
     summary, sections = said(two("ner", "f1", values), tmp_path)
-    assert summary[0].endswith("(clearly in 2 of 2 languages) but costs 20.0 in en (learnt there) at named entities.")
+    assert summary[0].endswith("(clearly in 2 of 2 languages), but costs 20.0 in en (learnt there) at named entities.")
     assert "Worse in en, where the task was learnt." in sections["task-ner"][0]
     assert "On average 20.0" in sections["task-ner"][0]  # without en
 
@@ -569,6 +577,137 @@ def test_settings_that_make_another_question(tmp_path):
     composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
     captions = [block.caption for block in composed.sections[0].blocks]
     assert [caption.rpartition(", ")[2] for caption in captions] == ["contextual", "non-contextual"]
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        (task, name)
+        for table in (DEFINE, DEFINE_HERE)
+        for task in ("retrieval", "word-alignment", "lexicon", "wsd", "ner", "parsing")
+        for name in table.get(task, ())
+    ],
+)
+def test_an_answer_to_another_question_replaces_none(tmp_path, task, name):
+    """Two results of one encoder that differ in a setting that decides what is asked: both are there, and in words."""
+    metric = {"retrieval": "accuracy.unseen", "word-alignment": "aer", "lexicon": "p@1", "parsing": "las"}.get(
+        task, "f1"
+    )
+    lines = [
+        line(
+            task,
+            ("en", "de"),
+            metric,
+            value,
+            0.02,
+            settings={"encoder": "m", "encoder_fingerprint": "f", name: setting},
+        )
+        for value, setting in ((0.2, "one way"), (0.4, "another"))
+    ]
+    lines.append({**lines[-1], "value": 0.5, "low": 0.48, "high": 0.52})  # the same question again
+    composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
+    tables = [block for block in composed.sections[0].blocks if hasattr(block, "caption")]
+    assert [table.lines[0].cells[0].figure.value for table in tables] == [0.2, 0.5]
+    assert ["one way" in tables[0].caption, "another" in tables[1].caption] == [True, True]
+    assert any("1 lines were superseded" in note or "1 line" in note for note in composed.notes)
+
+
+def test_texts_and_training_seeds_tell_results_apart(tmp_path):
+    """Half a test set is another question; another training of the method is another run of it."""
+    lines = [
+        line(
+            "ner",
+            ("en", "de"),
+            "f1",
+            value,
+            0.02,
+            settings={"encoder": "m"},
+            method="new",
+            texts=texts,
+            training_seed=seed,
+        )
+        for value, texts, seed in ((0.2, 500, 0), (0.4, 500, 1), (0.9, 1000, 0))
+    ]
+    composed = compose(read_results([write(tmp_path / "study" / "results.jsonl", lines)]), title="x")
+    small, large = (block for block in composed.sections[0].blocks if hasattr(block, "caption"))
+    assert ("texts: 500" in small.caption, "texts: 1,000" in large.caption) == (True, True)
+    assert small.lines[0].cells[0].figure.known.runs == (0.2, 0.4)
+    assert large.lines[0].cells[0].figure.value == 0.9
+
+
+def test_languages_may_have_training_texts_of_their_own(tmp_path):
+    lines = [
+        line(
+            "retrieval",
+            ("en", lang),
+            "accuracy.unseen",
+            0.2,
+            0.02,
+            settings={"encoder": "m", "train": [f"train.{lang}.tsv"]},
+        )
+        for lang in ("de", "fr")
+    ]
+    composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
+    (table,) = (block for block in composed.sections[0].blocks if hasattr(block, "caption"))
+    assert [head.label for head in table.heads] == ["de", "fr", "mean"]
+
+
+@pytest.mark.parametrize("task", ["ner", "sentiment", "parsing"])
+def test_every_setting_of_a_task_decides_the_question_or_qualifies_the_answer(task):
+    """A new setting must be put into one of both lists."""
+    job = jobs(n=20, options={"epochs": 0.5}, bootstrap=2)[task]
+    qualify = {
+        "encoder", "encoder_fingerprint", "seeds", "chosen_epochs", "dev_scores", "values", "sd", "gap", "left_out", "tags",
+        "labels", "relations", "below_ceiling",
+    }  # fmt: skip
+    found = {name for score in job.evaluate(Planted()) for name in score.settings}
+    assert found <= qualify | {*DEFINE[task], *DEFINE_HERE[task]}
+
+
+def test_results_with_resamples_are_compared_in_pairs(tmp_path):
+    """Two methods whose intervals overlap, of which one is right wherever the other is and on a few texts more."""
+    rng = np.random.default_rng(0)
+    base = (rng.random(400) < 0.5).astype(float)
+    more = np.maximum(base, rng.random(400) < 0.06)
+    lines = []
+    for method, right in (("base", base), ("new", more)):
+        found = measure(np.stack([right, np.ones(400)], axis=1), lambda s: s[..., 0] / s[..., 1])
+        score = Score("wsd", "t", ("en",), "f1", *found.ends, 400, 0, {"encoder": method}, **found.kept)
+        lines.append({"method": method, **score.to_dict()})
+    assert lines[0]["high"] > lines[1]["low"]
+    summary, _ = said(lines, tmp_path)
+    assert summary[0].startswith("new raises word senses by ")
+    for each in lines:
+        del each["resamples"]  # as calque wrote them before
+    composed = compose(read_results([write(tmp_path / "old" / "results.jsonl", lines)]), title="x")
+    assert composed.summary[0] == (
+        "Nothing that was tried is clearly better than what it is compared with, in any language.",
+    )
+    assert any("2 figures come without resamples" in text for text in composed.reading)
+
+
+def test_the_page_says_how_many_comparisons_it_makes(tmp_path):
+    lines = study(("de", "es"), ("base", "finetune", "contrastive"), ("ner",))
+    composed = compose(read_results([write(tmp_path / "study" / "results.jsonl", lines)]), title="x")
+    # Two methods in three languages and on average; in each of these columns the best of three.
+    assert any(text.startswith("12 comparisons are made here") and "Holm" in text for text in composed.reading)
+
+
+def test_a_study_says_what_was_done_instead_of_hashes(tmp_path):
+    step = tmp_path / "my-study" / "steps" / f"align-{'0a' * 10}"
+    step.mkdir(parents=True)
+    (step / "calque-run.json").write_text(json.dumps({**run_record(), "seed": 3}))
+    write(tmp_path / "my-study" / "results.jsonl", two("ner", "f1", {"de": (0.2, 0.5)}))
+    composed = compose(read_results([tmp_path / "my-study"]), title="x")
+    assert [facts.title for facts in composed.runs if "Encoders" not in facts.title] == [
+        "my-study · contrastive, en-de, seed 3"
+    ]
+
+
+def test_no_mark_of_a_method_is_a_sign_of_better_or_worse():
+    assert not {"triangle", "down"} & set(colours.SHAPES)
+    drawn = {shape(number, 0, 0) for number in range(colours.SERIES)}
+    assert len(drawn) == colours.SERIES
 
 
 def test_correlations_that_an_analysis_found(tmp_path):

@@ -223,6 +223,14 @@ def evaluate(
         int | None, typer.Option(min=1, help="Zero-shot tasks, wsd: use only N texts of each --test and --dev file.")
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Add the scores to the model card in ENCODER.")] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --record: JSON lines with the scores of the encoder before alignment (its --out); the card then names "
+            "every figure that fell.",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Append the scores to this JSON lines file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     quiet: Quiet = False,
@@ -236,6 +244,13 @@ def evaluate(
     if task not in (*VECTORS, *TRANSFER, *MEANING):
         raise SettingError(f"unknown task {task!r}, expected one of {ALL}")
     _refuse_unused(context, task, project)
+    if against is not None and not record:
+        raise SettingError("--against is only for --record")
+    base = None
+    if against is not None:
+        from calque.runs.card import read_scores
+
+        base = read_scores(against)
     files = [*test, *(train or []), *(dev or []), *(ceiling or []), *(links or []), *(train_links or []), *(text or [])]
     output_file("--out", out, [*files, *(project or []), encoder, first_senses], langs or [])
     if task in TRANSFER:
@@ -273,7 +288,7 @@ def evaluate(
     if record:
         from calque.runs.card import add_scores
 
-        add_scores(Path(encoder), [score.to_dict() for score in scores])
+        add_scores(Path(encoder), [score.to_dict() for score in scores], base)
     if as_json:
         print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -108,7 +109,21 @@ def _run(run: Run) -> Facts:
     plain = run.plain
     known = [name for name in _NAMES if plain.get(name) not in (None, "", [], {})]
     rows = [(_NAMES[name], _texts(plain[name]) if name == "texts" else _said(plain[name])) for name in known]
-    return Facts(run.name, tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
+    return Facts(_title(run), tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
+
+
+def _title(run: Run) -> str:
+    """The folder's name; of a study's step, which is a hash, what was done."""
+    kind, _, key = run.name.rpartition("/")[2].rpartition("-")
+    if not re.fullmatch(r"[0-9a-f]{20}", key):
+        return run.name
+    plain = run.plain
+    texts = plain.get("texts")
+    known = [text for text in texts if isinstance(text, Mapping)] if isinstance(texts, list) else []
+    langs = dict.fromkeys("-".join(map(str, text.get("langs") or [text.get("lang", "")])) for text in known)
+    seed = f"seed {plain['seed']}" if plain.get("seed") is not None else ""
+    parts = [str(plain.get("method") or kind), *langs, seed]
+    return f"{run.path.resolve().parents[2].name} · {', '.join(part for part in parts if part)}"
 
 
 def _texts(texts: Any) -> str:

@@ -94,7 +94,15 @@ def _compared(found: Mapping[Subject, Sequence[Comparison]]) -> Text:
     return _flat(
         [*parts, f" at {_listed(tasks)}: ", many, rest],
         "“Clear” is what tests over training runs and texts allow, corrected for the number of comparisons on this page.",
+        *([f" {SINGLE}"] if any(_once(figure) for pair in pairs for figure in pair) else []),
     )
+
+
+SINGLE = "Where a figure comes from one training run, another training is not in it."
+
+
+def _once(figure: Figure) -> bool:
+    return figure.known is not None and len(figure.known.runs) < 2
 
 
 def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> Text:
@@ -109,7 +117,7 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
     else:
         parts += [" is nowhere clearly better than ", base]
     if costs:
-        parts.append(" but costs " if gains else " and costs ")
+        parts.append(", but costs " if gains else " and costs ")
         parts += _joined(costs, "; ")
     else:
         parts.append("; nothing is clearly worse" if gains else ", nor clearly worse")

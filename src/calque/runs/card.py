@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import calque
 from calque.disk import write_text
+from calque.errors import InputError
+from calque.runs.compare import asked, fallen
 from calque.runs.lock import locked
 from calque.runs.surroundings import surroundings
 
@@ -47,16 +50,54 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
 
-def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
-    """Append scores to the card and to `calque-run.json`."""
+def read_scores(path: Path) -> list[dict[str, Any]]:
+    """Scores of a JSON lines file.
+
+    Raises:
+        InputError: it cannot be read, or a line is no score.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path=path) from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            plain = json.loads(line) if line.strip() else None
+        except ValueError as error:
+            raise InputError(f"is not JSON ({error})", path=path, line=number) from error
+        needed = {"task", "metric", "data", "languages", "value", "low", "high"}
+        if plain is not None and not (isinstance(plain, dict) and needed <= plain.keys()):
+            raise InputError("is not a score, as `calque evaluate --out` writes it", path=path, line=number)
+        found += [plain] if plain else []
+    return found
+
+
+def add_scores(folder: Path, scores: list[dict[str, Any]], base: Sequence[Mapping[str, Any]] | None = None) -> None:
+    """Append scores to the card and to `calque-run.json`.
+
+    Args:
+        folder: of an aligned encoder.
+        scores: as `Score.to_dict` gives them.
+        base: those of the encoder before alignment; the card names every figure that fell.
+    """
     path = folder / "calque-run.json"
     with locked(path, wait=True):  # reads, changes and writes
-        _add_scores(path, scores)
+        _add_scores(path, scores, base)
 
 
-def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
+def _add_scores(path: Path, scores: list[dict[str, Any]], base: Sequence[Mapping[str, Any]] | None) -> None:
     record = json.loads(path.read_text(encoding="utf-8"))
-    record.setdefault("scores", []).extend(scores)
+    bare = [{name: value for name, value in score.items() if name != "resamples"} for score in scores]
+    record.setdefault("scores", []).extend(bare)
+    if base is not None:
+        record.setdefault("compared", 0)
+        record["compared"] += sum(any(asked(score) == asked(each) for each in base) for score in scores)
+        record.setdefault("fell", []).extend(
+            {**{name: own[name] for name in ("task", "metric", "data", "languages")}, "percent": own.get("percent", True),
+             "before": before["value"], "after": own["value"], "clear": clear}
+            for before, own, clear in fallen(base, scores)
+        )  # fmt: skip
     write_text(path, json.dumps(record, indent=2, default=str) + "\n")
     rows = [
         f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])} "
@@ -64,10 +105,29 @@ def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
         for s in record["scores"]
     ]
     table = ["## Scores", "", "| task | metric | data | languages | value | 95% interval | n |",
-             "|---|---|---|---|---:|---|---:|", *rows, ""]  # fmt: skip
+             "|---|---|---|---|---:|---|---:|", *rows, "", *_cost(record), ""]  # fmt: skip
     card = path.with_name("README.md")
     text = card.read_text(encoding="utf-8") if card.exists() else ""
     write_text(card, text.split("## Scores")[0] + "\n".join(table))
+
+
+def _cost(record: Mapping[str, Any]) -> list[str]:
+    """What alignment cost: every figure that is worse than before."""
+    if "compared" not in record:
+        return ["What alignment costs is not known here: `calque evaluate … --record --against FILE`, with the scores of the",
+                "encoder before alignment, names every figure that fell."]  # fmt: skip
+    lines = []
+    for clear, said in ((True, "Clearly worse than before alignment"), (False, "Worse, but not clearly so")):
+        fell = [each for each in record["fell"] if each["clear"] == clear]
+        lines += [f"{said}:", "", *(_fell(each) for each in fell), ""] if fell else []
+    many = f"{record['compared']:,} figures were compared with those before alignment"
+    return [*lines, f"{many}{'.' if lines else '; none fell.'}"]
+
+
+def _fell(each: Mapping[str, Any]) -> str:
+    scale = 100 if each["percent"] else 1
+    where = f"{each['task']} {each['metric']}, {'-'.join(each['languages'])}, {each['data']}"
+    return f"- {where}: {scale * each['before']:.1f} → {scale * each['after']:.1f}"
 
 
 def _data(texts: list[dict[str, Any]]) -> list[str]:

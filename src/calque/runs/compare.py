@@ -236,8 +236,8 @@ def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, 
     Returns:
         the base's record, the method's own, and whether the difference may be claimed, corrected for all that are compared.
     """
-    before = {_asked(record): record for record in base}
-    pairs = [(before[_asked(record)], record) for record in own if _asked(record) in before]
+    before = {asked(record): record for record in base}
+    pairs = [(before[asked(record)], record) for record in own if asked(record) in before]
     pairs = [(a, b) for a, b in pairs if None not in (a["value"], b["value"])]
     known = {k: (estimate(a), estimate(b)) for k, (a, b) in enumerate(pairs)}
     corrected = holm({k: p_value(b, a) for k, (a, b) in known.items() if a is not None and b is not None})
@@ -249,5 +249,6 @@ def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, 
     return found
 
 
-def _asked(record: Record) -> tuple[object, ...]:
+def asked(record: Record) -> tuple[object, ...]:
+    """By what the figures of two encoders are known to answer one question."""
     return record["task"], record["metric"], record["data"], tuple(record["languages"])

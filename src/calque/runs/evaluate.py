@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -92,7 +93,12 @@ def evaluate_all(
         for k, test in enumerate(tests)
     ]  # fmt: skip
     loaded = load_encoder(encoder, **dict(load or {}))
-    return [score for job in jobs for score in job.evaluate(loaded, progress=progress)]
+    found = []
+    for k, job in enumerate(jobs):
+        about = {"train": [Path(train[k]).name]} if train else {}  # it decides which pairs count as unseen
+        scores = job.evaluate(loaded, progress=progress)
+        found += [replace(score, settings={**score.settings, **about}) for score in scores]
+    return found
 
 
 def _for_each(given: Sequence[T], n: int, option: str) -> list[T]:

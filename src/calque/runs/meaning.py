@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,11 @@ def lexicon(
     named = ["=".join(language_and_path(text)) for text in texts]
     found = read_languages(named, pretokenized=pretokenized, limit=limit, say=say) if named else None
     task = Lexicon(dictionary, texts=found, similarity=similarity, lower=lower, data=Path(test).name)
-    scores = task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
+    about = {
+        "entries": "-".join("" if end is None else str(end) for end in entries),
+        "text": [Path(t).name for t in texts],
+    }
+    scores = _asked(task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress), about)
     left_out, n = scores[0].settings["left_out"], scores[0].n
     say(f"{test}: {n:,} source words")
     if left_out:
@@ -109,7 +114,8 @@ def disambiguate(
         texts[file if name in texts else name] = read(file, test_limit)
     first = None if first_senses is None else read_first(first_senses)
     task = Disambiguation(learnt, texts, first_sense=first, restrict=restrict)
-    scores = task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress)
+    about = {"train": [Path(train).name]}
+    scores = _asked(task.evaluate(load_encoder(encoder, **dict(load or {})), progress=progress), about)
     for score in scores:
         about = score.settings
         missing = f", {n:,} without a vector" if (n := about["words_without_vector"]) else ""
@@ -119,3 +125,8 @@ def disambiguate(
             f"{100 * about['chance']:.1f}"
         )
     return scores
+
+
+def _asked(scores: Sequence[Score], about: Mapping[str, Any]) -> list[Score]:
+    """The same with what else decides the question, which the task itself does not see."""
+    return [replace(score, settings={**score.settings, **about}) for score in scores]

@@ -87,7 +87,8 @@ def table(found: Mapping[str, Any]) -> str:
     lines = [f"{found['word']} ({found['lang']}): {_marked(found)}"]
     both = AFTER in found
     for name in (BEFORE, AFTER) if both else (BEFORE,):
-        lines += ["", f"nearest in {found['lang2']}{f', {name} alignment' if both else ''}:"]
+        cosine = "cosine before → after alignment" if both else "cosine"
+        lines += ["", f"nearest in {found['lang2']}{f', {name} alignment' if both else ''} (rank, word, {cosine}):"]
         if not found[name]:
             lines.append("  no word has a vector")
         width = max((len(about["word"]) for about in found[name]), default=0)
