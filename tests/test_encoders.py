@@ -441,7 +441,7 @@ def test_a_saved_encoder_works_without_calque(family_folder, tmp_path, load):
     with torch.no_grad():
         assert torch.equal(model(**inputs).last_hidden_state, encoder.model(**inputs).last_hidden_state)
     about = json.loads((tmp_path / "calque.json").read_text())
-    assert about == {"kind": "huggingface", "layer": 3, "pooling": "last", "max_length": 64}
+    assert about == {"kind": "huggingface", "layer": 3, "cut": False, "pooling": "last", "max_length": 64}
 
 
 def test_a_masked_language_model_in_float16(tmp_path, tiny_folder, load, multilingual_words, capfd):

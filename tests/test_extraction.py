@@ -65,6 +65,32 @@ def leftovers(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+MEMORY = """
+import os, sys
+from calque.encoders import load_encoder
+
+def held():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+encoder = load_encoder("mini", precision="medium", device="cpu")
+text = [["water", "the", "house"] * (1 + (7 * k) % 23) + ["a"] * (k % 5) for k in range(400)]
+encoder.encode(text[:100])
+before = held()
+for start in range(100, 400, 50):
+    encoder.encode(text[start : start + 50])
+print(held() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is not told here")
+def test_memory_does_not_grow_with_the_text_where_factors_are_rounded():
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("this processor does not multiply bfloat16")
+    told = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    assert int(told.stdout) < 30_000_000
+
+
 def test_a_file_holds_what_memory_would(encoder, tmp_path):
     sentences = make_sentences()
     expected = encoder.encode(sentences)

@@ -19,6 +19,7 @@ from calque.distributed import own_device
 from calque.encoders.base import Encoder
 from calque.encoders.elmo_files import file_pair
 from calque.encoders.huggingface import ABOUT_FILE, HuggingFaceEncoder
+from calque.encoders.numerics import few_shapes
 from calque.encoders.sentence_transformers import modules_of
 from calque.errors import CalqueError, InputError, SettingError
 
@@ -107,6 +108,8 @@ def load_encoder(
             "no config.json in this folder, expected an encoder that transformers or calque saved", path=path
         )
     where = fspath(path) if name in BUNDLED else name
+    if _dtype(dtype) != torch.float32:
+        few_shapes()
     model, tokenizer = _load(where, _dtype(dtype), attention)
     model.to(_device(device))
     try:

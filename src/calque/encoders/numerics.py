@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -17,6 +18,16 @@ TrainingPrecision = Literal["float32", "medium", "bfloat16"]
 TRAINING_PRECISIONS = {"float32": "highest", "medium": "medium", "bfloat16": "highest"}
 
 
+def few_shapes() -> None:
+    """Let oneDNN keep little, before it is first used: for bfloat16 products on a processor.
+
+    What it prepares for a product it keeps for each shape, and PyTorch keeps a copy. Batches of sentences have ever new
+    shapes, so memory would grow with the text, by a gigabyte and more, and nothing is slower without.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "16")
+
+
 def check_precision(precision: str) -> str:
     """`precision` of computing vectors.
 
@@ -25,6 +36,8 @@ def check_precision(precision: str) -> str:
     """
     if precision not in PRECISIONS:
         raise SettingError(f"precision={precision!r}, expected one of {', '.join(PRECISIONS)}")
+    if precision != "highest":
+        few_shapes()
     return precision
 
 
@@ -44,6 +57,8 @@ def check_training_precision(precision: str) -> str:
     """
     if precision not in TRAINING_PRECISIONS:
         raise SettingError(f"precision={precision!r}, expected one of {', '.join(TRAINING_PRECISIONS)}")
+    if precision != "float32":
+        few_shapes()
     return precision
 
 

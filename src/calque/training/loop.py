@@ -67,7 +67,7 @@ class Schedule:
         check_number("epsilon", self.epsilon, least=0)
         if self.clip is not None:
             check_number("clip", self.clip, above=0)
-        check_number("seed", self.seed, least=0, whole=True)
+        check_number("seed", self.seed, least=0, most=2**32 - 1, whole=True)
 
     def rate(self, step: int, total: int) -> float:
         """Learning rate of update `step` (from 0) of `total`."""
