@@ -165,7 +165,9 @@ def _asked(record: Record) -> dict[tuple[str, ...], str]:
     """What decides a line's question: by where another value would make another question, and the setting's name."""
     task, metric, settings = record["task"], record["metric"], record.settings
     here = (task, metric, record["data"], *record.pair)
-    found = {(task, name): str(settings[name]) for name in DEFINE.get(task, ()) if name in settings}
+    found: dict[tuple[str, ...], str] = {
+        (task, name): str(settings[name]) for name in DEFINE.get(task, ()) if name in settings
+    }
     for name in DEFINE_HERE.get(task, ()):
         seen_only = task == "retrieval" and name.startswith("train") and not metric.startswith("accuracy.unseen")
         if name in settings and not seen_only:  # what an encoder has seen matters to what it has not
