@@ -113,7 +113,8 @@ def _demo(
     chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
     record = {
         **surroundings(), "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
-        "encoder": base.name, "encoder_fingerprint": base.fingerprint, "towards": "en", "seed": seed,
+        "encoder": base.name, "encoder_fingerprint": base.fingerprint,
+        "encoder_precision": getattr(base, "precision", None), "towards": "en", "seed": seed,
         "texts": [{"path": f"text/{lang}.train.tsv", "langs": ["en", lang], "sentence_pairs": len(text.train),
                    "word_pairs": len(text.train_links)} for lang, text in texts.items()],
         "methods": {method: _OPTIONS.get(method, {}) for method in METHODS},

@@ -140,6 +140,7 @@ def align_dictionary(
         "langs": sorted(wanted),
         "encoder": base.name,
         "encoder_fingerprint": base.fingerprint,
+        "encoder_precision": getattr(base, "precision", None),
         "texts": [
             {"path": Path(path).name, "langs": list(pair), "entries": len(entries.source)}
             for path, pair, entries in zip(dictionaries, pairs, read, strict=bool(dictionaries))

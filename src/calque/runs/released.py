@@ -62,7 +62,8 @@ def align_released(
     aligned = with_maps(base, maps, towards=towards, combine=combine, settings=settings)  # type: ignore[arg-type]
     record = {
         "method": "released maps", "towards": towards, "langs": sorted(maps), "encoder": base.name,
-        "encoder_fingerprint": base.fingerprint, "texts": [], "settings": settings | {"layers": numbers}, "kind": "elmo",
+        "encoder_fingerprint": base.fingerprint, "encoder_precision": getattr(base, "precision", None),
+        "texts": [], "settings": settings | {"layers": numbers}, "kind": "elmo",
     }  # fmt: skip
     with writing(out, overwrite=overwrite) as folder:
         aligned.save(folder)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from calque.distributed import Processes
 from calque.encoders.batches import collate, ranges, token_batches
+from calque.encoders.numerics import matmul_precision
 from calque.errors import SettingError, check_number
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
@@ -368,6 +369,7 @@ def vectors_of(encoder: HuggingFaceEncoder, split: SplitSentences, *, budget: in
     found = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):
-        rows = encoder.forward(collate(split, numbers).to(device), [encoder.layer])[encoder.layer]
+        with matmul_precision("highest"):
+            rows = encoder.forward(collate(split, numbers).to(device), [encoder.layer])[encoder.layer]
         found[ranges(split.word_offsets[numbers], counts[numbers])] = rows.float().cpu().numpy()
     return Embeddings(found, split.word_offsets)
