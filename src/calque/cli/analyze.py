@@ -115,13 +115,14 @@ def analyze(
     from calque.runs.texts import Words
 
     chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    fitted = _sizes(sizes)
     _check(context, chosen, test=test, train=train, sizes=sizes)
     output_file("--out", out, [test, train, links, train_links, *(upos or []), *(treebank or [])], langs or [])
     found = run(
         encoder or [], test=test, langs=pairs_of(langs, 1)[0] if langs else None, only=chosen,
         links=links, train=train, train_links=train_links, upos=upos or [], treebank=treebank or [], results=results or [],
         words=Words(model, symmetrize, pretokenized, seed, limit), load=loading(layer, pooling, max_length),
-        options=Options(not non_contextual, _sizes(sizes), map, forms, pairs, projection, bootstrap),
+        options=Options(not non_contextual, fitted, map, forms, pairs, projection, bootstrap),
         progress=not quiet, say=news(quiet),
     )  # fmt: skip
     if out is not None:

@@ -301,11 +301,11 @@ def _refuse_unused(context: typer.Context, task: str, project: list[str] | None)
         users = USERS.get(name, EVERY)
         if task not in users:
             runs = name == "seed" and task in TRANSFER
-            hint = "; runs use the seeds 0, 1, … (--seeds sets how many)" if runs else ""
-            raise SettingError(f"{option} is only for {', '.join(users)}; {task} does not use it{hint}")
+            hint = " (runs use the seeds 0, 1, …; --seeds sets how many)" if runs else ""
+            raise SettingError(f"{option} does not apply to {task}{hint}; it is for {', '.join(users)}")
         if task in TAGGING and not project and name in ("langs", "links", "model", "symmetrize", "seed"):
             hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""
-            raise SettingError(f"{option} is only for the parallel text of --project; {task} does not use it{hint}")
+            raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{hint}")
 
 
 def _plain(encoder, task, test, langs, links, train, train_links, text, load, say, *, words, options, progress):

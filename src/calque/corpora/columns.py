@@ -9,6 +9,8 @@ from os import PathLike, fspath
 from calque.corpora.lines import BLANK, Flaw, Omission, Record, Source, read_lines
 from calque.errors import InputError
 
+MOST_COLUMNS = 100  # each becomes a column of the table; a damaged line can have a million
+
 
 def read_tsv(path: str | PathLike[str]) -> Source:
     """`source⇥target`, further columns kept. Quotes have no meaning, as in every corpus of this form."""
@@ -33,8 +35,12 @@ def _columns(path: str | PathLike[str], separator: str, name: str) -> Iterator[R
                 fact = f"one column, expected source and target separated by {name}"
                 yield Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)", path)
         elif separator in rest:
-            target, *extra = rest.split(separator)
-            yield Record(number, source, target, extra)
+            target, *extra = rest.split(separator, MOST_COLUMNS)
+            if len(extra) == MOST_COLUMNS:
+                fact = f"more than {MOST_COLUMNS} columns, expected source and target; is there a separator in the text?"
+                yield Flaw(number, "too many columns", fact, path)
+            else:
+                yield Record(number, source, target, extra)
         else:
             yield Record(number, source, rest)
 

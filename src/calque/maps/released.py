@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import pickle
 import struct
 import zipfile
@@ -38,12 +39,12 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
         InputError: anything but one matrix of finite numbers.
     """
     try:
-        with open(path, "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        with open(path, "rb") as file:  # asked for so many bytes, Python would set them aside at once
+            content = file.read() if os.fstat(file.fileno()).st_size <= _MOST_BYTES else None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     try:
-        if len(content) > _MOST_BYTES:
+        if content is None:
             raise _NotAMatrixError("is too large for a map")
         matrix = _array(_payload(content)).astype(np.float64)
     except _NotAMatrixError as error:

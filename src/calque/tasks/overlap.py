@@ -12,7 +12,7 @@ from calque.errors import CalqueWarning
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
-MUCH = 0.1  # of the test sentences: below that, greetings and headings come twice in any text
+MUCH = 0.2  # of the test sentences: below that, greetings and headings come twice in any text
 
 _BLOCK = 16_384  # sentence pairs of a training text looked at together
 
@@ -83,7 +83,7 @@ class OverlapWarning(CalqueWarning):
 
 
 def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: int = 3) -> None:
-    """Warn, in one line, if more than a tenth of the test sentences are in the training text.
+    """Warn, in one line, if more than a fifth of the test sentences are in the training text.
 
     Args:
         test, train: names of the texts.
