@@ -120,7 +120,9 @@ def endless(rng: random.Random, data: bytes) -> bytes:
 
 def encoded(rng: random.Random, data: bytes) -> bytes:
     with contextlib.suppress(UnicodeError):
-        return data.decode().encode(rng.choice(("utf-16", "utf-16-be", "utf-32", "latin-1", "cp1252", "utf-8-sig", "utf-7")))
+        return data.decode().encode(
+            rng.choice(("utf-16", "utf-16-be", "utf-32", "latin-1", "cp1252", "utf-8-sig", "utf-7"))
+        )
     return data.decode("latin-1").encode("utf-8")
 
 
@@ -236,7 +238,9 @@ def safetensors(rng: random.Random, data: bytes) -> bytes:
     if rng.random() < 0.4:
         return binary(rng, data)
     header = as_json(rng, data[8 : 8 + length])
-    with contextlib.suppress(ValueError, AttributeError, TypeError, KeyError):  # what stands in the metadata is JSON, too
+    with contextlib.suppress(
+        ValueError, AttributeError, TypeError, KeyError
+    ):  # what stands in the metadata is JSON, too
         found = json.loads(data[8 : 8 + length])
         name = rng.choice([name for name, text in found["__metadata__"].items() if text[:1] in "[{"] or [""])
         if rng.random() < 0.6 and name:
@@ -252,7 +256,11 @@ def zipped(rng: random.Random, data: bytes) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(out, "w") as new:
         names = archive.namelist()
-        chosen = next((name for name in names if name.endswith("data.pkl")), names[0]) if rng.random() < 0.7 else rng.choice(names)
+        chosen = (
+            next((name for name in names if name.endswith("data.pkl")), names[0])
+            if rng.random() < 0.7
+            else rng.choice(names)
+        )
         for name in names:
             content = archive.read(name)
             if name == chosen:
@@ -369,7 +377,11 @@ def _texts() -> dict[str, Reader]:
 
     def parallel(name: str, **options: Any) -> Callable[[Path, random.Random], object]:
         def read(folder: Path, rng: random.Random) -> object:
-            how: Any = {"on_error": rng.choice(("raise", "skip", "blank")), "pretokenized": rng.random() < 0.5, **options}
+            how: Any = {
+                "on_error": rng.choice(("raise", "skip", "blank")),
+                "pretokenized": rng.random() < 0.5,
+                **options,
+            }
             corpus = read_parallel(folder / name, langs=LANGS, **how)
             for side in (corpus.source, corpus.target):
                 side.lengths(), side.flat(), [sentence.words for sentence in side]
@@ -452,8 +464,12 @@ XSID = """# id: 1
 2\tme\talarm/set\tO
 
 """
-SNIPS = json.dumps({"PlayMusic": [{"data": [{"text": "play "}, {"text": "Bach", "entity": "artist"}]}] * 3})
-FACEBOOK = "weather/find\t5:9:weather,10:15:datetime\tWill rain today\ten_XX\t{\"tokenizerType\": \"X\", \"tokens\": [\"Will\"]}\n"
+SNIPS = {"seq.in": "play jazz now\ngo\n", "seq.out": "O B-genre O\nO\n", "label": "Play\nGo\n"}
+_SPANS = {"tokens": ["will", "rain", "today"], "tokenSpans": [{"start": 0, "length": 4}, {"start": 5, "length": 4},
+          {"start": 10, "length": 5}]}  # fmt: skip
+FACEBOOK = (
+    f"weather/find\t5:9:weather,10:15:datetime\tWill rain today\ten_XX\t{json.dumps({'tokenizations': [_SPANS]})}\n"
+)
 XNLI = "language\tgold_label\tsentence1\tsentence2\nen\tneutral\tA cat.\tA house.\nde\t-\tx\ty\nen\tentailment\tIt rains.\tWet.\n"
 PAWS = "1\tA cat sees\tA house\t0\n2\tWater\tTime\t1\n"
 LABELS = "positive\tA fine film\nnegative\tA dull one\nneutral\tA film\n"
@@ -487,6 +503,10 @@ def _annotated() -> dict[str, Reader]:
     def trees(folder: Path, rng: random.Random) -> object:
         return read_treebank(folder / "t.conllu", lang="en", on_error=rng.choice(("raise", "skip"))).relations.to_list()
 
+    def snips(folder: Path) -> None:
+        for name, content in SNIPS.items():
+            (folder / name).write_text(content, encoding="utf-8")
+
     def senses(folder: Path) -> None:
         (folder / "t.data.xml").write_text(WSD, encoding="utf-8")
         (folder / "t.gold.key.txt").write_text(KEYS, encoding="utf-8")
@@ -501,19 +521,25 @@ def _annotated() -> dict[str, Reader]:
         "tags: CoNLL-U": tagged("t.conllu", CONLLU, column="upos"),
         "tags: xSID": tagged("t.conll", XSID),
         "tags: Facebook's slots": tagged("t.tsv", FACEBOOK * 3),
-        "tags: SNIPS": tagged("t.json", SNIPS),
+        "tags: SNIPS": Reader(
+            snips, lambda folder, rng: read_tagged(folder, lang="en", on_error=rng.choice(("raise", "skip")))
+        ),
         "trees: CoNLL-U": Reader(_put("t.conllu", CONLLU), trees),
         "labels: XNLI": labelled("xnli.tsv", XNLI),
         "labels: pairs": labelled("t.tsv", PAWS * 2),
         "labels: label and text": labelled("t.tsv", LABELS * 2),
         "labels: JSON lines": labelled("t.jsonl", LABELLED_JSON),
         "senses: XML and keys": Reader(senses, read_senses_too),
-        "senses: index.sense": Reader(_put("index.sense", index), lambda folder, _: first_senses(str(folder / "index.sense"))),
+        "senses: index.sense": Reader(
+            _put("index.sense", index), lambda folder, _: first_senses(str(folder / "index.sense"))
+        ),
     }
 
 
 def _fasttext(words: list[str], rows: Any, bucket: int) -> bytes:
-    out = struct.pack("<ii", 793712314, 12) + struct.pack("<12id", rows.shape[1], 5, 5, 1, 5, 1, 2, 2, bucket, 2, 4, 100, 1e-4)
+    out = struct.pack("<ii", 793712314, 12) + struct.pack(
+        "<12id", rows.shape[1], 5, 5, 1, 5, 1, 2, 2, bucket, 2, 4, 100, 1e-4
+    )
     out += struct.pack("<iiiqq", len(words), len(words), 0, 1000, -1)
     out += b"".join(word.encode() + b"\0" + struct.pack("<qb", 7, 0) for word in words)
     return out + struct.pack("<bqq", False, *rows.shape) + rows.astype("<f4").tobytes() + b"output side"
@@ -525,7 +551,7 @@ WORDS = ["the", "cat", "house", "water", "of", "naïve"]
 def _vectors() -> dict[str, Reader]:
     import numpy as np
 
-    from calque.anchors import AnchorSums, Anchors, open_anchors, read_avg_embeds, save_anchors, write_avg_embeds
+    from calque.anchors import Anchors, AnchorSums, open_anchors, read_avg_embeds, save_anchors, write_avg_embeds
     from calque.encoders import load_encoder
     from calque.encoders.anchored import pass_of
     from calque.maps.released import read_released
@@ -541,7 +567,9 @@ def _vectors() -> dict[str, Reader]:
         return (f"{len(WORDS)} 3\n" + "".join(rows)).encode()
 
     def words_in_binary() -> bytes:
-        rows = [word.encode() + b" " + row.astype("<f4").tobytes() + b"\n" for word, row in zip(WORDS, vectors, strict=True)]
+        rows = [
+            word.encode() + b" " + row.astype("<f4").tobytes() + b"\n" for word, row in zip(WORDS, vectors, strict=True)
+        ]
         return f"{len(WORDS)} 3\n".encode() + b"".join(rows)
 
     def table(name: str, content: bytes) -> Reader:
@@ -619,6 +647,7 @@ def _encoders() -> dict[str, Reader]:
 
     def bert(folder: Path) -> None:
         import torch
+
         from families import make_family
 
         make_family("bert", folder / "full")
@@ -671,10 +700,14 @@ def _encoders() -> dict[str, Reader]:
     small = ("encoder/*.json", "encoder/*.safetensors")
     return {
         "encoder: transformers": Reader(bert, read, only=small),
-        "encoder: mapped": Reader(mapped, read, only=("encoder/calque.json", "encoder/maps.safetensors", "encoder/config.json")),
+        "encoder: mapped": Reader(
+            mapped, read, only=("encoder/calque.json", "encoder/maps.safetensors", "encoder/config.json")
+        ),
         "encoder: static": Reader(static, read),
         "encoder: ELMo": Reader(elmo, read, only=("encoder/*.json", "encoder/*.hdf5")),
-        "encoder: per language": Reader(per_language, read, only=("encoder/*.json", "encoder/*/*.json", "encoder/*/*.hdf5")),
+        "encoder: per language": Reader(
+            per_language, read, only=("encoder/*.json", "encoder/*/*.json", "encoder/*/*.hdf5")
+        ),
     }
 
 
@@ -714,13 +747,13 @@ model = "hmm"
 
 def _others() -> dict[str, Reader]:
     import torch
-    from report_results import study
 
     from calque.distributed import Processes
     from calque.report import report
     from calque.runs.study.plan import Study
     from calque.training.loop import Loop, Schedule
     from calque.wordalign import WordAligner
+    from report_results import study
 
     def results(folder: Path) -> None:
         place = folder / "run"
@@ -832,7 +865,11 @@ def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> T
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)
         own = [step for step in where if "calque" in step.filename and "dev/" not in step.filename] or list(where)
-        return Told(seed, "failed", f"{type(error).__name__}: {str(error)[:160]!r} at {Path(own[-1].filename).name}:{own[-1].lineno}")
+        return Told(
+            seed,
+            "failed",
+            f"{type(error).__name__}: {str(error)[:160]!r} at {Path(own[-1].filename).name}:{own[-1].lineno}",
+        )
     return Told(seed, "accepted")
 
 
@@ -852,7 +889,10 @@ def _in_child(work: Callable[[Any], None]) -> tuple[int, Any]:
         work(theirs)
         code = 0
     except BaseException as error:
-        os.write(theirs, json.dumps({"seed": -1, "what": "failed", "why": f"{type(error).__name__}: {error}"}).encode() + b"\n")
+        os.write(
+            theirs,
+            json.dumps({"seed": -1, "what": "failed", "why": f"{type(error).__name__}: {error}"}).encode() + b"\n",
+        )
     finally:
         os._exit(code)
 
@@ -912,7 +952,11 @@ def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterat
         _, status = os.waitpid(pid, 0)
         pipe.close()
         if left:
-            died = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit code {os.WEXITSTATUS(status)}"
+            died = (
+                signal.Signals(os.WTERMSIG(status)).name
+                if os.WIFSIGNALED(status)
+                else f"exit code {os.WEXITSTATUS(status)}"
+            )
             yield Told(left.pop(0), "failed", why or f"the process died: {died}")
 
 
@@ -924,14 +968,17 @@ def main() -> int:
     parser.add_argument("--replay", type=int, help="one seed, in this process, with its traceback")
     given = parser.parse_args()
     with contextlib.redirect_stderr(io.StringIO()):
-        import calque.cli
         import transformers.models.bert.modeling_bert  # noqa: F401  before the fork, once for all
     chosen = {
-        name: reader for name, reader in readers().items() if not given.readers or any(part in name for part in given.readers)
+        name: reader
+        for name, reader in readers().items()
+        if not given.readers or any(part in name for part in given.readers)
     }
     if given.replay is not None:
         return _replay(chosen, given.replay)
-    print(f"| {'reader':28} | inputs | refused | accepted | failures |\n|{'-' * 30}|-------:|--------:|---------:|---------:|")
+    print(
+        f"| {'reader':28} | inputs | refused | accepted | failures |\n|{'-' * 30}|-------:|--------:|---------:|---------:|"
+    )
     failures: list[str] = []
     for name, reader in chosen.items():
         counts = {"refused": 0, "accepted": 0, "failed": 0}
@@ -941,7 +988,10 @@ def main() -> int:
                 if told.what == "failed":
                     failures.append(f"{name}: --replay {told.seed}: {told.why}")
         n = sum(counts.values())
-        print(f"| {name:28} | {n:6,} | {counts['refused']:7,} | {counts['accepted']:8,} | {counts['failed']:8,} |", flush=True)
+        print(
+            f"| {name:28} | {n:6,} | {counts['refused']:7,} | {counts['accepted']:8,} | {counts['failed']:8,} |",
+            flush=True,
+        )
     print("\n".join(["", *failures]) if failures else "\nno failure")
     return min(100, len(failures))
 
@@ -953,7 +1003,9 @@ def _replay(chosen: dict[str, Reader], seed: int) -> int:
             valid.mkdir()
             reader.make(valid)
             rng = damaged(reader, valid, place, name, seed)
-            print(f"{name}, {seed}:", *(f"{path.relative_to(place)} {path.stat().st_size}" for path in place.rglob("*.*")))
+            print(
+                f"{name}, {seed}:", *(f"{path.relative_to(place)} {path.stat().st_size}" for path in place.rglob("*.*"))
+            )
             try:
                 print("accepted:", repr(reader.read(place, rng))[:300])
             except Exception:

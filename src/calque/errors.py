@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import math
+import re
 from numbers import Integral, Real
 from os import PathLike, fspath
 from typing import Any
 
+_BREAKS = re.compile(r"\s*[\x00-\x1f\x7f\x85\u2028\u2029]+\s*")
+_LONGEST = 1200  # characters of a message: it may quote what a damaged file holds
+
 
 class CalqueError(Exception):
-    """Base of every error that is the caller's to mend; the command line prints one line and exits with 2."""
+    """Base of every error that is the caller's to mend; the command line prints one line and exits with 2.
+
+    Args:
+        message: becomes one line of bounded length, whatever libraries and damaged files put into it.
+    """
+
+    def __init__(self, message: object = ""):
+        super().__init__(_line(str(message)))
+
+
+def _line(text: str) -> str:
+    text = _BREAKS.sub(" ", text).strip()
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 300]} … {text[-290:]}"
 
 
 class CalqueWarning(UserWarning):
@@ -27,6 +43,7 @@ class InputError(CalqueError):
     """
 
     def __init__(self, fact: str, *, path: str | PathLike[str] | None = None, line: int | None = None):
+        fact = _line(fact)
         self.fact, self.path, self.line = fact, path, line
         place = "" if path is None else fspath(path)
         if line is not None:

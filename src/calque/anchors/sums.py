@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
+from typing import Any
 
 import numpy as np
 
@@ -252,6 +253,7 @@ class AnchorSums:
         arrays, metadata = map_arrays(path)
         try:
             about = json.loads(metadata["about"])
+            _check(about)
             made = cls(
                 about["dim"], layers=about["layers"], most_occurrences=about["most_occurrences"],
                 samples=about["samples"], lang=about["lang"], seed=about["seed"],
@@ -269,11 +271,27 @@ class AnchorSums:
                 made.samples.restore(arrays)
             made.is_open = about["is_open"]
             made.n_sentences, made.uncovered = about["n_sentences"], about["uncovered"]
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, SettingError) as error:
             raise InputError(
                 f"not sums of anchors saved by calque ({type(error).__name__}: {error})", path=path
             ) from error
         return made
+
+
+def _check(about: Any) -> None:
+    """Raise unless these are the numbers and names that `save` writes."""
+    for name in ("dim", "n_sentences", "uncovered", "seed"):
+        if type(about[name]) is not int or not 0 <= about[name] < 1 << 62:
+            raise ValueError(f"{name} is {about[name]!r:.40}")
+    for name in ("most_occurrences", "samples"):
+        if about[name] is not None and (type(about[name]) is not int or not 0 <= about[name] < 1 << 31):
+            raise ValueError(f"{name} is {about[name]!r:.40}")
+    if not all(type(layer) is int for layer in about["layers"]) or not about["layers"]:
+        raise ValueError(f"layers are {about['layers']!r:.40}")
+    if not isinstance(about["lang"], str) or not all(isinstance(word, str) for word in about["words"]):
+        raise ValueError("words or language are no text")
+    if len(set(about["words"])) != len(about["words"]) or not isinstance(about["is_open"], bool):
+        raise ValueError("a word stands there twice")
 
 
 def _longer(array: np.ndarray, room: int) -> np.ndarray:

@@ -37,7 +37,9 @@ def _columns(path: str | PathLike[str], separator: str, name: str) -> Iterator[R
         elif separator in rest:
             target, *extra = rest.split(separator, MOST_COLUMNS)
             if len(extra) == MOST_COLUMNS:
-                fact = f"more than {MOST_COLUMNS} columns, expected source and target; is there a separator in the text?"
+                fact = (
+                    f"more than {MOST_COLUMNS} columns, expected source and target; is there a separator in the text?"
+                )
                 yield Flaw(number, "too many columns", fact, path)
             else:
                 yield Record(number, source, target, extra)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from calque.encoders.about import read_about
 from calque.encoders.base import LayeredEncoder
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.characters import WordTypes
@@ -231,11 +232,8 @@ class ElmoEncoder(LayeredEncoder):
         pair = file_pair(path) if options is None else (Path(options), path)
         if pair is None:
             raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)
-        if about is None and (path / ABOUT_FILE).is_file():
-            try:
-                about = dict(json.loads((path / ABOUT_FILE).read_text(encoding="utf-8")))
-            except (OSError, ValueError, TypeError) as error:
-                raise InputError(f"not written by calque ({error})", path=path / ABOUT_FILE) from error
+        if about is None:
+            about = read_about(path)
         names = ("layer", "mix", "scale", "stateful", "batch", "precision")
         told = {name: about[name] for name in names if about and name in about}
         where = path.resolve()

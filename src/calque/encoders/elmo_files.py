@@ -47,12 +47,12 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         told = json.loads(options.read_text(encoding="utf-8"))
         if not isinstance(told, dict):
             raise ValueError("no JSON object")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"no options of an ELMo ({error})", path=options) from error
     try:
         with h5py_module().File(weights, "r") as file:
             return _read(told, file, options, weights)
-    except OSError as error:
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # whatever h5py met
         what = "no such file" if isinstance(error, FileNotFoundError) else f"no HDF5 file ({error})"
         raise InputError(f"{what}, expected the weights of an ELMo", path=weights) from error
 
@@ -60,6 +60,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
 def _read(told: dict[str, Any], file: Any, options: Path, weights: Path) -> ElmoNetwork:
     shape = _dataset(file, "char_embed", weights).shape
     rows = shape[0] if shape else 0
+    _check_sizes(told, options)
     try:
         with torch.device("meta"):  # so that nobody draws random weights, nor moves the user's random state
             network = ElmoNetwork(told, rows=max(rows, N_CHARACTERS))
@@ -82,6 +83,21 @@ def _read(told: dict[str, Any], file: Any, options: Path, weights: Path) -> Elmo
             values = np.asarray(found[...], dtype=np.float32)
             parameter.copy_(torch.from_numpy(values).view(parameter.shape))
     return network
+
+
+def _check_sizes(told: dict[str, Any], options: Path) -> None:
+    """Refuse what no ELMo has: building 10⁵ layers takes half a minute, even without weights."""
+    parts = {name: told.get(name) if isinstance(told.get(name), dict) else {} for name in ("lstm", "char_cnn")}
+    for part, name, most in (
+        ("lstm", "n_layers", 100), ("lstm", "dim", 1 << 20), ("lstm", "projection_dim", 1 << 16),
+        ("char_cnn", "n_highway", 100), ("char_cnn", "max_characters_per_token", 10_000),
+    ):  # fmt: skip
+        value = parts[part].get(name, 1)
+        if isinstance(value, int) and value > most:
+            raise InputError(f"{part}.{name} is {value:,}, expected at most {most:,}", path=options)
+    filters = parts["char_cnn"].get("filters")
+    if isinstance(filters, list) and len(filters) > 1000:
+        raise InputError(f"char_cnn has {len(filters):,} filters, expected at most 1,000", path=options)
 
 
 def write_network(network: ElmoNetwork, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Iterator
@@ -16,9 +15,10 @@ from urllib.request import getproxies
 import torch
 
 from calque.distributed import own_device
+from calque.encoders.about import read_about
 from calque.encoders.base import Encoder
 from calque.encoders.elmo_files import file_pair
-from calque.encoders.huggingface import ABOUT_FILE, HuggingFaceEncoder
+from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import few_shapes
 from calque.encoders.sentence_transformers import modules_of
 from calque.errors import CalqueError, InputError, SettingError
@@ -71,7 +71,7 @@ def load_encoder(
     pair = file_pair(path)
     if path.is_file() and pair is None:
         return _static(path, layer=layer, pooling=pooling, precision=precision)
-    about = _about(path)
+    about = read_about(path)
     if about.get("kind") == "static":
         return _static(path, layer=layer, pooling=pooling, precision=precision)
     mapped = about.get("kind") == "mapped"
@@ -148,19 +148,6 @@ def _per_language(paths: dict[str, str], options: dict[str, Any]) -> Encoder:
     return PerLanguage({lang: load_encoder(path, **options) for lang, path in paths.items()})
 
 
-def _about(path: Path) -> dict[str, Any]:
-    """What calque wrote beside the encoder."""
-    if not (path / ABOUT_FILE).is_file():
-        return {}
-    try:
-        about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
-        if about["kind"] not in ("huggingface", "mapped", "static", "elmo", "per-language"):
-            raise ValueError(f"kind {about['kind']!r}, was it written by a later version of calque?")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"not written by calque ({_first_line(error)})", path=path / ABOUT_FILE) from error
-    return about
-
-
 def _mapped(path: Path, base: Any, layer: int | None, dtype: str | torch.dtype | None) -> Encoder:
     """With all its maps, or those of one layer; its base in another type of number, if one is named."""
     from calque.encoders.mapped import MappedEncoder
@@ -223,6 +210,7 @@ def _load(name: str, dtype: torch.dtype | str, attention: str | None):
         with _quiet(local=os.path.isdir(name)):
             where = {"local_files_only": not os.path.isdir(name) and _unconnected()}
             config = AutoConfig.from_pretrained(name, **where)
+            _check_size(config, name)
             kind = AutoModel
             if type(config) in AutoModelForTextEncoding._model_mapping:  # of T5 the encoder only
                 kind = AutoModelForTextEncoding
@@ -246,6 +234,12 @@ def _load(name: str, dtype: torch.dtype | str, attention: str | None):
         ) from error
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up by transformers, in want of a file
         raise InputError("there is no tokenizer beside the weights, expected a tokenizer.json", path=name)
+    rows = model.get_input_embeddings().num_embeddings
+    added = set(tokenizer.get_added_vocab().values())
+    largest = max((number for number in tokenizer.get_vocab().values() if number not in added), default=0)
+    if largest >= rows:
+        fact = f"the tokenizer numbers subwords up to {largest:,}, but the encoder has embeddings of {rows:,}"
+        raise InputError(f"{fact}; they do not belong together", path=name)
     missing = set(report["missing_keys"])
     if pooler := {key for key in missing if key.startswith("pooler.")}:
         model.pooler = None  # untrained: random weights must get neither into the hash nor into what is saved
@@ -256,6 +250,39 @@ def _load(name: str, dtype: torch.dtype | str, attention: str | None):
             path=name,
         )
     return model, tokenizer
+
+
+# Far beyond every encoder of text; what is built from a damaged number takes half a minute, or all memory.
+_MOST = {
+    "num_hidden_layers": 1000, "n_layers": 1000, "num_layers": 1000, "hidden_size": 65_536, "dim": 65_536, "d_model": 65_536,
+    "embedding_size": 65_536, "intermediate_size": 1 << 20, "vocab_size": 1 << 24, "max_position_embeddings": 1 << 24,
+    "num_attention_heads": 4096, "type_vocab_size": 1 << 16,
+}  # fmt: skip
+_MANY = 64  # weights that one weight of the file may stand for, as where layers share them
+
+
+def _check_size(config: Any, name: str) -> None:
+    """Refuse sizes that no encoder has, or that are far more than the weights in the folder could fill."""
+    for option, most in _MOST.items():
+        value = getattr(config, option, None)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most):
+            raise InputError(
+                f"{option} is {value!r:.60}, expected a whole number up to {most:,}", path=Path(name, "config.json")
+            )
+    width = int(getattr(config, "hidden_size", 0) or 0)
+    rows = sum(
+        int(getattr(config, of, 0) or 0) for of in ("vocab_size", "max_position_embeddings", "intermediate_size")
+    )
+    weights = width * (rows + width * int(getattr(config, "num_hidden_layers", 0) or 0))
+    files = (
+        [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
+        if os.path.isdir(name)
+        else []
+    )
+    size = sum(path.stat().st_size for path in files)
+    if files and weights > _MANY * max(size, 1 << 20):
+        fact = f"promises {weights:,} weights or more, but the files of weights have {size:,} bytes"
+        raise InputError(f"{fact}; is it of this encoder?", path=Path(name, "config.json"))
 
 
 def _unconnected() -> bool:

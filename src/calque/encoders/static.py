@@ -306,7 +306,16 @@ class StaticEncoder(Encoder):
             )
             if made.normalise:
                 made._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise InputError(f"not complete static vectors ({type(error).__name__}: {error})", path=path) from error
         return made
 

@@ -245,8 +245,12 @@ class WordAligner:
                 for name in ("source", "target")
             )
             model = kind.from_arrays(tables, kind_settings(**settings))  # type: ignore[arg-type]
-            return cls(model, vocabularies, tuple(about["langs"]), max_words=about["max_words"])  # type: ignore[arg-type]
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            langs = tuple(about["langs"])
+            if len(langs) != 2 or not all(isinstance(lang, str) for lang in langs):
+                raise ValueError(f"languages {langs!r:.60}, expected two names")
+            return cls(model, vocabularies, langs, max_words=about["max_words"])  # type: ignore[arg-type]
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError,
+                RecursionError, SettingError) as error:  # fmt: skip
             raise InputError(f"not a word aligner saved by calque ({error})", path=path) from error
 
 
