@@ -162,7 +162,7 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
     (("parsing", "--train", "ner.train.en.tsv", "--test", "en_tree.conllu"), "words with tags alone are for the task pos"),
     (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--rename", "a=b"), "--rename does not apply"),
     (("sentiment", "--train", "mood.en.tsv", "--test", "mood.de.tsv", "--rename", "bad="), "only one label"),
-    (("nli", "--train", "ner.train.en.tsv", "--test", "mood.de.tsv", "--column", "2"), "--column does not apply to nli; it is for ner, slots, pos"),
+    (("nli", "--train", "ner.train.en.tsv", "--test", "mood.de.tsv", "--column", "2"), "--column does not apply to nli; it is"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--entries", "9-3"), "--entries 9-3: expected FROM-TO"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--entries", "9-"), "dict.tsv: 3 source words, none from 9"),
 ])  # fmt: skip

@@ -63,7 +63,7 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
             if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
                 raise ValueError(f"layer {layer} does not have as many anchors as there are words")
             found[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise InputError(f"not anchors saved by calque ({type(error).__name__}: {error})", path=where) from error
     return found
 
@@ -120,14 +120,17 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
         try:
             record = json.loads((path / "norms.json").read_text(encoding="utf-8"))
             norms = {layer: float(record[name]) for layer in files if (name := f"avg_norm_layer_{layer}") in record}
-            occurrences = [int(count) for count in record.get("occurrences", [])]
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+            occurrences = np.array([int(count) for count in record.get("occurrences", [])], dtype=np.int64).tolist()
+        except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"no norms by layer ({type(error).__name__}: {error})", path=path / "norms.json"
             ) from error
     found = {}
     for layer, file in sorted(files.items()):
-        words, vectors = _read_text(file)
+        try:
+            words, vectors = _read_text(file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read as text ({error})", path=file) from error
         counts = np.array(occurrences if len(occurrences) == len(words) else [0] * len(words), dtype=np.int64)
         found[layer] = Anchors(words, vectors, counts, lang)
     return found, norms
@@ -154,6 +157,9 @@ def _read_text(file: Path) -> tuple[tuple[str, ...], np.ndarray]:
             except ValueError as error:
                 raise InputError(f"not a number ({error})", path=file, line=number) from None
             words.append(fields[0])
+    if not np.isfinite(vectors[: len(words)]).all():
+        wrong = int(np.flatnonzero(~np.isfinite(vectors[: len(words)]).all(axis=1))[0])
+        raise InputError(f"the vector of {words[wrong]!r:.40} is not finite", path=file, line=wrong + 2)
     if len(words) != n:
         raise InputError(f"{n:,} words are promised, {len(words):,} are there", path=file)
     return tuple(words), vectors

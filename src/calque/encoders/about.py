@@ -37,9 +37,13 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "batch": (lambda value: _whole(value) and value > 0, "a number of sentences"),
     "max_length": (lambda value: value is None or (_whole(value) and value > 0), "a number of subwords, or null"),
     "mix": (lambda value: value is None or (isinstance(value, list) and all(map(_number, value))), "numbers, or null"),
+    "sentence": (lambda value: not value or (isinstance(value, list) and all(map(_number, value))), "numbers, or null"),
     "scale": (_number, "a number"),
     **dict.fromkeys(("pooling", "name", "towards", "combine"), (_text, "text")),
-    **{name: (lambda value: isinstance(value, bool), "true or false") for name in ("stateful", "normalise", "lower")},
+    **{
+        name: (lambda value: isinstance(value, bool), "true or false")
+        for name in ("stateful", "normalise", "lower", "cut")
+    },
     "langs": (lambda value: isinstance(value, list) and _languages(value), "a list of different languages"),
     "maps": (lambda value: isinstance(value, dict) and (not value or _languages(list(value))), "maps by language"),
     "tables": (lambda value: isinstance(value, dict) and _languages(list(value)), "tables by language"),

@@ -116,6 +116,8 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, b
                 f"{type(model).__name__} has hidden states of shapes {', '.join(map(str, sorted(shapes)))}; "
                 "expected one of one size for each subword and layer"
             )
+        if not all(bool(state.isfinite().all()) for state in states):
+            raise SettingError(f"{type(model).__name__} gives vectors that are not finite: its weights are damaged")
         n_layers = len(states) - 1
         inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
 

@@ -235,7 +235,7 @@ def _load(name: str, dtype: torch.dtype | str, attention: str | None):
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up by transformers, in want of a file
         raise InputError("there is no tokenizer beside the weights, expected a tokenizer.json", path=name)
     rows = model.get_input_embeddings().num_embeddings
-    added = set(tokenizer.get_added_vocab().values())
+    added = set(tokenizer.get_added_vocab().values()) - set(tokenizer.all_special_ids)  # what nobody writes by chance
     largest = max((number for number in tokenizer.get_vocab().values() if number not in added), default=0)
     if largest >= rows:
         fact = f"the tokenizer numbers subwords up to {largest:,}, but the encoder has embeddings of {rows:,}"

@@ -160,7 +160,7 @@ def _holds_results(path: Path) -> bool:
     try:
         with open(path, encoding="utf-8") as file:
             first = json.loads(next((line for line in file if line.strip()), "null"))
-    except (ValueError, UnicodeDecodeError):
+    except (ValueError, UnicodeDecodeError, RecursionError):
         return path.name == "results.jsonl"  # broken, not something else: reading it will say where
     return isinstance(first, dict) and {"task", "metric", "languages"} <= first.keys()
 
@@ -180,7 +180,9 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
         seen.add(line)
         try:
             plain = json.loads(line)
-        except ValueError as error:
+            if "\\u" in line:
+                json.dumps(plain, ensure_ascii=False).encode()  # half a character would end the writing of the page
+        except (ValueError, RecursionError) as error:
             raise InputError(f"is not JSON ({error})", path=path, line=number) from error
         _check(plain, path, number)
         records.append(Record(f"{name}:{number}", plain))
@@ -253,7 +255,8 @@ def _runs(folders: Sequence[Path]) -> tuple[Run, ...]:
     for name, (resolved, path) in zip(short_names(list(found)) if found else [], found.items(), strict=True):
         try:
             plain = json.loads(resolved.read_text(encoding="utf-8"))
-        except ValueError as error:
+            json.dumps(plain, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
             raise InputError(f"is not JSON ({error})", path=path) from error
         if isinstance(plain, dict):
             runs.append(Run(name.rpartition("/")[0], path, plain))

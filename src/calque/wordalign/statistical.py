@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from dataclasses import asdict, dataclass
@@ -218,8 +219,9 @@ class WordAligner:
             "settings": asdict(self.model.settings),
             "classes": asdict(self.vocabularies[0].classes),
         }
+        record = json.dumps(about)
         with whole(path, sum(array.nbytes for array in arrays.values())) as part:
-            save_file(arrays, part, metadata={"calque": json.dumps(about)})
+            save_file(arrays, part, metadata={"calque": record, "digest": _digest(record, arrays)})
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> WordAligner:
@@ -232,8 +234,12 @@ class WordAligner:
 
         try:
             with safe_open(fspath(path), framework="numpy") as file:
-                about = json.loads((file.metadata() or {})["calque"])
+                metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # Compiled loops follow these numbers without asking whether they stay in their arrays.
+            if metadata["digest"] != _digest(metadata["calque"], arrays):
+                raise ValueError("its check sum is wrong: the file is damaged; train it again")
+            about = json.loads(metadata["calque"])
             kind, kind_settings, _ = _KINDS[about["model"]]
             settings = dict(about["settings"])
             if "hmm" in settings:
@@ -252,6 +258,15 @@ class WordAligner:
         except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError,
                 RecursionError, SettingError) as error:  # fmt: skip
             raise InputError(f"not a word aligner saved by calque ({error})", path=path) from error
+
+
+def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
+    """Hash of everything in the file."""
+    digest = hashlib.blake2b(record.encode("utf-8", "replace"), digest_size=16)
+    for name in sorted(arrays):
+        digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace"))
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
 
 
 def _check(method: str) -> None:

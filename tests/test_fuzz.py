@@ -1,0 +1,187 @@
+"""Damaged files: every reader gives a normal result or one line; and what the long runs of `dev/fuzz_readers.py` found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from calque.encoders import load_encoder
+from calque.errors import CalqueError, InputError
+from calque.text import ParallelCorpus
+
+SCRIPT = Path(__file__).parent.parent / "dev" / "fuzz_readers.py"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
+def test_no_reader_is_brought_down_by_damaged_files():
+    """The quick version; `python dev/fuzz_readers.py` gives each reader 1,000 inputs."""
+    done = subprocess.run([sys.executable, str(SCRIPT), "--inputs", "10"], capture_output=True, text=True)
+    rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert len(rows) > 35, done.stderr[-2000:]
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failure"), done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
+def test_the_fuzz_sees_failures(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import fuzz_readers as fuzz
+
+    def unready(folder, _):
+        content = (folder / "t.txt").read_bytes()
+        if content == b"valid":
+            return content
+        case = len(content) % 3
+        if case == 0:
+            raise CalqueError("torch advises weights_only=False")
+        if case == 1:
+            raise KeyError("another exception")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    reader = fuzz.Reader(fuzz._put("t.txt", "valid"), unready)
+    told = list(fuzz.results("made up", reader, list(range(30)), tmp_path))
+    assert len(told) == 30
+    failed = " ".join(each.why for each in told if each.what == "failed")
+    assert "not one plain line" in failed
+    assert "KeyError" in failed
+    assert "SIGKILL" in failed
+    assert {each.what for each in told} <= {"failed", "accepted"}
+
+
+def test_absurd_sizes_are_refused_before_anything_is_built(tiny_folder, tmp_path):
+    shutil.copytree(tiny_folder, tmp_path / "e")
+    config = json.loads((tmp_path / "e" / "config.json").read_text())
+    for change in ({"num_hidden_layers": 100_000}, {"hidden_size": 10**9}, {"vocab_size": 10**12}, {"vocab_size": -1},
+                   {"num_hidden_layers": 900, "hidden_size": 60_000}, {"num_hidden_layers": "six"}):  # fmt: skip
+        (tmp_path / "e" / "config.json").write_text(json.dumps(config | change))
+        started = time.process_time()
+        with pytest.raises(InputError, match=r"config\.json|not an encoder") as caught:
+            load_encoder(tmp_path / "e")
+        assert time.process_time() - started < 5
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"kind": "later"}', b'{"kind": []}', b'{"kind": "huggingface", "layer": "x"}',
+    b'{"kind": "huggingface", "layer": 1e400}', b'{"kind": "huggingface", "pooling": 3}', b"[" * 100_000, b"\xff\xfe",
+    b'{"kind": "huggingface", "max_length": -4}', b'{"kind": "mapped"}', b'{"kind": "mapped", "maps": 3}',
+    b'{"kind": "static", "tables": {}}', b'{"kind": "per-language"}', b'{"kind": "per-language", "langs": 3}',
+    b'{"kind": "per-language", "langs": ["en", "en"]}', b'{"kind": "elmo", "mix": "x"}',
+])  # fmt: skip
+def test_a_damaged_calque_json_is_one_line(tiny_folder, tmp_path, content):
+    shutil.copytree(tiny_folder, tmp_path / "e")
+    (tmp_path / "e" / "calque.json").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        load_encoder(tmp_path / "e")
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_that_are_not_finite_and_a_foreign_tokenizer_are_refused(tiny_folder, tmp_path):
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(tiny_folder, tmp_path / "e")
+    weights = load_file(tmp_path / "e" / "model.safetensors")
+    whole = dict(weights)
+    name = next(name for name in weights if name.endswith("word_embeddings.weight"))
+    weights[name] = torch.full_like(weights[name], torch.nan)
+    save_file(weights, tmp_path / "e" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CalqueError, match="not finite"):
+        load_encoder(tmp_path / "e")
+    whole[name] = whole[name][:-5].clone()
+    save_file(whole, tmp_path / "e" / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((tmp_path / "e" / "config.json").read_text())
+    config["vocab_size"] -= 5
+    (tmp_path / "e" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="do not belong together"):
+        load_encoder(tmp_path / "e")
+
+
+def test_a_damaged_arrow_file_does_not_end_the_process(tmp_path):
+    corpus = ParallelCorpus.of([["the", "cat"]] * 4, [["die", "Katze"]] * 4, ("en", "de"))
+    corpus.save(tmp_path / "t.arrow")
+    data = (tmp_path / "t.arrow").read_bytes()
+    offsets = pa.array([0, 3, 6, 9, 12, 15, 18, 21, 24], pa.int32()).buffers()[1].to_pybytes()[:36]
+    assert offsets in data
+    wild = np.array([0, 3, 6, 1 << 30, 12, 15, 18, 21, 24], np.int32).tobytes()
+    (tmp_path / "t.arrow").write_bytes(data.replace(offsets, wild, 1))
+    with pytest.raises(InputError, match="not a saved parallel corpus"):
+        ParallelCorpus.open(tmp_path / "t.arrow")
+    (tmp_path / "t.arrow").write_bytes(data.replace(b"Katze", b"Ka\xffze", 1))
+    with pytest.raises(InputError, match="not a saved parallel corpus"):
+        ParallelCorpus.open(tmp_path / "t.arrow")
+
+
+def test_damaged_tables_of_a_word_aligner_are_known_by_their_check_sum(tmp_path):
+    from calque.wordalign import WordAligner
+
+    corpus = ParallelCorpus.of(
+        [["the", "cat"], ["a", "cat"]] * 5, [["die", "Katze"], ["eine", "Katze"]] * 5, ("en", "de")
+    )
+    path = tmp_path / "t"
+    WordAligner.train(corpus, model="hmm").save(path)
+    assert len(WordAligner.open(path).align(corpus))
+    data = bytearray(path.read_bytes())
+    for place in (len(data) - 1, len(data) - 100, data.index(b"ibm1_iterations") + 3):
+        changed = bytes(data[:place]) + bytes([data[place] ^ 2]) + bytes(data[place + 1 :])
+        path.write_bytes(changed)
+        with pytest.raises(InputError, match="not a word aligner saved by calque"):
+            WordAligner.open(path)
+
+
+def test_a_released_map_does_not_set_aside_gigabytes(tmp_path):
+    """Asked for 4 GiB, Python's files set them aside before they look how much there is."""
+    import pickle
+    import tracemalloc
+
+    from calque.maps.released import read_released
+
+    path = tmp_path / "xx_best_mapping.pth"
+    path.write_bytes(pickle.dumps(np.eye(3)))
+    tracemalloc.start()
+    try:
+        read_released(path)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_half_a_character_in_results_is_found_where_it_stands(tmp_path):
+    from calque.report.reading import read_results
+    from report_results import line
+
+    good = json.dumps(line("retrieval", ("en", "de"), "accuracy", 0.5, 0.1))
+    path = tmp_path / "results.jsonl"
+    path.write_text(good + "\n" + good.replace('"accuracy"', '"accuracy\\ud800"') + "\n")
+    with pytest.raises(InputError, match=r"results\.jsonl line 2: is not JSON"):
+        read_results([path])
+    path.write_text(good + "\n" + "[" * 100_000 + "\n")
+    with pytest.raises(InputError, match=r"results\.jsonl line 2: is not JSON"):
+        read_results([path])
+
+
+def test_a_line_of_a_thousand_columns_is_no_sentence_pair(tmp_path):
+    from calque.corpora import read_parallel
+
+    path = tmp_path / "t.tsv"
+    path.write_text("the cat\tdie Katze\tx\n" + "a\t" * 1000 + "b\n")
+    with pytest.raises(InputError, match="t.tsv line 2: more than 100 columns"):
+        read_parallel(path, langs=("en", "de"))
+    assert read_parallel(path, langs=("en", "de"), on_error="skip").skipped == {"too many columns": 1}
+
+
+def test_messages_are_one_line_of_bounded_length():
+    assert str(InputError("a\n  b\r\n\x00c", path="p")) == "p: a b c"
+    assert len(str(CalqueError("9" * 100_000))) < 1300
+    error = InputError("x" * 5000 + " end", path="p", line=3)
+    assert str(error).startswith("p line 3: xxx")
+    assert str(error).endswith(" end")
