@@ -471,8 +471,8 @@ FACEBOOK = (
     f"weather/find\t5:9:weather,10:15:datetime\tWill rain today\ten_XX\t{json.dumps({'tokenizations': [_SPANS]})}\n"
 )
 XNLI = "language\tgold_label\tsentence1\tsentence2\nen\tneutral\tA cat.\tA house.\nde\t-\tx\ty\nen\tentailment\tIt rains.\tWet.\n"
-PAWS = "1\tA cat sees\tA house\t0\n2\tWater\tTime\t1\n"
-LABELS = "positive\tA fine film\nnegative\tA dull one\nneutral\tA film\n"
+PAWS = "A cat sees\tA house\t0\nWater\tTime\t1\nA house\tA hut\t1\n"
+LABELS = "".join(f"{label}\tA film of {k}\n" for k, label in enumerate(("positive", "negative", "neutral") * 4))
 LABELLED_JSON = "".join(json.dumps({"premise": "a b", "hypothesis": "c", "label": k % 3}) + "\n" for k in range(4))
 WSD = """<?xml version="1.0" encoding="utf-8"?>
 <corpus lang="en"><text id="d0"><sentence id="d0.s0"><wf lemma="the" pos="DET">The</wf>
@@ -527,7 +527,7 @@ def _annotated() -> dict[str, Reader]:
         "trees: CoNLL-U": Reader(_put("t.conllu", CONLLU), trees),
         "labels: XNLI": labelled("xnli.tsv", XNLI),
         "labels: pairs": labelled("t.tsv", PAWS * 2),
-        "labels: label and text": labelled("t.tsv", LABELS * 2),
+        "labels: label and text": labelled("t.tsv", LABELS),
         "labels: JSON lines": labelled("t.jsonl", LABELLED_JSON),
         "senses: XML and keys": Reader(senses, read_senses_too),
         "senses: index.sense": Reader(

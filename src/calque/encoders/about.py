@@ -31,23 +31,35 @@ def _languages(value: Any) -> bool:
 
 
 _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "kind": (lambda value: value in KINDS, f"one of {', '.join(KINDS)}; was it written by a later version of calque?"),
-    "base": (lambda value: value in (None, "own", *KINDS), f"one of {', '.join(KINDS)}"),
-    "layer": (_whole, "the number of a layer"),
-    "batch": (lambda value: _whole(value) and value > 0, "a number of sentences"),
-    "max_length": (lambda value: value is None or (_whole(value) and value > 0), "a number of subwords, or null"),
-    "mix": (lambda value: value is None or (isinstance(value, list) and all(map(_number, value))), "numbers, or null"),
-    "sentence": (lambda value: not value or (isinstance(value, list) and all(map(_number, value))), "numbers, or null"),
-    "scale": (_number, "a number"),
-    **dict.fromkeys(("pooling", "name", "towards", "combine"), (_text, "text")),
+    "kind": (lambda value: value in KINDS, "was it written by a later version of calque?"),
+    "base": (lambda value: value in (None, "own", *KINDS), f"expected one of {', '.join(KINDS)}"),
+    "layer": (_whole, "expected the number of a layer"),
+    "batch": (lambda value: _whole(value) and value > 0, "expected a number of sentences"),
+    "max_length": (
+        lambda value: value is None or (_whole(value) and value > 0),
+        "expected a number of subwords, or null",
+    ),
+    "mix": (
+        lambda value: value is None or (isinstance(value, list) and all(map(_number, value))),
+        "expected numbers, or null",
+    ),
+    "sentence": (
+        lambda value: not value or (isinstance(value, list) and all(map(_number, value))),
+        "expected numbers, or null",
+    ),
+    "scale": (_number, "expected a number"),
+    **dict.fromkeys(("pooling", "name", "towards", "combine"), (_text, "expected text")),
     **{
-        name: (lambda value: isinstance(value, bool), "true or false")
+        name: (lambda value: isinstance(value, bool), "expected true or false")
         for name in ("stateful", "normalise", "lower", "cut")
     },
-    "langs": (lambda value: isinstance(value, list) and _languages(value), "a list of different languages"),
-    "maps": (lambda value: isinstance(value, dict) and (not value or _languages(list(value))), "maps by language"),
-    "tables": (lambda value: isinstance(value, dict) and _languages(list(value)), "tables by language"),
-    "settings": (lambda value: isinstance(value, dict), "an object"),
+    "langs": (lambda value: isinstance(value, list) and _languages(value), "expected a list of different languages"),
+    "maps": (
+        lambda value: isinstance(value, dict) and (not value or _languages(list(value))),
+        "expected maps by language",
+    ),
+    "tables": (lambda value: isinstance(value, dict) and _languages(list(value)), "expected tables by language"),
+    "settings": (lambda value: isinstance(value, dict), "expected an object"),
 }
 
 
@@ -72,5 +84,5 @@ def read_about(folder: Path) -> dict[str, Any]:
         except TypeError:  # a list where a name is looked up
             right = False
         if not right:
-            raise InputError(f"{name} is {about[name]!r:.60}, expected {expected}", path=path)
+            raise InputError(f"{name} {about[name]!r:.60}, {expected}", path=path)
     return about

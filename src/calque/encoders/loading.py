@@ -234,12 +234,10 @@ def _load(name: str, dtype: torch.dtype | str, attention: str | None):
         ) from error
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up by transformers, in want of a file
         raise InputError("there is no tokenizer beside the weights, expected a tokenizer.json", path=name)
-    rows = model.get_input_embeddings().num_embeddings
-    added = set(tokenizer.get_added_vocab().values()) - set(tokenizer.all_special_ids)  # what nobody writes by chance
-    largest = max((number for number in tokenizer.get_vocab().values() if number not in added), default=0)
-    if largest >= rows:
-        fact = f"the tokenizer numbers subwords up to {largest:,}, but the encoder has embeddings of {rows:,}"
-        raise InputError(f"{fact}; they do not belong together", path=name)
+    largest = max(tokenizer("").input_ids, default=0)  # special subwords, which every sentence has
+    if largest >= (rows := model.get_input_embeddings().num_embeddings):
+        fact = f"the tokenizer's special subword {largest:,} is beyond the encoder's {rows:,} embeddings"
+        raise InputError(f"{fact}: they do not belong together", path=name)
     missing = set(report["missing_keys"])
     if pooler := {key for key in missing if key.startswith("pooler.")}:
         model.pooler = None  # untrained: random weights must get neither into the hash nor into what is saved
