@@ -612,6 +612,26 @@ def test_an_answer_to_another_question_replaces_none(tmp_path, task, name):
     assert any("1 lines were superseded" in note or "1 line" in note for note in composed.notes)
 
 
+@pytest.mark.parametrize(("features", "tables"), [("tuned", 1), ("frozen", 2)])
+def test_encoders_that_learn_may_have_the_rate_of_their_width(tmp_path, features, tables):
+    lines = [
+        line(
+            "ner",
+            ("en", "de"),
+            "f1",
+            0.2,
+            0.02,
+            settings={"encoder": name, "features": features, "learning_rate": rate},
+        )
+        for name, rate in (("small", 5e-4), ("large", 5e-5))
+    ]
+    composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
+    assert sum(hasattr(block, "caption") for block in composed.sections[0].blocks) == tables
+    lines.append({**lines[1], "settings": {**lines[1]["settings"], "learning_rate": 1e-3}})
+    composed = compose(read_results([write(tmp_path / "again.jsonl", lines)]), title="x")
+    assert sum(hasattr(block, "caption") for block in composed.sections[0].blocks) == 3  # one encoder, told two rates
+
+
 def test_texts_and_training_seeds_tell_results_apart(tmp_path):
     """Half a test set is another question; another training of the method is another run of it."""
     lines = [

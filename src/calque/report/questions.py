@@ -168,6 +168,9 @@ def _asked(record: Record) -> dict[tuple[str, ...], str]:
     found: dict[tuple[str, ...], str] = {
         (task, name): str(settings[name]) for name in DEFINE.get(task, ()) if name in settings
     }
+    if settings.get("features") == "tuned" and (task, "learning_rate") in found:
+        # By width where none is given: encoders of two sizes may have two, one encoder has two only where it was told so.
+        found[*here, str(settings.get("encoder")), "learning_rate"] = found.pop((task, "learning_rate"))
     for name in DEFINE_HERE.get(task, ()):
         seen_only = task == "retrieval" and name.startswith("train") and not metric.startswith("accuracy.unseen")
         if name in settings and not seen_only:  # what an encoder has seen matters to what it has not
