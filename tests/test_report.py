@@ -378,8 +378,8 @@ def test_the_first_sentence_says_gain_and_cost(tmp_path):
     )
     assert summary[1] == (
         "The method is compared with base at named entities: 4 languages. “Clear” is what tests over training runs and texts "
-        "allow, corrected for the number of comparisons on this page. Where a figure comes from one training run, another "
-        "training is not in it."
+        "allow, corrected for the number of comparisons on this page. Figures from one training run do not "
+        "cover variation between training runs."
     )
     (sentence,) = sections["task-ner"]
     assert sentence == (
@@ -401,12 +401,12 @@ def test_every_figure_that_fell_is_named(tmp_path):
     assert clear == (
         "new raises named entities by 14.8 on average (clearly in 1 of 2 languages), raises word retrieval by 30.0 on average "
         "(clearly in 2 of 2 languages), and lowers the error of word alignment by 4.5 on average (clearly in 1 of 2 languages), "
-        "but costs 20.0 in en (learnt there) at named entities; 5.0 on average at inference; 5.0 on average and 10.0 in de at "
-        "word retrieval (all linked words)."
+        "but costs 20.0 in en (the training language) at named entities; 5.0 on average at inference; 5.0 on average and 10.0 "
+        "in de at word retrieval (all linked words)."
     )
     assert within == (
-        "new, worse without being clearly so: 0.5 in fr at named entities; 5.0 in de, 5.0 in fr and 1.0 in en (learnt there) at "
-        "inference; 1.0 in de at word alignment."
+        "new, worse without being clearly so: 0.5 in fr at named entities; 5.0 in de, 5.0 in fr and 1.0 in en "
+        "(the training language) at inference; 1.0 in de at word alignment."
     )
 
 
@@ -418,7 +418,7 @@ def test_nothing_is_claimed_where_nothing_is_clear(tmp_path):
         "new is nowhere clearly better than base, nor clearly worse.",
         "new, worse without being clearly so: 0.5 in fr at named entities.",
     ]
-    assert "no clear difference to base in any language" in sections["task-ner"][0]
+    assert "no clear difference from base in any language" in sections["task-ner"][0]
     assert "No clear difference on average: 20.0 (18.6 to 21.4) and 20.5 (19.1 to 21.9)." in sections["task-ner"][0]
 
 
@@ -443,8 +443,10 @@ def test_harm_is_said_as_plainly(tmp_path):
 def test_the_language_of_the_task_stands_apart(tmp_path):
     values = {"en": (0.8, 0.6), "de": (0.2, 0.5), "fr": (0.2, 0.5)}
     summary, sections = said(two("ner", "f1", values), tmp_path)
-    assert summary[0].endswith("(clearly in 2 of 2 languages), but costs 20.0 in en (learnt there) at named entities.")
-    assert "Worse in en, where the task was learnt." in sections["task-ner"][0]
+    assert summary[0].endswith(
+        "(clearly in 2 of 2 languages), but costs 20.0 in en (the training language) at named entities."
+    )
+    assert "Worse in en, the training language." in sections["task-ner"][0]
     assert "On average 20.0" in sections["task-ner"][0]  # without en
 
 

@@ -41,7 +41,7 @@ def reading(results: Results, comparisons: int) -> tuple[str, ...]:
     single = any(len(runs_of(record.plain)) < 2 for record in scores)
     older = sum("resamples" not in record.plain and record["low"] is not None for record in scores)
     found = [
-        "A figure stands with its 95% interval. Where there are several training runs the interval says what other runs and "
+        "Each figure has its 95% interval. Where there are several training runs the interval says what other runs and "
         "other texts of the same kind would have given (Student's t; the variances of both are added).",
         "± is the standard deviation over training runs, where there are several.",
         f"{rule(comparisons)} Half of these 5% is kept for means over languages. Intervals that overlap decide nothing: methods "
@@ -51,7 +51,8 @@ def reading(results: Results, comparisons: int) -> tuple[str, ...]:
     ]
     if single:
         found.insert(
-            1, "Where there is one training run, the interval holds the choice of texts only, not another training."
+            1,
+            "With one training run, the interval covers only the choice of texts, not variation between training runs.",
         )
     if older:
         found.append(

@@ -17,7 +17,7 @@ BEST: Text = (
     "Bold: clearly better than everything else in its column. ▲ and ▼: clearly better and worse than what it is "
     "compared with. All comparisons of the page are judged together.",
 )
-BEHIND: Text = ("Shown to be read; of these figures nothing is claimed.",)
+BEHIND: Text = ("Shown for reference; nothing is claimed about these figures.",)
 
 
 def question_table(question: Question, claims: Claims, name: str) -> Table:
@@ -57,7 +57,7 @@ def _said(question: Question) -> str:
 
 
 def _detail(column: Column) -> str:
-    return "learnt here" if column.is_source else ""
+    return "training language" if column.is_source else ""
 
 
 def _cell(figure: Figure | None, best: bool, outcome: str) -> Cell:
@@ -96,8 +96,8 @@ def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
         lines.append(Line(subject.label, tuple(cells), subject.number, f"against {base.label}"))
     heads = [Head(task_name(q.task), _way(q)) for q in headlines]
     note = (
-        "Mean difference in points over the languages that a task was not learnt in; then a sign for each language: ▲ clearly "
-        "better, ▼ clearly worse, · no clear difference.",
+        "Mean difference in points over the target languages; then a sign for each language: ▲ clearly better, ▼ clearly "
+        "worse, · no clear difference.",
     )
     return Table("glance", "Overview: difference from the base", "method", tuple(heads), tuple(lines), (), note)
 

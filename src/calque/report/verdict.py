@@ -90,7 +90,7 @@ def _compared(found: Mapping[Subject, Sequence[Comparison]]) -> Text:
     unit = _unit(comparisons[0]) if alone else "comparison"
     many = counted("compared", (), pairs)
     plural = "" if many.value == 1 else "s"
-    rest = f" {unit}{plural} in languages that a task was not learnt in. " if not alone else f" {unit}{plural}. "
+    rest = f" {unit}{plural} in target languages. " if not alone else f" {unit}{plural}. "
     return _flat(
         [*parts, f" at {_listed(tasks)}: ", many, rest],
         "“Clear” is what tests over training runs and texts allow, corrected for the number of comparisons on this page.",
@@ -98,7 +98,7 @@ def _compared(found: Mapping[Subject, Sequence[Comparison]]) -> Text:
     )
 
 
-SINGLE = "Where a figure comes from one training run, another training is not in it."
+SINGLE = "Figures from one training run do not cover variation between training runs."
 
 
 def _once(figure: Figure) -> bool:
@@ -163,7 +163,7 @@ def _costs(comparison: Comparison, *, clear: bool) -> Text:
         one, other = comparison.mean if column is None and comparison.mean else comparison.pair(column)  # type: ignore[arg-type]
         gap = distance(one, other) if lower_is_better(question.metric) else distance(other, one)
         where = " on average" if column is None else f" in {column.label}"
-        found.append((gap, where + (" (learnt there)" if column in comparison.at_home else "")))
+        found.append((gap, where + (" (the training language)" if column in comparison.at_home else "")))
     return _flat([*_joined(found), f" at {_asked(question)}"]) if found else ()
 
 
@@ -232,7 +232,7 @@ def _sentence(comparison: Comparison) -> Text:
     unclear = comparison.having("unclear")
     if len(unclear) == total > 1:
         base = Name(comparison.base.label, comparison.base.number)
-        clauses.append(("no clear difference to ", base, f" in any {_unit(comparison)}"))
+        clauses.append(("no clear difference from ", base, f" in any {_unit(comparison)}"))
     elif unclear:
         clauses.append((f"no clear difference in {_listed([column.label for column in unclear])}",))
     parts: list[object] = [Name(comparison.subject.label, comparison.subject.number), ": "]
@@ -253,8 +253,7 @@ def _at_home(comparison: Comparison) -> Text:
     """A clause on the language that the task was learnt in."""
     said = {"better": "better", "worse": "worse", "unclear": "no clear difference"}
     clauses = [
-        f"{said[outcome]} in {column.label}, where the task was learnt"
-        for column, outcome in comparison.at_home.items()
+        f"{said[outcome]} in {column.label}, the training language" for column, outcome in comparison.at_home.items()
     ]
     return (f" {_capital('; '.join(clauses))}.",) if clauses else ()
 
