@@ -155,6 +155,13 @@ def test_a_released_map_does_not_set_aside_gigabytes(tmp_path):
         tracemalloc.stop()
 
 
+def test_a_table_that_promises_more_words_than_python_counts(tmp_path):
+    """Python refuses to read whole numbers of more than 4,300 digits."""
+    (tmp_path / "v.vec").write_bytes(b"9" * 5000 + b" 3\na 1 2 3\n")
+    with pytest.raises(InputError, match="v.vec"):
+        load_encoder(tmp_path / "v.vec")
+
+
 def test_half_a_character_in_results_is_found_where_it_stands(tmp_path):
     from calque.report.reading import read_results
     from report_results import line

@@ -237,6 +237,8 @@ def _read_word2vec(file: _Reader, path: str | PathLike[str], limit: int | None) 
     first = file.peek(1 << 16).split(b"\n")[0]
     fields = first.split()
     if len(fields) == 2 and all(field.isdigit() for field in fields):
+        if max(map(len, fields)) > 18:  # Python refuses to read numbers of thousands of digits
+            raise InputError("the first line promises more words or dimensions than a file can hold", path=path, line=1)
         n, dim = (int(field) for field in fields)
         if not (n and 0 < dim <= _MOST_DIMENSIONS):
             raise InputError(
