@@ -42,8 +42,9 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
-#: keys of JSON files whose values are times; everything else must be equal
+#: keys of JSON files whose values are times, and what stands for times on a page; everything else must be equal
 TIMES = ("seconds",)
+TIMES_ON_PAGE = re.compile(rb"<dt>seconds</dt><dd>[^<]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC")
 #: what may lie about after a kill that came later than the last rename: what a run goes on from, and a lock that nobody holds
 LEFT = ("result/training/*", ".*.lock")
 AIMS = {"moment": 3, "late": 2, "change": 3, "step": 3}
@@ -231,13 +232,17 @@ def contents(folder: Path) -> dict[str, bytes]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file():
-            found[name] = _timeless(path.read_bytes()) if path.suffix in (".json", ".jsonl", "") else path.read_bytes()
+            found[name] = _timeless(path.read_bytes(), path.suffix)
         elif path.is_dir() and not any(path.iterdir()):
             found[name + "/"] = b""
     return found
 
 
-def _timeless(data: bytes) -> bytes:
+def _timeless(data: bytes, suffix: str) -> bytes:
+    if suffix == ".html":
+        return TIMES_ON_PAGE.sub(b"", data)
+    if suffix not in (".json", ".jsonl", ""):
+        return data
     try:
         text = data.decode()
         if not any(f'"{name}"' in text for name in TIMES):

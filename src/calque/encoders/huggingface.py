@@ -289,20 +289,14 @@ class HuggingFaceEncoder(LayeredEncoder):
         """
         with saving(folder) as path:
             cut = False
-            bars = logging.is_progress_bar_enabled()
-            logging.disable_progress_bar()  # a bar for one file of weights is noise on standard error
-            try:
-                if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
-                    self.model.save_pretrained(path)
-                else:
-                    probe = self.subwords.split([["a"] * 2, ["the", "a", "in"] * 3])
-                    batch = collate(probe, np.arange(2)).to(self.device)
-                    self.model.eval()
-                    with cut_above(self.model, self._blocks, self.layer, batch) as cut:
-                        self.model.save_pretrained(path)
-            finally:
-                if bars:
-                    logging.enable_progress_bar()
+            if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
+                save_model(self.model, path)
+            else:
+                probe = self.subwords.split([["a"] * 2, ["the", "a", "in"] * 3])
+                batch = collate(probe, np.arange(2)).to(self.device)
+                self.model.eval()
+                with cut_above(self.model, self._blocks, self.layer, batch) as cut:
+                    save_model(self.model, path)
             self.tokenizer.save_pretrained(path)
             if self.modules is not None:
                 copy_modules(self.modules, path)
@@ -315,6 +309,17 @@ class HuggingFaceEncoder(LayeredEncoder):
                 **({} if self.precision == "highest" else {"precision": self.precision}),
             }
             (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+def save_model(model: Any, folder: str | PathLike[str]) -> None:
+    """`save_pretrained` without its progress bar: one for a single file of weights is noise on standard error."""
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model.save_pretrained(folder)
+    finally:
+        if bars:
+            logging.enable_progress_bar()
 
 
 def save_whole(encoder: Encoder, folder: str | PathLike[str]) -> None:

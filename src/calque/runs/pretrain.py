@@ -81,7 +81,7 @@ def _train(method, corpora, tokenizer, texts, folder: Path, half: bool, checkpoi
     import torch
 
     from calque.distributed import is_first
-    from calque.encoders.huggingface import ABOUT_FILE
+    from calque.encoders.huggingface import ABOUT_FILE, save_model
 
     encoder = method.train(
         corpora, tokenizer, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
@@ -107,7 +107,7 @@ def _train(method, corpora, tokenizer, texts, folder: Path, half: bool, checkpoi
     if is_first():
         encoder.save(folder)
         method.model.to(dtype=torch.float16 if half else torch.float32)  # type: ignore[call-arg]
-        method.model.save_pretrained(folder)  # with its head, instead of the bare encoder
+        save_model(method.model, folder)  # with its head, instead of the bare encoder
         about = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
         (folder / ABOUT_FILE).write_text(json.dumps(about | {"max_length": None}, indent=2) + "\n", encoding="utf-8")
         (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
