@@ -104,6 +104,9 @@ def test_saved_aligners_align_new_text_alike(text, aligners, model, tmp_path):
     aligner = aligners[model]
     aligner.save(tmp_path / "aligner.safetensors")
     again = WordAligner.open(tmp_path / "aligner.safetensors")
+    for number in range(4):  # the same bytes each time
+        again.save(tmp_path / str(number))
+        assert (tmp_path / str(number)).read_bytes() == (tmp_path / "aligner.safetensors").read_bytes()
     assert repr(again) == repr(aligner)
     assert (again.langs, again.max_words, again.model.settings) == (("xx", "yy"), 500, aligner.model.settings)
     new, true = planted(80, 7, first=3)

@@ -219,9 +219,10 @@ class WordAligner:
             "settings": asdict(self.model.settings),
             "classes": asdict(self.vocabularies[0].classes),
         }
-        record = json.dumps(about)
+        # One entry: safetensors writes several in an order that changes from one time to the next.
+        record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
         with whole(path, sum(array.nbytes for array in arrays.values())) as part:
-            save_file(arrays, part, metadata={"calque": record, "digest": _digest(record, arrays)})
+            save_file(arrays, part, metadata={"calque": record})
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> WordAligner:
@@ -237,9 +238,9 @@ class WordAligner:
                 metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             # Compiled loops follow these numbers without asking whether they stay in their arrays.
-            if metadata["digest"] != _digest(metadata["calque"], arrays):
-                raise ValueError("its check sum is wrong: the file is damaged; train it again")
             about = json.loads(metadata["calque"])
+            if about.pop("digest") != _digest(json.dumps(about), arrays):
+                raise ValueError("its check sum is wrong: the file is damaged; train it again")
             kind, kind_settings, _ = _KINDS[about["model"]]
             settings = dict(about["settings"])
             if "hmm" in settings:
