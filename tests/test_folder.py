@@ -181,6 +181,17 @@ def test_two_processes_do_not_share_a_folder(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
+def test_everybody_may_read_what_everybody_may_read(tiny_encoder, train, tiny_folder, capsys, tmp_path):
+    """safetensors makes its files for their owner alone; a saved encoder is as readable as any new file."""
+    (tmp_path / "new").write_text("")
+    usual = (tmp_path / "new").stat().st_mode
+    tiny_encoder.save(tmp_path / "encoder")
+    works(capsys, *command(train, tiny_folder, tmp_path / "out", "rotation"))
+    works(capsys, "words", train, "--langs", "en", "de", "--out", tmp_path / "links", "--tables", tmp_path / "tables")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name: path.stat().st_mode for path in files} == {path.name: usual for path in files}
+
+
 def test_a_folder_with_other_files_is_left_alone(tmp_path):
     out = tmp_path / "thesis"
     out.mkdir()

@@ -55,6 +55,7 @@ def whole(path: str | PathLike[str], size: int | None = None) -> Iterator[Path]:
             _make_folder(where.parent)
         yield part
         if plain:
+            readable(part)
             sync(part)
             os.replace(part, where)
     except BaseException as error:
@@ -172,6 +173,15 @@ def sync(path: str | PathLike[str]) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def readable(path: str | PathLike[str]) -> None:
+    """Let others read a file as they may read any other new one: safetensors makes its files for their owner alone."""
+    if os.name != "posix":
+        return
+    mask = os.umask(0o077)
+    os.umask(mask)
+    os.chmod(path, 0o666 & ~mask)
 
 
 # -- saying it -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
+from calque.disk import readable
+
 #: files by which a folder is known to hold an encoder or another result; they go first and come last
 MARKS = ("calque-run.json", "calque.json", "config.json", "options.json")
 
@@ -32,6 +34,8 @@ def saving(folder: str | PathLike[str]) -> Iterator[Path]:
     part.mkdir(parents=True)
     try:
         yield part
+        for file in part.rglob("*.safetensors"):
+            readable(file)
         if folder.is_dir():
             move_into(part, folder)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from calque.disk import naming
+from calque.disk import naming, readable
 from calque.distributed import is_first
 from calque.encoders.folder import MARKS, move_into, remove
 from calque.errors import InputError, SettingError
@@ -106,6 +106,8 @@ def _clear(part: Path, *, leave: bool = False) -> None:
 
 def _publish(part: Path, out: Path) -> None:
     """Give a complete folder its name. Whatever happens on the way, `out` is what it was, or complete, or absent."""
+    for file in part.rglob("*.safetensors"):
+        readable(file)
     _sync(part)
     if part.parent == out:  # the folder itself must stay
         for entry in [out / mark for mark in MARKS] + [entry for entry in out.iterdir() if entry != part]:
