@@ -64,9 +64,9 @@ def whole(path: str | PathLike[str], size: int | None = None) -> Iterator[Path]:
                 part.unlink()
         if isinstance(error, OutputError):
             raise
-        ours = isinstance(error, OSError) and error.filename in (None, *map(fspath, (part, *where.parents)))
-        if (reason := unwritten(error)) is None and ours:
-            reason = f"cannot be written ({os.strerror(error.errno) if error.errno else error})"
+        reason = unwritten(error)
+        if isinstance(error, OSError) and error.filename in (None, *map(fspath, (part, *where.parents))):
+            reason = reason or f"cannot be written ({os.strerror(error.errno) if error.errno else error})"
         if reason is None:
             raise
         raise failure(name, reason, size) from error

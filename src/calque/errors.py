@@ -87,14 +87,14 @@ def check_number(
     Raises:
         SettingError: it is not.
     """
-    number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    known = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    number = _float(value) if known else math.nan
     if (
-        number
-        and math.isfinite(value)
-        and (above is None or value > above)
-        and (least is None or value >= least)
-        and (below is None or value < below)
-        and (most is None or value <= most)
+        math.isfinite(number)
+        and (above is None or number > above)
+        and (least is None or number >= least)
+        and (below is None or number < below)
+        and (most is None or number <= most)
     ):
         return
     bounds = [
@@ -125,3 +125,10 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, message: str, signal: int):
         self.signal = signal
         super().__init__(message)
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # 10⁴⁰⁰
+        return math.inf

@@ -107,7 +107,7 @@ class Embeddings:
 
 def create_arrays(
     path: str | PathLike[str],
-    shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]],
+    shapes: Mapping[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
 ) -> dict[str, np.memmap]:
     """Make a safetensors file of the given shapes, to be filled in place: any size streams to disk.
@@ -147,7 +147,7 @@ def create_arrays(
 @contextmanager
 def filling(
     path: str | PathLike[str],
-    shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]],
+    shapes: Mapping[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
 ) -> Iterator[dict[str, np.memmap]]:
     """Arrays of a safetensors file (`create_arrays`) to be filled in the block; the file gets its name when that ends.

@@ -87,7 +87,10 @@ def _read(told: dict[str, Any], file: Any, options: Path, weights: Path) -> Elmo
 
 def _check_sizes(told: dict[str, Any], options: Path) -> None:
     """Refuse what no ELMo has: building 10⁵ layers takes half a minute, even without weights."""
-    parts = {name: told.get(name) if isinstance(told.get(name), dict) else {} for name in ("lstm", "char_cnn")}
+    parts: dict[str, dict] = {}
+    for name in ("lstm", "char_cnn"):
+        part = told.get(name)
+        parts[name] = part if isinstance(part, dict) else {}
     for part, name, most in (
         ("lstm", "n_layers", 100), ("lstm", "dim", 1 << 20), ("lstm", "projection_dim", 1 << 16),
         ("char_cnn", "n_highway", 100), ("char_cnn", "max_characters_per_token", 10_000),

@@ -246,7 +246,9 @@ class MappedEncoder(Encoder):
                 mapped[name][...] = array
                 mapped[name].flush()
             known = (path / ABOUT_FILE).is_file()  # not where the base is somebody's own
-            about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8")) if known else {"kind": "own"}
+            about: dict[str, object] = {"kind": "own"}
+            if known:
+                about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
             about.update(
                 kind="mapped",
                 base=about.get("kind", "huggingface"),

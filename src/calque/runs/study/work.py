@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,7 @@ def _encoder(step: Step) -> str:
     return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
 
 
-def _given(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _given(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: settings[name] for name in names if name in settings}
 
 
