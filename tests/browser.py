@@ -89,10 +89,16 @@ def page(browser: Any, seen: Seen) -> Iterator[Any]:
     opened = context.new_page()
     opened.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: seen.errors.append(str(error)))
-    opened.on("requestfailed", lambda request: seen.errors.append(f"{request.url}: {request.failure}"))
+    opened.on("requestfailed", lambda request: _failed(seen, request))
     opened.on("request", lambda r: None if r.url.startswith(("data:", "blob:")) else seen.requests.append(r.url))
     yield opened
     context.close()
+
+
+def _failed(seen: Seen, request: Any) -> None:
+    """A request that the browser gave up itself, because the page was left, did not fail."""
+    if "ERR_ABORTED" not in str(request.failure):
+        seen.errors.append(f"{request.url}: {request.failure}")
 
 
 def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical")) -> list[str]:

@@ -18,7 +18,6 @@ from calque.text import Sentence
 def train(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("text") / "train.tsv"
     pairs = [(list(s.words), list(t.words)) for s, t in sample_text("de", "train")[:16]]
-    pairs.append((["word"] * 70, ["Wort"] * 70))
     path.write_text("".join(f"{' '.join(s)}\t{' '.join(t)}\n" for s, t in pairs), encoding="utf-8")
     return path
 
@@ -53,6 +52,9 @@ def test_code_without_calque(family_folder, pooling, train, tmp_path):
     "ignore::calque.errors.CalqueWarning", "ignore::calque.encoders.extraction.UncoveredWordsWarning"
 )
 def test_what_was_left_out_and_what_was_done(tiny_folder, train, tmp_path):
+    text = train.read_text(encoding="utf-8")
+    train = tmp_path / "train.tsv"
+    train.write_text(text + f"{'word ' * 70}\t{'Wort ' * 70}\n", encoding="utf-8")
     card = aligned(train, tiny_folder, tmp_path / "one")
     assert "1 sentence pairs longer than 64 words on a side" in card
     assert "Words of de and the words in en that translate them were trained to have similar vectors" in card

@@ -305,7 +305,7 @@ def test_a_damaged_checkpoint_is_one_line_without_advice_to_trust_it(capsys, tmp
     for number, content in enumerate(
         (b"", b"\x80\x04N.", b"PK\x03\x04" + bytes(100), None, {}, {"identity": "x"}, [1])
     ):
-        place = tmp_path / str(number) / "training" / "checkpoint.pt"
+        place = tmp_path / f"{number}.part" / "training" / "checkpoint.pt"
         place.parent.mkdir(parents=True)
         if isinstance(content, bytes):
             place.write_bytes(content)

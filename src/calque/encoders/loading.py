@@ -232,12 +232,7 @@ def _load(name: str, dtype: torch.dtype | str, attention: str | None):
             f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed ({_first_line(error)}); "
             "check the name and the connection, or give a folder"
         ) from error
-    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up by transformers, in want of a file
-        raise InputError("there is no tokenizer beside the weights, expected a tokenizer.json", path=name)
-    largest = max(tokenizer("").input_ids, default=0)  # special subwords, which every sentence has
-    if largest >= (rows := model.get_input_embeddings().num_embeddings):
-        fact = f"the tokenizer's special subword {largest:,} is beyond the encoder's {rows:,} embeddings"
-        raise InputError(f"{fact}: they do not belong together", path=name)
+    _check_tokenizer(tokenizer, model.get_input_embeddings().num_embeddings, name)
     missing = set(report["missing_keys"])
     if pooler := {key for key in missing if key.startswith("pooler.")}:
         model.pooler = None  # untrained: random weights must get neither into the hash nor into what is saved
@@ -294,6 +289,20 @@ def _unconnected() -> bool:
     except OSError:
         return True
     return False
+
+
+def _check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
+    """That there is a tokenizer, and that it can be this encoder's."""
+    try:
+        size, special = len(tokenizer), len(set(tokenizer.all_special_ids))
+        largest = max(map(int, tokenizer("").input_ids), default=0)  # special subwords, which every sentence has
+    except Exception as error:  # damaged, in whatever way
+        raise InputError(f"the tokenizer cannot be used ({_first_line(error)})", path=name) from error
+    if size <= special:  # made up by transformers, in want of a file
+        raise InputError("there is no tokenizer beside the weights, expected a tokenizer.json", path=name)
+    if largest >= rows:
+        fact = f"the tokenizer's special subword {largest:,} is beyond the encoder's {rows:,} embeddings"
+        raise InputError(f"{fact}: they do not belong together", path=name)
 
 
 @contextmanager

@@ -189,7 +189,9 @@ def _joined(texts: Sequence[Text], between: str = ", ") -> list[object]:
 def _asked(question: Question) -> str:
     """A question in words: the task, and the figure where it is not the task's only one."""
     part = {"all": " (all linked words)", "unseen": " (unseen pairs)"}.get(question.metric.partition(".")[2], "")
-    part = {"macro-f1": " (macro-F1)", "intent": " (intents)", "uas": " (UAS)", "mrr": " (MRR)"}.get(question.metric, part)
+    part = {"macro-f1": " (macro-F1)", "intent": " (intents)", "uas": " (UAS)", "mrr": " (MRR)"}.get(
+        question.metric, part
+    )
     return f"{task_name(question.task)}{part}{f' ({question.variant})' if question.variant else ''}"
 
 
