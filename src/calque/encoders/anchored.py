@@ -23,7 +23,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.static import StaticEncoder
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 from calque.maps.dictionary import DictionaryFit, fit_dictionary
 from calque.maps.generalized import concepts, generalized_procrustes
 from calque.maps.rotation import Rotation
@@ -195,7 +195,10 @@ def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
     """What a file of `sum_anchors` says of its pass: name and fingerprint of the encoder, hashes of the settings (the
     shard among them) and of the text, and whether it is finished. Nothing of other sums."""
     note = AnchorSums.note_of(path)
-    return json.loads(note) if note.startswith("{") else {}
+    try:
+        return json.loads(note) if note.startswith("{") else {}
+    except (ValueError, RecursionError) as error:
+        raise InputError("what is noted of the pass is damaged: make the sums again", path=path) from error
 
 
 def _blocks(text: Sentences, block: int) -> Iterator[Sentences]:

@@ -124,6 +124,10 @@ def load_encoder(
         )
     except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
         raise SettingError(f"{type(model).__name__} cannot encode text alone ({_first_line(error)})") from error
+    except CalqueError:
+        raise
+    except Exception as error:  # tokenizer and weights that were not made for each other, or are damaged
+        raise InputError(f"tokenizer and weights do not work together ({_first_line(error)})", path=where) from error
     if path.is_dir():
         encoder.modules = modules_of(path)
     return _mapped(path, encoder, mapped_layer, asked) if mapped else encoder

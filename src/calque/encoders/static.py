@@ -288,6 +288,8 @@ class StaticEncoder(Encoder):
                 kinds = {kind.kind: kind for kind in (PlainTable, SubwordTable)}
                 numbers = {name: value for name, value in kept.items() if name != "kind"}
                 tables[lang] = kinds[kept["kind"]](words[lang], arrays[f"{lang}.matrix"], **numbers)
+                if len(tables[lang]) > len(tables[lang].matrix):
+                    raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
             maps: dict[str, VectorMap] = {}
             for lang, kept in about["maps"].items():
                 from calque.maps import KINDS

@@ -15,6 +15,7 @@ from calque.nn.projected import projected_lstm
 from calque.nn.ragged import Ragged
 
 _FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # for 512 dimensions, as published
+_LARGEST = 3.4e38  # that float32 holds
 
 
 class States(NamedTuple):
@@ -112,7 +113,9 @@ class ElmoNetwork(nn.Module):
         self.n_layers = whole(lstm, "n_layers", default=1)
         self.skip = bool(lstm.get("use_skip_connections"))
         self.clips = {"cell_clip": lstm.get("cell_clip"), "state_clip": lstm.get("proj_clip")}
-        if not all(clip is None or (isinstance(clip, int | float) and clip >= 0) for clip in self.clips.values()):
+        if not all(
+            clip is None or (isinstance(clip, int | float) and 0 <= clip < _LARGEST) for clip in self.clips.values()
+        ):
             raise SettingError(f"cell_clip and proj_clip are {list(self.clips.values())}, expected numbers or nothing")
         self.words = CharacterCNN(parts["char_cnn"], self.size, rows)  # type: ignore[arg-type]
         self.forwards, self.backwards = (

@@ -79,7 +79,10 @@ def estimate(record: Record) -> Estimate | None:
     low, high = record["low"], record["high"]
     if low is None or high is None or low == high:
         return None
-    return Estimate(record["value"], runs, student.over_runs(runs), (((high - low) / _NORMAL) ** 2, math.inf))
+    error = (high - low) / _NORMAL
+    if not abs(error) < 1e100:  # no figure of ours, and nothing that can be squared
+        return None
+    return Estimate(record["value"], runs, student.over_runs(runs), (error**2, math.inf))
 
 
 def over_trainings(figures: Sequence[Estimate]) -> Estimate:
