@@ -192,3 +192,51 @@ def test_messages_are_one_line_of_bounded_length():
     error = InputError("x" * 5000 + " end", path="p", line=3)
     assert str(error).startswith("p line 3: xxx")
     assert str(error).endswith(" end")
+
+
+# -- what a thousand inputs to each reader found -----------------------------------------------------------------------
+def test_a_note_of_sums_without_an_end_is_one_line(monkeypatch, tmp_path):
+    from calque.anchors import AnchorSums
+    from calque.encoders.anchored import pass_of
+
+    monkeypatch.setattr(AnchorSums, "note_of", lambda path: '{"a":' * 100_000)
+    with pytest.raises(InputError, match="is damaged"):
+        pass_of(tmp_path / "sums.safetensors")
+
+
+def test_a_tokenizer_that_cannot_split_is_one_line(tiny_folder, tmp_path):
+    """It is found when it is used first, by an exception of no kind."""
+    shutil.copytree(tiny_folder, tmp_path / "encoder")
+    path = tmp_path / "encoder" / "tokenizer.json"
+    about = json.loads(path.read_text(encoding="utf-8"))
+    del about["model"]["vocab"]["[UNK]"]
+    about["model"]["vocab"] = {word: n for word, n in about["model"]["vocab"].items() if not word.startswith("a")}
+    about["added_tokens"] = [token for token in about["added_tokens"] if token["content"] != "[UNK]"]
+    path.write_text(json.dumps(about), encoding="utf-8")
+    with pytest.raises(InputError, match="do not work together|cannot be used"):
+        load_encoder(tmp_path / "encoder")
+
+
+def test_static_words_without_vectors_are_one_line(tmp_path):
+    from calque.encoders.static import WORDS_FILE
+
+    (tmp_path / "en.vec").write_text("2 3\nhouse 1 0 0\ncat 0 1 0\n")
+    load_encoder(f"en={tmp_path / 'en.vec'}").save(tmp_path / "static")
+    words = tmp_path / "static" / WORDS_FILE
+    words.write_text(json.dumps({"en": ["house", "cat", "dog"]}))
+    with pytest.raises(InputError, match="3 words in en, but 2 vectors"):
+        load_encoder(tmp_path / "static")
+
+
+def test_an_elmo_clipped_beyond_float32_is_refused():
+    from calque.errors import SettingError
+    from calque.nn.elmo import ElmoNetwork, elmo_options
+
+    with pytest.raises(SettingError, match="cell_clip and proj_clip"):
+        ElmoNetwork(elmo_options(dim=4, hidden=8, filters=((1, 4),), clip=1e308))
+
+
+def test_an_interval_beyond_all_numbers_says_nothing():
+    from calque.runs.compare import estimate
+
+    assert estimate({"value": 0.5, "low": -1e300, "high": 1e300}) is None
