@@ -45,7 +45,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
 
 SECONDS, WALL, BYTES = 5.0, 120.0, 2 << 30
 LANGS = ("en", "de")

@@ -160,8 +160,12 @@ def test_a_finished_extraction_is_opened_not_repeated(encoder, tmp_path, monkeyp
 
 def run_and_kill(folder, out, threads: int, after: int) -> int:
     """Encode in a process of its own, and kill it when it has begun so many batches; returns how many it began."""
-    here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parent / 'src'}", "PYTHONWARNINGS": "ignore"}
+    root = Path(__file__).parents[2]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{root / 'src'}",
+        "PYTHONWARNINGS": "ignore",
+    }
     process = subprocess.Popen(
         [sys.executable, "-c", JOB, str(folder), str(out), str(threads)], stdout=subprocess.PIPE, env=environment
     )

@@ -20,7 +20,6 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.cli import main, spread
 from calque.encoders import load_encoder
-from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, MissingExtraError, OutputError, SettingError
 from calque.explore import server
 from calque.explore.app import make_app
@@ -29,49 +28,11 @@ from calque.explore.explorer import Explorer, Typed
 from calque.explore.server import _prepare, listen, require, serve, url_of
 from calque.explore.sources import Source, find_encoders, find_text, is_collection, place_for
 from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
-from calque.maps import Rotation
-from calque.pairs import WordPairs
 from calque.runs.lock import locked
-from calque.text import ParallelCorpus, Sentence
+from calque.text import Sentence
 from calque.vectors import Embeddings
 from calque.wordalign.similarity import links_from_embeddings
-
-ENGLISH = [
-    "the old ferry leaves the harbour at seven .", "the cat sees a house of time .", "she sat on the bank of the river .",
-    "the bank in town closed at five .", "the wind blows from the north .", "birds sing in the old house .",
-]  # fmt: skip
-GERMAN = [
-    "die alte Fähre verlässt den Hafen um sieben .", "die Katze sieht ein Haus der Zeit .", "sie saß am Ufer des Flusses .",
-    "die Bank in der Stadt schloss um fünf .", "der Wind bläst aus dem Norden .", "Vögel singen in dem alten Haus .",
-]  # fmt: skip
-HEBREW = ["שלום לכולם , הספינה יוצאת בשבע .", "החתול רואה בית ."]
-
-
-def pairs_of(left: list[str], right: list[str], langs: tuple[str, str]) -> ParallelCorpus:
-    return ParallelCorpus.of([line.split() for line in left], [line.split() for line in right], langs)
-
-
-@pytest.fixture(scope="module")
-def collection() -> Collection:
-    gatherer = Gatherer()
-    gatherer.add_pairs(pairs_of(ENGLISH, GERMAN, ("en", "de")))
-    gatherer.add_pairs(pairs_of(ENGLISH[:2], HEBREW, ("en", "he")), trained=True)
-    return gatherer.collection()
-
-
-@pytest.fixture(scope="module")
-def sources(tiny_encoder) -> list[Source]:
-    """A tiny encoder, and the same with German turned towards English."""
-    corpus = pairs_of(ENGLISH, GERMAN, ("de", "en")).swapped()
-    first = np.arange(len(corpus))
-    links = WordPairs(first, 0 * first, 0 * first, n_sentences=len(corpus))
-    mapped = MappedEncoder.fit(tiny_encoder, corpus, links, make=Rotation, towards="en")
-    return [Source("tiny", tiny_encoder, True), Source("turned", mapped, False)]
-
-
-@pytest.fixture(scope="module")
-def explorer(collection, sources, tmp_path_factory) -> Explorer:
-    return Explorer(collection, sources, tmp_path_factory.mktemp("explore"))
+from explored_text import ENGLISH, GERMAN, pairs_of
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import pytest
 
 from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401 (fixtures)
 from calque.report import report
-from report_results import analyses, run_record, study, write
-from test_report import HOSTILE, hostile_lines
+from report_results import HOSTILE, analyses, hostile_lines, run_record, study, write
 
 
 @pytest.fixture(scope="module")

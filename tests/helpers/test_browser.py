@@ -10,15 +10,15 @@ import pytest
 
 import browser
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def said(tmp_path, **environment):
-    """What `tests/browser.py` prints where nothing is installed but what `environment` names."""
+    """What `tests/helpers/browser.py` prints where nothing is installed but what `environment` names."""
     (tmp_path / "bin").mkdir()
     nothing = {"PATH": str(tmp_path / "bin"), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path), "CHROMIUM": ""}
     ended = subprocess.run(
-        [sys.executable, ROOT / "tests" / "browser.py"], capture_output=True, text=True, check=True,
+        [sys.executable, ROOT / "tests" / "helpers" / "browser.py"], capture_output=True, text=True, check=True,
         env={**os.environ, **nothing, **environment},
     )  # fmt: skip
     return ended.stdout
@@ -55,4 +55,4 @@ def test_make_test_says_it_last_and_keeps_the_status_of_the_tests():
     made = ["make", "-n", "--no-print-directory", "test"]
     printed = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True, env=own).stdout
     command = printed.splitlines()[-1]
-    assert command.index("-m pytest") < command.index("tests/browser.py") < command.index("exit $status")
+    assert command.index("-m pytest") < command.index("tests/helpers/browser.py") < command.index("exit $status")

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 import torch
 
+import training_job
 from calque.distributed import Processes, own_device
 from calque.encoders import load_encoder, loading
-from test_training import WORDS, cancels, make_text
+from linked_text import WORDS, cancels, make_text
 from training_job import main
 
 SENTENCES = [WORDS, WORDS[::-1], [word.upper() for word in WORDS[3:8]]]
-JOB = Path(__file__).with_name("training_job.py")
+JOB = Path(training_job.__file__)
 
 
 def free_port() -> str:

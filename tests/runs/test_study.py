@@ -355,7 +355,7 @@ def test_a_study_that_cannot_be(old, new, fact, plan):
 def test_the_recipes_can_be_read():
     from pathlib import Path
 
-    recipes = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
+    recipes = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
     assert recipes
     for recipe in recipes:
         assert Study.read(recipe).tasks

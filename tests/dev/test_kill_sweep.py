@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "dev" / "kill_sweep.py"
+SCRIPT = Path(__file__).parents[2] / "dev" / "kill_sweep.py"
 
 WELL = """
 Path("result.part").write_text("half ")

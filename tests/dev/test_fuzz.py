@@ -19,7 +19,7 @@ from calque.encoders import load_encoder
 from calque.errors import CalqueError, InputError
 from calque.text import ParallelCorpus
 
-SCRIPT = Path(__file__).parent.parent / "dev" / "fuzz_readers.py"
+SCRIPT = Path(__file__).parents[2] / "dev" / "fuzz_readers.py"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")

@@ -14,13 +14,12 @@ import uvicorn
 from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401
 from calque.explore.app import make_app
 from calque.explore.server import listen, url_of
-from test_explore import collection, explorer, sources  # noqa: F401
 
 RIVER = "?id=2&word=4&with=de"  # she sat on the [bank] of the river .
 
 
 @pytest.fixture(scope="module")
-def url(explorer):  # noqa: F811
+def url(explorer):
     listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -162,7 +162,7 @@ def test_stopped_by_a_signal(name, capsys, monkeypatch, train, tiny_folder, tmp_
 
 def test_a_checkpoint_by_the_clock(tiny_encoder, tmp_path, monkeypatch):
     from calque.training import Contrastive, loop
-    from test_training import make_text
+    from linked_text import make_text
 
     corpus, pairs = make_text("xx", 12, 0)
     monkeypatch.setattr(loop, "_SECONDS", 0.0)

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import training_job
 from calque.errors import InputError, SettingError
 from calque.training import Contrastive
 from training_job import main
 
-JOB = Path(__file__).with_name("training_job.py")
+JOB = Path(training_job.__file__)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -61,7 +62,7 @@ def test_killed_and_resumed_equals_undisturbed(tiny_folder, tmp_path):
 
 
 def test_a_checkpoint_of_another_run_is_refused(tiny_encoder, tmp_path):
-    from test_training import make_text
+    from linked_text import make_text
 
     corpus, pairs = make_text("xx", 12, 0)
 

@@ -7,7 +7,6 @@ import math
 import re
 import sys
 import time
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,48 +25,9 @@ from calque.report.questions import DEFINE, DEFINE_HERE
 from calque.report.reading import read_results, short_names
 from calque.tasks import Score
 from calque.tasks.bootstrap import measure
-from planted import Planted
-from report_results import LANGS, METHODS, analyses, line, run_record, study, write
-from test_zeroshot import jobs
-
-VOID = {"meta", "link", "br", "img", "input", "hr"}
-
-
-class Page(HTMLParser):
-    """A page as a list of (path of open elements, text), and all elements with their attributes.
-
-    Every element is (tag, attributes, its text, its ancestors).
-    """
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.elements: list[dict] = []
-        self.open: list[dict] = []
-        self.texts: list[tuple[list[dict], str]] = []
-        self.feed(text)
-        self.close()
-        assert not self.open, f"never closed: {[each['tag'] for each in self.open]}"
-
-    def handle_starttag(self, tag, attrs):
-        element = {"tag": tag, "attrs": dict(attrs), "text": "", "above": list(self.open)}
-        self.elements.append(element)
-        if tag not in VOID:
-            self.open.append(element)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append({"tag": tag, "attrs": dict(attrs), "text": "", "above": list(self.open)})
-
-    def handle_endtag(self, tag):
-        assert self.open[-1]["tag"] == tag, f"</{tag}> closes <{self.open[-1]['tag']}>"
-        self.open.pop()
-
-    def handle_data(self, data):
-        for element in self.open:
-            element["text"] += data
-        self.texts.append((list(self.open), data))
-
-    def find(self, tag: str) -> list[dict]:
-        return [element for element in self.elements if element["tag"] == tag]
+from html_page import Page
+from planted import Planted, jobs
+from report_results import HOSTILE, LANGS, METHODS, analyses, hostile_lines, line, run_record, study, write
 
 
 # -- what a number should be, slowly and literally -------------------------------------------------------------------------
@@ -821,43 +781,6 @@ def test_without_the_package_for_points(tmp_path, monkeypatch):
 
 
 # -- what users' files may hold -------------------------------------------------------------------------------------------------
-HOSTILE = (
-    "</script><script>alert(1)</script>",
-    "\"><img src=x onerror='alert(1)'>",
-    "{{ 7*7 }}",
-    "&amp; <b>|*_`",
-    "\u05e9\u05dc\u05d5\u05dd \u202e \u0639\u0631\u0628\u064a",  # right to left, and an override
-    "🙂👩\u200d👩\u200d👧",
-    "a\u2028b\tc",
-    "' --x",
-)
-
-
-def hostile_lines() -> list[dict]:
-    lines = []
-    for k, text in enumerate(HOSTILE):
-        for method in ("base", text):
-            settings = {"encoder": text, "encoder_fingerprint": text}
-            lines.append(
-                line("ner", ("en", f"x{k}{text}"), "f1", 0.2, 0.02, data=text, settings=settings, method=method)
-            )
-        points = [
-            {"x": side, "y": k, "word": text, "sentence": text, "lang": lang, "pair": pair, "upos": text}
-            for pair in range(3)
-            for side, lang in enumerate(("en", "de"))
-        ]
-        for encoder in ("base", text):
-            about = {"analysis": "points", "encoder": encoder, "group": None, "x": None, "items": points}
-            lines.append(line("retrieval", ("en", "de"), "pca", None, None, **about))
-            about = {"analysis": "pos", "encoder": encoder, "group": text, "x": None}
-            lines.append(line("retrieval", ("en", "de"), "accuracy.all", 0.3, 0.1, **about))
-        answer = {"word": text, "sentence": text, "right": False}
-        item = {"form": text, "lang": text, "sentence": text, "position": 0, "expected": answer, "got": {text: answer}}
-        lines.append(
-            line("retrieval", ("en", "de"), "examples", None, None, analysis="examples", items=[item], encoder=None)
-        )
-    lines.append(line("task" + HOSTILE[0], ("en", "de"), "m" + HOSTILE[1], 0.2, 0.1, settings={"encoder": "e"}))
-    return lines
 
 
 def test_hostile_text_stays_text(tmp_path):

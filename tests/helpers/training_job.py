@@ -10,7 +10,7 @@ import torch
 
 from calque.encoders import load_encoder
 from calque.training import Contrastive, FineTune
-from test_training import make_text
+from linked_text import make_text
 
 SETTINGS = {"towards": "en", "learning_rate": 1e-3, "batch": 4, "epochs": 5}
 METHODS = {

@@ -16,7 +16,7 @@ import pytest
 
 from calque.cli import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 ON_THE_HUB = ("xlm-roberta-base", "bert-base-multilingual-cased")
 _BLOCK = re.compile(r"^<!-- test: (commands|python|file (\S+)) -->\n+```[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -106,7 +106,7 @@ WRONG = [
     "a", "", "a\0b", "x" * 5000, 3, -1, 10**30, 0.5, math.nan, True, [], ["a", "a"], [{"a": 1}], {}, {"": {}},
     datetime.date(2024, 2, 3),
 ]  # fmt: skip
-RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 
 def toml(value) -> str:

@@ -161,3 +161,42 @@ def run_record() -> dict[str, Any]:
         "encoder": "mini", "encoder_fingerprint": "0" * 32, "seconds": {"words": 3.2, "method": 120.5},
         "texts": [{"path": "train.tsv", "langs": ["en", "de"], "sentence_pairs": 10000, "word_pairs": 81234}],
     }  # fmt: skip
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "\"><img src=x onerror='alert(1)'>",
+    "{{ 7*7 }}",
+    "&amp; <b>|*_`",
+    "\u05e9\u05dc\u05d5\u05dd \u202e \u0639\u0631\u0628\u064a",  # right to left, and an override
+    "🙂👩\u200d👩\u200d👧",
+    "a\u2028b\tc",
+    "' --x",
+)
+
+
+def hostile_lines() -> list[dict]:
+    lines = []
+    for k, text in enumerate(HOSTILE):
+        for method in ("base", text):
+            settings = {"encoder": text, "encoder_fingerprint": text}
+            lines.append(
+                line("ner", ("en", f"x{k}{text}"), "f1", 0.2, 0.02, data=text, settings=settings, method=method)
+            )
+        points = [
+            {"x": side, "y": k, "word": text, "sentence": text, "lang": lang, "pair": pair, "upos": text}
+            for pair in range(3)
+            for side, lang in enumerate(("en", "de"))
+        ]
+        for encoder in ("base", text):
+            about = {"analysis": "points", "encoder": encoder, "group": None, "x": None, "items": points}
+            lines.append(line("retrieval", ("en", "de"), "pca", None, None, **about))
+            about = {"analysis": "pos", "encoder": encoder, "group": text, "x": None}
+            lines.append(line("retrieval", ("en", "de"), "accuracy.all", 0.3, 0.1, **about))
+        answer = {"word": text, "sentence": text, "right": False}
+        item = {"form": text, "lang": text, "sentence": text, "position": 0, "expected": answer, "got": {text: answer}}
+        lines.append(
+            line("retrieval", ("en", "de"), "examples", None, None, analysis="examples", items=[item], encoder=None)
+        )
+    lines.append(line("task" + HOSTILE[0], ("en", "de"), "m" + HOSTILE[1], 0.2, 0.1, settings={"encoder": "e"}))
+    return lines

@@ -19,23 +19,7 @@ from calque.tasks.zeroshot import Answers, Named
 from calque.text import Sentences
 from calque.training.supervised import FrozenVectors, Supervised, Vectors, tuned_rate
 from calque.vectors import Embeddings
-from planted import Planted, labelled, tagged, trees
-
-QUICK = {"epochs": 16, "patience": 4, "learning_rate": 5e-3, "batch": 16}
-
-
-def jobs(n=120, seeds=(0,), **settings):
-    """Every kind of task, with planted answers."""
-    small = {"seeds": seeds, "bootstrap": 50, "options": QUICK} | settings
-    return {
-        "ner": Tagging("ner", [tagged(n, "en")], [tagged(60, "de", 1), tagged(60, "en", 1)], hidden=16, **small),
-        "slots": Tagging("slots", [tagged(n, "en", intents=True)], [tagged(60, "de", 1, intents=True)], hidden=16, **small),
-        "pos": Tagging("pos", [tagged(n, "en")], [tagged(60, "de", 1)], hidden=16, **small),
-        "sentiment": Classification("sentiment", [labelled(2 * n, "en")], [labelled(80, "de", 1)], hidden=24, **small),
-        "nli": Classification("nli", [labelled(4 * n, "en", pairs=True)], [labelled(80, "de", 1, pairs=True)], hidden=24,
-                              **small),
-        "parsing": Parsing([trees(2 * n, "en")], [trees(60, "de", 1)], hidden=16, layers=1, arc=24, label=12, upos=4, **small),
-    }  # fmt: skip
+from planted import QUICK, Planted, jobs, labelled, tagged, trees
 
 
 @pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing"])

@@ -1,0 +1,37 @@
+"""A small text in three languages, two encoders, and an explorer of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from calque.encoders.mapped import MappedEncoder
+from calque.explore.collection import Collection, Gatherer
+from calque.explore.explorer import Explorer
+from calque.explore.sources import Source
+from calque.maps import Rotation
+from calque.pairs import WordPairs
+from explored_text import ENGLISH, GERMAN, HEBREW, pairs_of
+
+
+@pytest.fixture(scope="module")
+def collection() -> Collection:
+    gatherer = Gatherer()
+    gatherer.add_pairs(pairs_of(ENGLISH, GERMAN, ("en", "de")))
+    gatherer.add_pairs(pairs_of(ENGLISH[:2], HEBREW, ("en", "he")), trained=True)
+    return gatherer.collection()
+
+
+@pytest.fixture(scope="module")
+def sources(tiny_encoder) -> list[Source]:
+    """A tiny encoder, and the same with German turned towards English."""
+    corpus = pairs_of(ENGLISH, GERMAN, ("de", "en")).swapped()
+    first = np.arange(len(corpus))
+    links = WordPairs(first, 0 * first, 0 * first, n_sentences=len(corpus))
+    mapped = MappedEncoder.fit(tiny_encoder, corpus, links, make=Rotation, towards="en")
+    return [Source("tiny", tiny_encoder, True), Source("turned", mapped, False)]
+
+
+@pytest.fixture(scope="module")
+def explorer(collection, sources, tmp_path_factory) -> Explorer:
+    return Explorer(collection, sources, tmp_path_factory.mktemp("explore"))

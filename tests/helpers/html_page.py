@@ -1,0 +1,44 @@
+"""A page of HTML as its elements and texts; one that is not well formed fails."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """A page as a list of (path of open elements, text), and all elements with their attributes.
+
+    Every element is (tag, attributes, its text, its ancestors).
+    """
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[dict] = []
+        self.open: list[dict] = []
+        self.texts: list[tuple[list[dict], str]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {[each['tag'] for each in self.open]}"
+
+    def handle_starttag(self, tag, attrs):
+        element = {"tag": tag, "attrs": dict(attrs), "text": "", "above": list(self.open)}
+        self.elements.append(element)
+        if tag not in VOID:
+            self.open.append(element)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append({"tag": tag, "attrs": dict(attrs), "text": "", "above": list(self.open)})
+
+    def handle_endtag(self, tag):
+        assert self.open[-1]["tag"] == tag, f"</{tag}> closes <{self.open[-1]['tag']}>"
+        self.open.pop()
+
+    def handle_data(self, data):
+        for element in self.open:
+            element["text"] += data
+        self.texts.append((list(self.open), data))
+
+    def find(self, tag: str) -> list[dict]:
+        return [element for element in self.elements if element["tag"] == tag]
