@@ -1,0 +1,99 @@
+"""What can be named: by a row of a table here, or as `package.module:Class` by anybody else.
+
+A table says what there is without loading it, so that help and error messages come at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from calque.errors import SettingError
+
+
+class Row(Protocol):
+    """One line of a table; `target` is where the class stands, `package.module:Class`."""
+
+    @property
+    def target(self) -> str: ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+def is_path(name: str) -> bool:
+    """Whether a name has the form `package.module:Class`."""
+    module, colon, attribute = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+
+
+def imported(target: str) -> Any:
+    """What stands at `package.module:Class`.
+
+    Raises:
+        SettingError: there is no such module, or it has no such name.
+    """
+    module, _, attribute = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise SettingError(
+            f"{target}: {module} cannot be imported ({error}); is it installed, or its folder on PYTHONPATH?"
+        ) from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise SettingError(f"{target}: {module} has no {attribute}")
+        found = getattr(found, part)
+    return found
+
+
+class Table(Mapping[str, R], Generic[R]):
+    """Rows by name. The name of a class from elsewhere, `package.module:Class`, has a row as well, which is not listed.
+
+    Args:
+        what: is named here, for messages: "method".
+        rows: by name.
+        base: `package.module:Class` of which every class must be a subclass.
+        row_of: makes the row of a class from elsewhere, given its name and itself.
+    """
+
+    def __init__(self, what: str, rows: Mapping[str, R], *, base: str, row_of: Callable[[str, type], R]):
+        self.what, self._rows, self._base, self._row_of = what, dict(rows), base, row_of
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows or (isinstance(name, str) and is_path(name))
+
+    def __getitem__(self, name: str) -> R:
+        """The row of a name.
+
+        Raises:
+            SettingError: there is none.
+        """
+        if name in self._rows:
+            return self._rows[name]
+        if not is_path(name):
+            raise SettingError(
+                f"unknown {self.what} {name!r}, expected one of {', '.join(self._rows)}, or package.module:Class"
+            )
+        return self._row_of(name, self._checked(name))
+
+    def load(self, name: str) -> type[Any]:
+        """The class of a name.
+
+        Raises:
+            SettingError: there is none, or it is of another kind.
+        """
+        return self._checked(self._rows[name].target if name in self._rows else self[name].target)
+
+    def _checked(self, target: str) -> type[Any]:
+        found, base = imported(target), imported(self._base)
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise SettingError(f"{target} is no {self.what}: expected a subclass of {self._base}")
+        return found
