@@ -12,6 +12,7 @@ from calque.analyses.finding import Finding
 from calque.analyses.questions import Questions, View
 from calque.errors import SettingError
 from calque.maps import VectorMap
+from calque.progress import bar
 from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def growing_maps(
     """
     pairs.check(corpus)
     moments = Moments(encoder.dim, encoder.dim)
-    bar, done = _bar(min(max(sizes, default=0), len(corpus)), progress), 0
+    total, done = min(max(sizes, default=0), len(corpus)), 0
+    shown = bar(total, unit="pair", title="fit maps", show=progress and total > 0)
     for size in sorted(set(sizes)):
         if size > len(corpus):
             break
@@ -122,13 +124,11 @@ def growing_maps(
                 if side.covered is not None:
                     both &= side.covered[own]
             moments.update(target.data[rows[1][both]], source.data[rows[0][both]])
-            if bar is not None:
-                bar.update(stop - done)
+            shown.update(stop - done)
             done = stop
         if moments.n:
             yield size, make().fit_moments(moments)
-    if bar is not None:
-        bar.close()
+    shown.close()
 
 
 def size_curve(
@@ -161,11 +161,3 @@ def size_curve(
         about = {"sentence_pairs": size, "word_pairs": fitted.n_pairs, "map": fitted.kind}
         findings += headline("data-size", questions, own, group=fitted.kind, x=float(size), about=about)
     return findings
-
-
-def _bar(total: int, progress: bool):
-    if not progress or not total:
-        return None
-    from tqdm import tqdm
-
-    return tqdm(total=total, unit="pair", desc="fit maps", mininterval=0.5, dynamic_ncols=True)

@@ -8,13 +8,12 @@ from os import fspath
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from tqdm import tqdm
-
 from calque.corpora.formats import FORMATS, AnyPath, Format, find_format, open_source
 from calque.corpora.lines import BLANK, Flaw, Omission, Record
 from calque.corpora.store import TableWriter, cache_file
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
+from calque.progress import bar
 from calque.segment import get_segmenter
 from calque.text import ParallelCorpus, corpus_record
 
@@ -95,7 +94,7 @@ def read_parallel(
     )
     try:
         items = source.items if limit != 0 else ()
-        for item in tqdm(items, unit=" lines", disable=not progress, mininterval=0.5):
+        for item in bar(items, unit=" lines", show=progress):
             reading.take(item, split, writer)
             if reading.pairs == limit:
                 break

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
 from calque.algebra.normalize import unit_rows
 from calque.anchors import Anchors, AnchorSums
@@ -28,6 +27,7 @@ from calque.maps.dictionary import DictionaryFit, fit_dictionary
 from calque.maps.generalized import concepts, generalized_procrustes
 from calque.maps.rotation import Rotation
 from calque.maps.unsupervised import fit_unsupervised
+from calque.progress import bar
 from calque.text import Sentences
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def sum_anchors(
         sums = kept.open() or sums
     saved, done = time.monotonic(), 0
     total = len(text) if isinstance(text, Sentences) and n == 1 else None
-    with tqdm(total=total, initial=sums.n_sentences, unit=" sentences", desc="anchors", mininterval=0.5,
-              dynamic_ncols=True, disable=not progress) as bar, warnings.catch_warnings():  # fmt: skip
+    shown = bar(total, unit=" sentences", title="anchors", show=progress, initial=sums.n_sentences)
+    with shown, warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)  # one line in the end, not one for each block
         for part in islice(chain([first], blocks), k, None, n):
             if part.lang != sums.lang:
@@ -135,7 +135,7 @@ def sum_anchors(
             if kept is not None and time.monotonic() - saved >= save_every:
                 kept.save(sums, finished=False)
                 saved = time.monotonic()
-            bar.update(len(part))
+            shown.update(len(part))
     if kept is not None:
         if done < sums.n_sentences:
             raise SettingError(f"{partial} has sums of a longer text: remove it")

@@ -18,7 +18,7 @@ from calque.encoders.base import LayeredEncoder
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.characters import WordTypes
 from calque.encoders.elmo_files import file_pair, read_network, write_network
-from calque.encoders.extraction import Plan, _bar, extract, word_counts
+from calque.encoders.extraction import Plan, encode_bar, extract, word_counts
 from calque.encoders.folder import saving
 from calque.encoders.huggingface import ABOUT_FILE, weights_digest
 from calque.encoders.numerics import check_precision, matmul_precision
@@ -167,7 +167,7 @@ class ElmoEncoder(LayeredEncoder):
         words, device, start = WordTypes(self.network.words), self.device, 0
         offsets = np.concatenate([[0], np.cumsum(word_counts(sentences))])
         data = {layer: np.zeros((offsets[-1], self.dim), dtype=dtype) for layer in layers}
-        with torch.inference_mode(), _bar(int(offsets[-1]), progress) as bar:
+        with torch.inference_mode(), encode_bar(int(offsets[-1]), progress) as shown:
             states = self.network.states(min(self.batch, len(sentences)))
             for first in range(0, len(sentences), self.batch):
                 split = words.split(sentences[first : first + self.batch])
@@ -176,7 +176,7 @@ class ElmoEncoder(LayeredEncoder):
                 part = States(states.h[:, :, : len(split)], states.c[:, :, : len(split)])  # a view: it is written to
                 for layer, found in self._vectors(words, batch, layers, part).items():
                     data[layer][start:stop] = found.to("cpu", torch.float32).numpy()
-                bar.update(split.n_words)
+                shown.update(split.n_words)
                 start = stop
         found = {layer: Embeddings(rows, offsets) for layer, rows in data.items()}
         if out is None:

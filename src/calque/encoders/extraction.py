@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from calque.disk import failure, write_text
 from calque.encoders.batches import WordBatch, collate, ranges, token_batches
 from calque.encoders.subwords import SplitSentences, Subwords
 from calque.errors import InputError, OutputError
+from calque.progress import bar
 from calque.text import Sentence, Sentences, not_a_string
 from calque.threads import Threads
 from calque.vectors import Embeddings, create_arrays, map_arrays
@@ -85,7 +86,7 @@ def extract(
                 raise InputError("is a folder, expected the name of a file", path=path)
         store = _Files(layers, offsets, dim, np.dtype(dtype), out, identity)
     counts = np.zeros(3, dtype=np.int64)
-    with _bar(int(offsets[-1]), progress) as bar, Threads(plan.workers if len(sentences) > 1 else 1) as threads:
+    with encode_bar(int(offsets[-1]), progress) as shown, Threads(plan.workers if len(sentences) > 1 else 1) as threads:
         for number, start in enumerate(range(0, len(sentences), plan.window)):
             split = subwords.split(sentences[start : start + plan.window])
             counts += (split.truncated_words, split.truncated_sentences, split.empty_words)
@@ -93,7 +94,7 @@ def extract(
             store.covered[first : first + split.n_words] = split.covered
             batches = _batches(split, plan.budget)
             done = store.done(number)
-            bar.update(split.n_words - sum(_n_words(split, b) for i, b in enumerate(batches) if i not in done))
+            shown.update(split.n_words - sum(_n_words(split, b) for i, b in enumerate(batches) if i not in done))
 
             def work(numbers: np.ndarray, split=split, first=first) -> int:
                 batch_words = split.word_offsets[numbers]
@@ -104,7 +105,7 @@ def extract(
                 return len(rows)
 
             for i, n in threads.unordered(work, {i: b for i, b in enumerate(batches) if i not in done}):
-                bar.update(n)
+                shown.update(n)
                 store.finished(number, i)
             store.flush()
     _warn(counts, subwords.max_length, int(offsets[-1]))
@@ -282,17 +283,6 @@ def _warn(counts: np.ndarray, max_length: int | None, n_words: int) -> None:
     )
 
 
-class _NoBar:
-    def update(self, n: int) -> None:
-        pass
-
-
-@contextmanager
-def _bar(n_words: int, progress: bool):
-    if not progress:
-        yield _NoBar()
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=n_words, unit="word", unit_scale=True, desc="encode", mininterval=0.5, dynamic_ncols=True) as bar:
-        yield bar
+def encode_bar(n_words: int, progress: bool):
+    """The bar of encoding."""
+    return bar(n_words, unit="word", title="encode", show=progress, scaled=True)

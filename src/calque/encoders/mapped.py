@@ -18,6 +18,7 @@ from calque.encoders.folder import saving
 from calque.encoders.huggingface import HuggingFaceEncoder, save_whole
 from calque.errors import InputError, SettingError
 from calque.maps import KINDS, VectorMap
+from calque.progress import bar
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
@@ -110,7 +111,7 @@ class MappedEncoder(Encoder):
         numbers = sorted({base.layer_number(layer) for layer in (layers if layers is not None else [base.layer])})
         moments: dict[str, dict[int, Moments]] = {}
         used = 0
-        bar = _bar(sum(map(len, corpora)), progress)
+        shown = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
         for text, found in zip(corpora, links, strict=True):
             found.check(text)
             if text.side(towards) == "source":
@@ -124,10 +125,8 @@ class MappedEncoder(Encoder):
                 for n in numbers:
                     sums[n].update(*_paired(source[n], target[n], part_pairs, unit))
                 used += sums[numbers[0]].n - before
-                if bar is not None:
-                    bar.update(len(part))
-        if bar is not None:
-            bar.close()
+                shown.update(len(part))
+        shown.close()
         maps = {lang: {n: make().fit_moments(m) for n, m in sums.items()} for lang, sums in moments.items()}
         kind = next(iter(next(iter(maps.values())).values())).kind
         settings = {
@@ -320,11 +319,3 @@ def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs, unit: Unit
     if target.covered is not None:
         both &= target.covered[j]
     return source.data[i[both]], target.data[j[both]]
-
-
-def _bar(total: int, progress: bool):
-    if not progress:
-        return None
-    from tqdm import tqdm
-
-    return tqdm(total=total, unit="pair", desc="fit maps", mininterval=0.5, dynamic_ncols=True)

@@ -20,6 +20,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.folder import saving
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
 from calque.errors import InputError, SettingError
+from calque.progress import bar
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, create_arrays, filling, map_arrays
 
@@ -182,13 +183,11 @@ class StaticEncoder(Encoder):
 
     def _fill_all(self, texts, offsets: np.ndarray, data: np.ndarray, covered: np.ndarray, progress: bool) -> None:
         """Write the vectors of all texts into the result."""
-        bar = _bar(len(data), progress)
-        for text, places in texts:
-            self._fill(text, places, offsets, data, covered, bar)
-        if bar is not None:
-            bar.close()
+        with bar(len(data), unit="word", title="look up", show=progress) as shown:
+            for text, places in texts:
+                self._fill(text, places, offsets, data, covered, shown)
 
-    def _fill(self, text: Sentences, places: np.ndarray, offsets, data, covered, bar) -> None:
+    def _fill(self, text: Sentences, places: np.ndarray, offsets, data, covered, shown) -> None:
         """Write the vectors of sentences of one language, which stand at `places`, into the result."""
         forms, numbers, starts = _types(text)
         vectors, known = self._type_vectors(text.lang, forms)
@@ -202,8 +201,7 @@ class StaticEncoder(Encoder):
             data[rows] = words if self.sentence is None else add_sentence(words, bounds, has, self.sentence)
             covered[rows] = has
             sentence = stop
-            if bar is not None:
-                bar.update(len(part))
+            shown.update(len(part))
 
     def _type_vectors(self, lang: str, forms: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Vector of each form, mapped, and whether there is one."""
@@ -408,11 +406,3 @@ def _types(text: Sentences) -> tuple[list[str], np.ndarray, np.ndarray]:
         table = [numbers.setdefault(form, len(numbers)) for form in encoded.dictionary.to_pylist()]
         of_words.append(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
     return list(numbers), np.concatenate(of_words), offsets
-
-
-def _bar(total: int, progress: bool):
-    if not progress:
-        return None
-    from tqdm import tqdm
-
-    return tqdm(total=total, unit="word", desc="look up", mininterval=0.5, dynamic_ncols=True)

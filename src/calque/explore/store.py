@@ -18,6 +18,7 @@ from calque.algebra.normalize import unit_rows
 from calque.disk import amount
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection
+from calque.progress import bar
 from calque.runs.lock import InUseError, locked
 from calque.vectors import Embeddings, filling, map_arrays
 
@@ -302,7 +303,8 @@ class Neighbourhoods:
         hubness = np.zeros((len(languages), len(data)), dtype=np.float32)
         rows = [_rows(collection.rows(lang), covered) for lang in languages]
         pairs = [(a, b) for a in range(len(languages)) for b in range(a, len(languages))]
-        with _bar(sum(len(rows[a]) * len(rows[b]) for a, b in pairs), self.progress) as bar:
+        total = sum(len(rows[a]) * len(rows[b]) for a, b in pairs)
+        with bar(total, unit="pair", title="neighbourhoods", show=self.progress, scaled=True) as shown:
             for a, b in pairs:
                 self.check()
                 if not len(rows[a]) or not len(rows[b]):
@@ -315,7 +317,7 @@ class Neighbourhoods:
                     hubness[a, rows[b]] = _mean(lists.columns.values)
                 elif len(rows[a]) > 1:
                     hubness[a, rows[a]] = _mean(lists.rows.values[:, 1:])  # the first of each is itself
-                bar.update(len(rows[a]) * len(rows[b]))
+                shown.update(len(rows[a]) * len(rows[b]))
         return hubness
 
 
@@ -337,24 +339,6 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 def _largest(values: np.ndarray, k: int) -> np.ndarray:
     return np.partition(values, len(values) - k)[len(values) - k :]
-
-
-class _NoBar:
-    def update(self, n: int) -> None:
-        pass
-
-
-@contextmanager
-def _bar(total: int, progress: bool):
-    if not progress:
-        yield _NoBar()
-        return
-    from tqdm import tqdm
-
-    with tqdm(
-        total=total, unit="pair", unit_scale=True, desc="neighbourhoods", mininterval=0.5, dynamic_ncols=True
-    ) as bar:
-        yield bar
 
 
 def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:

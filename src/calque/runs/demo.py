@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.errors import SettingError
+from calque.progress import bar
 from calque.runs.compare import mean_of
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.surroundings import surroundings
@@ -87,7 +88,7 @@ def _demo(
 ) -> list[dict[str, Any]]:
     began = time.perf_counter()
     say(f"linking the words of {len(langs)} languages")
-    texts = {lang: _text(lang, seed) for lang in _bar(langs, "link words", progress)}
+    texts = {lang: _text(lang, seed) for lang in bar(langs, unit="language", title="link words", show=progress)}
     _write(folder / "text", texts)
     asked = {lang: _Asked(text) for lang, text in texts.items()}
     rows, seconds = [_measured("base", base, asked, None, progress)], {}
@@ -163,15 +164,6 @@ class _Asked:
         yield from points(self.questions, self.views, n=80, projection="pca", seed=seed)
 
 
-def _bar(langs: Iterable[str], title: str, progress: bool) -> Iterable[str]:
-    """The languages one by one, with a bar on standard error."""
-    if not progress:
-        return langs
-    from tqdm import tqdm
-
-    return tqdm(langs, desc=title, unit="language", dynamic_ncols=True)
-
-
 def _text(lang: str, seed: int) -> _Text:
     from calque.tasks import WordAlignment
     from calque.wordalign import align_words
@@ -205,7 +197,7 @@ def _measured(
     from calque.tasks import WordAlignment
 
     retrieval, alignment = {}, {}
-    for lang in _bar(asked, f"measure {method}", progress):
+    for lang in bar(asked, unit="language", title=f"measure {method}", show=progress):
         retrieval[lang] = asked[lang].retrieval(method, encoder)
         alignment[lang] = WordAlignment(*asked[lang].gold, data="sample").evaluate(encoder)[0]
     return {"method": method, "retrieval": retrieval, "alignment": alignment, "folder": folder}

@@ -18,6 +18,7 @@ from calque.disk import whole, write_text
 from calque.distributed import Processes
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError, check_number
+from calque.progress import bar
 from calque.threads import Threads
 from calque.training.interruption import Interruption
 
@@ -180,7 +181,8 @@ class Loop:
     def _steps(
         self, epoch, steps_per_epoch: int, total: int, backward, after_epoch, interruption: Interruption
     ) -> None:
-        bar = self._bar(total)
+        show = self.progress and self.processes.is_first
+        shown = bar(total, unit="update", title=self.title, show=show, initial=self.step)
         updates, loaded = [], -1
         while self.step < total:
             number, position = divmod(self.step, steps_per_epoch)
@@ -202,9 +204,8 @@ class Loop:
             self.optimiser.zero_grad(set_to_none=True)
             self.step += 1
             self._record({"step": self.step, "epoch": self.step / steps_per_epoch, "rate": rate, **norm, **terms})
-            if bar is not None:
-                bar.set_postfix({name: f"{value:.3g}" for name, value in terms.items()}, refresh=False)
-                bar.update()
+            shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items()}, refresh=False)
+            shown.update()
             if self._checkpoint_is_due(interruption):
                 self.save()
             if interruption.received:
@@ -216,15 +217,7 @@ class Loop:
             ended = self.step % steps_per_epoch == 0 or self.step == total
             if ended and after_epoch is not None and after_epoch():
                 break
-        if bar is not None:
-            bar.close()
-
-    def _bar(self, total: int):
-        if not (self.progress and self.processes.is_first):
-            return None
-        from tqdm import tqdm
-
-        return tqdm(total=total, initial=self.step, unit="update", desc=self.title, mininterval=0.5, dynamic_ncols=True)
+        shown.close()
 
     def _clip(self) -> dict[str, float]:
         if self.schedule.clip is None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from calque.disk import whole
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
+from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
 from calque.wordalign.agreement import HmmModel, HmmSettings
 from calque.wordalign.bitext import Bitext, Side
@@ -152,8 +153,8 @@ class WordAligner:
         target, target_side = _encode(text, "target", classes)
         bitext = _bitext(source_side, target_side, max_words)
         ratio = _ratio(kind, bitext, source.forms, target.forms)
-        with _Bar(progress, f"{model} {text.langs[0]}-{text.langs[1]}", _n_steps(settings)) as bar:
-            trained, links = kind.fit(bitext, ratio, settings, seed=seed, threads=workers, step=bar.update)  # type: ignore[arg-type]
+        with _bar(_n_steps(settings), model, text.langs, progress) as shown:
+            trained, links = kind.fit(bitext, ratio, settings, seed=seed, threads=workers, step=shown.update)  # type: ignore[arg-type]
         aligner = cls(trained, (source, target), text.langs, max_words=max_words)
         aligner._trained_on = _Told(corpus, links)
         return aligner
@@ -199,8 +200,8 @@ class WordAligner:
             )
             bitext = _bitext(source, target, self.max_words)
             ratio = _ratio(type(self.model), bitext, source_forms, target_forms)
-            with _Bar(progress, f"{self.model.kind} {self.langs[0]}-{self.langs[1]}", None) as bar:
-                links = self.model.links(bitext, ratio, seed=seed, threads=n_threads(threads), step=bar.update)
+            with _bar(None, self.model.kind, self.langs, progress) as shown:
+                links = self.model.links(bitext, ratio, seed=seed, threads=n_threads(threads), step=shown.update)
         return _pairs(corpus, links, True), _pairs(corpus, links, False)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -339,23 +340,5 @@ def _n_steps(settings: Settings) -> int:
     return passes + 1 if isinstance(settings, HmmSettings) else passes + settings.burn_in + 1
 
 
-class _Bar:
-    """A progress bar on standard error, or nothing."""
-
-    def __init__(self, show: bool, label: str, total: int | None):
-        self.show, self.label, self.total, self.bar = show, label, total, None
-
-    def __enter__(self) -> _Bar:
-        if self.show:
-            from tqdm import tqdm
-
-            self.bar = tqdm(total=self.total, desc=self.label, unit="pass", leave=False)
-        return self
-
-    def update(self) -> None:
-        if self.bar is not None:
-            self.bar.update()
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
+def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
+    return bar(n, unit="pass", title=f"{model} {langs[0]}-{langs[1]}", show=progress, leave=False)
