@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.stand_in import stand_in_text
-from calque.training import bilm, softmax
-from calque.training.bilm import BiLanguageModel
+from calque.pretraining import bidirectional, softmax
+from calque.pretraining.bidirectional import BiLanguageModel
 
 OURS = softmax.cross_entropy
 
@@ -36,13 +36,13 @@ def main() -> None:
     torch.set_float32_matmul_precision("medium")
     text = {"en": stand_in_text(20_000)[0].source}
     begun: list[float] = []
-    backward = bilm._Predict.backward
+    backward = bidirectional._Predict.backward
 
     def timed(self, update):
         begun.append(time.perf_counter())
         return backward(self, update)
 
-    bilm._Predict.backward = timed
+    bidirectional._Predict.backward = timed
     for threads in args.threads:
         torch.set_num_threads(threads)
         taken: dict[str, list[float]] = {"ours": [], "plain": []}

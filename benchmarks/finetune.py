@@ -10,8 +10,8 @@ import time
 import torch
 
 from benchmarks.stand_in import stand_in_encoder, stand_in_text
+from calque.alignment import FineTune
 from calque.encoders import load_encoder
-from calque.training import FineTune
 
 
 def last_subwords(states, encoded, sentence: int) -> dict[int, torch.Tensor]:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import torch
 
+from calque.alignment import Contrastive, FineTune
 from calque.corpora import read_parallel
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.encoders.static import SentencePart, load_static
 from calque.maps import LinearMap, NormalizedRotation, Rotation
 from calque.tasks import WordRetrieval
-from calque.training import Contrastive, FineTune
 from calque.wordalign import align_words
 
 METHODS = (

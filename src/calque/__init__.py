@@ -14,10 +14,10 @@ __version__ = "0.1.0.dev0"
 # Name → module. Loaded on first use, so that `import calque` and `calque --help` stay quick.
 _EXPORTS = {
     "CalqueError": "calque.errors",
-    "Contrastive": "calque.training",
+    "Contrastive": "calque.alignment",
     "Embeddings": "calque.vectors",
     "Encoder": "calque.encoders",
-    "FineTune": "calque.training",
+    "FineTune": "calque.alignment",
     "LinearMap": "calque.maps",
     "MappedEncoder": "calque.encoders.mapped",
     "NormalizedRotation": "calque.maps",
@@ -63,6 +63,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from calque.alignment import Contrastive, FineTune
     from calque.corpora import read_parallel
     from calque.encoders import Encoder, load_encoder
     from calque.encoders.mapped import MappedEncoder
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from calque.segment import split_words
     from calque.tasks import Score, WordAlignment, WordRetrieval
     from calque.text import ParallelCorpus, Sentence, Sentences
-    from calque.training import Contrastive, FineTune
     from calque.vectors import Embeddings
     from calque.wordalign import WordAligner, align_words
 

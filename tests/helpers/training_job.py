@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
+from calque.alignment import Contrastive, FineTune
 from calque.encoders import load_encoder
-from calque.training import Contrastive, FineTune
 from linked_text import make_text
 
 SETTINGS = {"towards": "en", "learning_rate": 1e-3, "batch": 4, "epochs": 5}

@@ -14,13 +14,13 @@ import pytest
 import torch
 from transformers import AutoModel
 
+from calque.alignment.update import Alignment
 from calque.corpora.sample import sample_text
 from calque.encoders import load_encoder
 from calque.encoders.folder import saving
 from calque.errors import InputError, SettingError
 from calque.runs.folder import writing
 from calque.text import Sentence
-from calque.training.update import Alignment
 from command import run, works
 
 # Where a run can be stopped while its result is written.
@@ -161,7 +161,8 @@ def test_stopped_by_a_signal(name, capsys, monkeypatch, train, tiny_folder, tmp_
 
 
 def test_a_checkpoint_by_the_clock(tiny_encoder, tmp_path, monkeypatch):
-    from calque.training import Contrastive, loop
+    from calque.alignment import Contrastive
+    from calque.training import loop
     from linked_text import make_text
 
     corpus, pairs = make_text("xx", 12, 0)
@@ -337,7 +338,7 @@ def test_a_quiet_pretraining_says_nothing(capsys, tmp_path):
 
 def test_a_pretraining_killed_with_its_tokenizer_made(capsys, monkeypatch, tmp_path):
     """Another text does not get it; the same text does, and ends with the same bytes."""
-    from calque.training import language_model
+    from calque.pretraining import masked
 
     works(capsys, *pretraining(tmp_path, ONE, "--vocabulary", 100))
     expected = contents(tmp_path / "out")
@@ -347,8 +348,8 @@ def test_a_pretraining_killed_with_its_tokenizer_made(capsys, monkeypatch, tmp_p
         moments = photographed(patch, desk, photographs, [("calque.runs.pretrain", "_train")])
         works(capsys, *pretraining(desk, ONE, "--vocabulary", 100))
     assert moments[0] == "before _train"
-    made, make = [], language_model.train_tokenizer
-    monkeypatch.setattr(language_model, "train_tokenizer", lambda *a, **how: (made.append(1), make(*a, **how))[1])
+    made, make = [], masked.train_tokenizer
+    monkeypatch.setattr(masked, "train_tokenizer", lambda *a, **how: (made.append(1), make(*a, **how))[1])
     for text, is_kept in ((OTHER, False), (ONE, True)):
         shutil.rmtree(desk)
         shutil.copytree(photographs / "0", desk)

@@ -10,9 +10,9 @@ import torch
 
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
+from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer
 from calque.tasks.perplexity import choose_words, masked_perplexity
 from calque.text import Sentences
-from calque.training.language_model import MaskedLanguageModel, train_tokenizer
 
 WORDS = ["the", "cat", "sees", "houses", "of", "time", "unseen", "waters"]
 

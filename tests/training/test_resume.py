@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import training_job
+from calque.alignment import Contrastive
 from calque.errors import InputError, SettingError
-from calque.training import Contrastive
 from training_job import main
 
 JOB = Path(training_job.__file__)

@@ -120,7 +120,7 @@ def align(
 
 def _run(method, base, corpora, found, towards, training, options, progress) -> tuple[Encoder, dict[str, Any]]:
     if method in TUNERS:
-        from calque.training import TUNERS as BY_NAME
+        from calque.alignment import TUNERS as BY_NAME
 
         tuner = BY_NAME[method](towards=towards, **options)
         tuned = tuner.tune(base, corpora, found, **training, progress=progress)

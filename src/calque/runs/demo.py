@@ -185,7 +185,7 @@ def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, kept: Pa
         from calque.maps import Rotation
 
         return MappedEncoder.fit(base, corpora, links, make=Rotation, towards="en", progress=progress)
-    from calque.training import TUNERS
+    from calque.alignment import TUNERS
 
     tuner = TUNERS[method](towards="en", seed=seed, **_OPTIONS[method])  # pyright: ignore[reportCallIssue]
     return tuner.tune(base, corpora, links, folder=kept, progress=progress)

@@ -43,8 +43,8 @@ def perplexity(
     from transformers.utils import logging
 
     from calque.encoders.loading import BUNDLED, load_encoder
+    from calque.pretraining.word_model import SOFTMAX_FILE, WordModel
     from calque.tasks.perplexity import masked_perplexity, word_perplexity
-    from calque.training.word_model import SOFTMAX_FILE, WordModel
 
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     names = {

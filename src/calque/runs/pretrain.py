@@ -57,7 +57,7 @@ def pretrain(
         SettingError: texts that are not `LANG=FILE`, or a finished encoder in `out`.
     """
     from calque.encoders.loading import BUNDLED
-    from calque.training.language_model import MaskedLanguageModel
+    from calque.pretraining.masked import MaskedLanguageModel
 
     options = dict(options or {})
     check(out, overwrite=overwrite)
@@ -118,7 +118,7 @@ def _train(method, corpora, tokenizer, texts, folder: Path, half: bool, checkpoi
 def _own_tokenizer(corpora: Mapping[str, Sentences], folder: Path, how: Mapping[str, Any], say: Say) -> Any:
     """Of these texts; the one that a stopped run trained, if that read the same texts in the same way."""
     from calque.distributed import is_first
-    from calque.training.language_model import train_tokenizer
+    from calque.pretraining.masked import train_tokenizer
 
     key = json.dumps([how, {lang: digest_of(text) for lang, text in corpora.items()}], sort_keys=True)
     about = folder / "made-from.json"

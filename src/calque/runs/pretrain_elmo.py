@@ -16,8 +16,8 @@ from calque.runs.surroundings import surroundings
 from calque.runs.texts import Say
 
 if TYPE_CHECKING:
+    from calque.pretraining.bidirectional import BiLanguageModel
     from calque.text import Sentences
-    from calque.training.bilm import BiLanguageModel
 
 
 def pretrain_elmo(
@@ -58,7 +58,7 @@ def pretrain_elmo(
     """
     from calque.distributed import is_first
     from calque.encoders.elmo_files import h5py_module
-    from calque.training.bilm import BiLanguageModel
+    from calque.pretraining.bidirectional import BiLanguageModel
 
     h5py_module()
     check(out, overwrite=overwrite)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from calque.encoders.subwords import SplitSentences, Subwords
+    from calque.pretraining.word_model import WordModel
     from calque.text import Sentences
-    from calque.training.word_model import WordModel
 
 _LOGITS = 100_000_000  # numbers held at once
 
@@ -106,7 +106,7 @@ def word_perplexity(
     Raises:
         SettingError: no words.
     """
-    from calque.training.word_model import Perplexity
+    from calque.pretraining.word_model import Perplexity
 
     sums = model.surprise(sentences)
     found = Perplexity.of(sums)

@@ -418,9 +418,9 @@ def with_ends(encoder: Encoder, sentences) -> Embeddings:
     Raises:
         SettingError: the encoder has no subwords.
     """
+    from calque.alignment.aligned import with_special
     from calque.encoders.batches import collate, ranges, token_batches
     from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.training.aligned import with_special
 
     if not isinstance(encoder, HuggingFaceEncoder):
         raise SettingError(f"special=True: {encoder.name} has no special subwords")

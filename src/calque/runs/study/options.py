@@ -68,11 +68,11 @@ def of_pretraining(model: str) -> Types:
     """Settings of an encoder that the study trains."""
     read = {"model": str, "texts": _BY_LANGUAGE, "apart": bool, "limit": Count, "pretokenized": bool}
     if model == "elmo":
-        from calque.training.bilm import BiLanguageModel
+        from calque.pretraining.bidirectional import BiLanguageModel
 
         return {**read, "held_out": int, **of(BiLanguageModel)}
     if model == "bert":
-        from calque.training.language_model import MaskedLanguageModel
+        from calque.pretraining.masked import MaskedLanguageModel
 
         return {**read, "vocabulary": Count, "half": bool, **of(MaskedLanguageModel, "start")}
     raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
@@ -100,7 +100,7 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
         from calque.encoders.mapped import Combine
 
         return {**shared, "layers": Sequence[Layer], "combine": Combine}
-    from calque.training import TUNERS as BY_NAME
+    from calque.alignment import TUNERS as BY_NAME
 
     return {**shared, **of(BY_NAME[given["method"]], "towards")}
 
@@ -174,8 +174,8 @@ def make_pretraining(where: str, model: str, given: Mapping[str, Any]) -> None:
     Raises:
         SettingError: the class that has them says so.
     """
-    from calque.training.bilm import BiLanguageModel
-    from calque.training.language_model import MaskedLanguageModel
+    from calque.pretraining.bidirectional import BiLanguageModel
+    from calque.pretraining.masked import MaskedLanguageModel
 
     of_texts = ("model", "texts", "apart", "limit", "pretokenized", "held_out", "half")
     if model == "elmo":
@@ -191,7 +191,7 @@ def make_method(where: str, given: Mapping[str, Any], towards: str) -> None:
         SettingError: the class that has them says so.
     """
     if given["method"] in TUNERS:
-        from calque.training import TUNERS as BY_NAME
+        from calque.alignment import TUNERS as BY_NAME
 
         _make(
             where,

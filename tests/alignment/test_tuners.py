@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
+from calque.alignment import Contrastive, FineTune
+from calque.alignment.aligned import AlignedText
+from calque.alignment.contrastive import info_nce
+from calque.alignment.freezing import freeze_below
+from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes
 from calque.encoders.per_language import PerLanguage
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.threads import Threads
-from calque.training import Contrastive, FineTune
-from calque.training.aligned import AlignedText
-from calque.training.contrastive import info_nce
-from calque.training.freezing import freeze_below
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan
-from calque.training.update import Alignment, Reference
 from linked_text import cancels, make_text
 
 

@@ -16,13 +16,13 @@ from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
 from calque.nn import cross_entropy
 from calque.nn.ragged import Ragged
+from calque.pretraining import bidirectional
+from calque.pretraining.bidirectional import BiLanguageModel, _Predict
+from calque.pretraining.softmax import LogUniform, Negatives, WordSoftmax, sampled_loss
+from calque.pretraining.word_model import WordModel
+from calque.pretraining.words import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence, Sentences
 from calque.threads import Threads
-from calque.training import bilm
-from calque.training.bilm import BiLanguageModel, _Predict
-from calque.training.softmax import LogUniform, Negatives, WordSoftmax, sampled_loss
-from calque.training.word_model import WordModel
-from calque.training.words import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
 
 pytest.importorskip("h5py")
 EN = Sentences.of(
@@ -263,7 +263,7 @@ def test_loss_and_gradient_are_the_literal_ones(count, tables, monkeypatch):
     assert sum(len(words) == 0 for words in kept["sentences"]) == 0
     loss = literal_model_loss(model, kept["sentences"])
     assert kept["terms"]["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
-    expected = torch.autograd.grad(bilm._SCALE * loss, list(model.parameters()))
+    expected = torch.autograd.grad(bidirectional._SCALE * loss, list(model.parameters()))
     largest = max(float(g.abs().max()) for g in expected)
     for (name, _), ours, theirs in zip(model.named_parameters(), kept["gradients"], expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * largest, msg=name)

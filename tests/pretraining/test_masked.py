@@ -13,11 +13,11 @@ from calque.distributed import Processes
 from calque.encoders import load_encoder
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
+from calque.pretraining.blocks import Blocks, Mixture, mask
+from calque.pretraining.masked import MaskedLanguageModel, _Guess, train_tokenizer
+from calque.pretraining.wordpiece import SPECIAL, train_wordpiece
 from calque.text import Sentences
 from calque.threads import Threads
-from calque.training.blocks import Blocks, Mixture, mask
-from calque.training.language_model import MaskedLanguageModel, _Guess, train_tokenizer
-from calque.training.wordpiece import SPECIAL, train_wordpiece
 
 WORDS = {"en": ["the", "cat", "sees", "a", "house", "of", "time"], "de": ["die", "Katze", "sieht", "ein", "Haus", "和"]}
 
@@ -270,7 +270,7 @@ def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folde
 
 def test_positions_begin_as_waves():
     """Two places so far apart have the same product wherever they stand."""
-    from calque.training.language_model import _waves
+    from calque.pretraining.masked import _waves
 
     table = torch.empty(50, 16)
     _waves(table, 0.1)

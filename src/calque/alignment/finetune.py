@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from calque.alignment.tuner import Tuner
+from calque.alignment.update import GroupVectors
 from calque.distributed import Processes
 from calque.encoders.numerics import TrainingPrecision
 from calque.errors import SettingError, check_number
 from calque.training.loop import Schedule
 from calque.training.rates import rate_by_width
-from calque.training.tuner import Tuner
-from calque.training.update import GroupVectors
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from calque.alignment.aligned import AlignedText
+from calque.alignment.freezing import freeze_below
+from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
 from calque.encoders.base import require
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import SettingError, check_number
 from calque.threads import Threads
-from calque.training.aligned import AlignedText
-from calque.training.freezing import freeze_below
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan
-from calque.training.update import Alignment, GroupVectors, Reference
 
 if TYPE_CHECKING:
     from torch import Tensor

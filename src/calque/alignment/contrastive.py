@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch.nn import functional
 
+from calque.alignment.tuner import Tuner
+from calque.alignment.update import GroupVectors
 from calque.distributed import Processes
 from calque.encoders.numerics import TrainingPrecision
 from calque.errors import check_number
 from calque.training.loop import Schedule
 from calque.training.rates import rate_by_width
-from calque.training.tuner import Tuner
-from calque.training.update import GroupVectors
 
 if TYPE_CHECKING:
     from torch import Tensor

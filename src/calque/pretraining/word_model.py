@@ -19,9 +19,9 @@ from calque.encoders.elmo import ElmoEncoder
 from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork
 from calque.nn.ragged import Ragged
+from calque.pretraining.softmax import WordSoftmax
+from calque.pretraining.words import UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence
-from calque.training.softmax import WordSoftmax
-from calque.training.words import UNKNOWN, Vocabulary, WordText
 
 SOFTMAX_FILE = "softmax.safetensors"
 

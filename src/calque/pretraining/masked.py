@@ -17,12 +17,12 @@ from calque.encoders.batches import WordBatch
 from calque.encoders.huggingface import HuggingFaceEncoder, weights_digest
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import InputError, SettingError, check_number
+from calque.pretraining.blocks import Blocks, Mixture, mask
+from calque.pretraining.wordpiece import train_wordpiece
 from calque.text import Sentences
 from calque.threads import Threads
-from calque.training.blocks import Blocks, Mixture, mask
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import Pass, add_gradients, shares_at_once
-from calque.training.wordpiece import train_wordpiece
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from calque.alignment.aligned import AlignedText, Update, ragged
 from calque.distributed import Processes
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
 from calque.threads import Threads
-from calque.training.aligned import AlignedText, Update, ragged
 from calque.training.passes import Pass
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from calque.alignment.tuner import Tuner
     from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.training.tuner import Tuner
 
 
 @dataclass

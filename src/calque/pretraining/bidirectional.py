@@ -16,14 +16,14 @@ from calque.encoders.elmo import ElmoEncoder
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import SettingError, check_number
 from calque.nn.elmo import ElmoNetwork, elmo_options
+from calque.pretraining.blocks import Mixture
+from calque.pretraining.softmax import WordSoftmax
+from calque.pretraining.word_model import WordModel
+from calque.pretraining.words import WordText
 from calque.text import Sentences
 from calque.threads import Threads
-from calque.training.blocks import Mixture
 from calque.training.loop import Loop, Schedule, adam
 from calque.training.passes import add_gradients
-from calque.training.softmax import WordSoftmax
-from calque.training.word_model import WordModel
-from calque.training.words import WordText
 
 Update = list[tuple[str, np.ndarray]]
 _SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here

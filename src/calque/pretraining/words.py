@@ -13,8 +13,8 @@ import numpy as np
 from calque.encoders.batches import ranges
 from calque.encoders.characters import BEGIN, END, number_words
 from calque.errors import InputError, SettingError
+from calque.pretraining.blocks import Blocks
 from calque.text import Sentence, Sentences
-from calque.training.blocks import Blocks
 
 #: after the numbers of the ends of a sentence: that of all words that are not predicted; then come the words
 UNKNOWN, FIRST_WORD = END + 1, END + 2

@@ -1,0 +1,1 @@
+"""Pretraining: an encoder from text alone."""
