@@ -11,6 +11,7 @@ import typer
 from calque.cli.checks import finite, language, output_folder, positive, refuse_unused, share
 from calque.cli.options import (
     Limit,
+    Loading,
     MaxLength,
     Model,
     Pooling,
@@ -19,7 +20,6 @@ from calque.cli.options import (
     Quiet,
     Seed,
     Symmetrize,
-    loading,
     news,
     numbers,
     pairs_of,
@@ -176,7 +176,7 @@ def align(
     fitted = _given(text=text, anchors=anchors, refine=refine, held_out=held_out, normalise=normalise,
                     together=together or None, start=start, restarts=restarts, start_option=start_option, most=most,
                     at_least=at_least, occurrences=occurrences)  # fmt: skip
-    say, load = news(quiet), loading(layer, pooling, max_length)
+    say, load = news(quiet), Loading(layer, pooling, max_length).arguments()
     place: dict[str, Any] = {"encoder": encoder, "towards": towards, "out": out, "load": load, "overwrite": overwrite}
     sources = [*(train or []), *(dictionary or []), *(released or []), *(text or []), *(anchors or []), *(links or [])]
     output_folder("--out", out, [*encoder.split(","), *sources])

@@ -9,15 +9,11 @@ import typer
 
 from calque.cli.checks import output_file, refuse_unused
 from calque.cli.options import (
-    Layer,
-    MaxLength,
-    Model,
-    Pooling,
+    Linking,
+    Loading,
     Pretokenized,
     Quiet,
-    Seed,
-    Symmetrize,
-    loading,
+    grouped,
     news,
     pairs_of,
 )
@@ -37,8 +33,11 @@ _FOR = {
 }  # fmt: skip
 
 
+@grouped
 def analyze(
     context: typer.Context,
+    loading: Loading,
+    linking: Linking,
     encoder: Annotated[
         list[str] | None,
         typer.Argument(
@@ -93,13 +92,7 @@ def analyze(
         str, typer.Option(help="points: pca, tsne, or auto (t-SNE where scikit-learn is installed).")
     ] = "auto",
     bootstrap: Annotated[int, typer.Option(min=0, help="Bootstrap samples for the intervals.")] = 1000,
-    layer: Layer = None,
-    pooling: Pooling = None,
-    model: Model = "auto",
-    symmetrize: Symmetrize = "one-to-one",
     pretokenized: Pretokenized = False,
-    max_length: MaxLength = None,
-    seed: Seed = 0,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Use only the first N sentence pairs of --test; --train is read whole.")
     ] = None,
@@ -112,7 +105,6 @@ def analyze(
     """
     from calque.runs.analyze import Options, table
     from calque.runs.analyze import analyze as run
-    from calque.runs.texts import Words
 
     chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
     fitted = _sizes(sizes)
@@ -121,7 +113,7 @@ def analyze(
     found = run(
         encoder or [], test=test, langs=pairs_of(langs, 1)[0] if langs else None, only=chosen,
         links=links, train=train, train_links=train_links, upos=upos or [], treebank=treebank or [], results=results or [],
-        words=Words(model, symmetrize, pretokenized, seed, limit), load=loading(layer, pooling, max_length),
+        words=linking.words(pretokenized, limit), load=loading.arguments(),
         options=Options(not non_contextual, fitted, map, forms, pairs, projection, bootstrap),
         progress=not quiet, say=news(quiet),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from calque.cli.checks import language, output_folder, refuse_unused
-from calque.cli.options import MaxLength, Pooling, Pretokenized, Quiet, Seed, loading, news, numbers
+from calque.cli.options import Loading, MaxLength, Pooling, Pretokenized, Quiet, Seed, news, numbers
 from calque.errors import SettingError
 
 # what the sums of a pass depend on
@@ -85,7 +85,7 @@ def anchors(
     make_anchors(
         text, lang=lang, encoder=encoder, out=out, layers=numbers(layers), vocabulary=vocabulary,
         most_occurrences=occurrences, samples=samples, shard=_part(shard), pretokenized=pretokenized, limit=limit,
-        seed=seed, load=loading(None, pooling, max_length), progress=not quiet, say=say, **finishing,
+        seed=seed, load=Loading(None, pooling, max_length).arguments(), progress=not quiet, say=say, **finishing,
     )  # fmt: skip
 
 

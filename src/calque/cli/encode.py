@@ -9,18 +9,17 @@ import typer
 
 from calque.cli.checks import language, output_file
 from calque.cli.options import (
-    Layer,
     Limit,
-    MaxLength,
-    Pooling,
+    Loading,
     Pretokenized,
     Quiet,
     VectorPrecision,
-    loading,
+    grouped,
     news,
 )
 
 
+@grouped
 def encode(
     encoder: Annotated[
         str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
@@ -28,10 +27,8 @@ def encode(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Text, one sentence per line (also .gz, .zst).")],
     lang: Annotated[str, typer.Option(callback=language, help="Language of the text.")],
     out: Annotated[Path, typer.Option(help="Safetensors file: data [words, dim] and offsets [sentences + 1].")],
-    layer: Layer = None,
-    pooling: Pooling = None,
+    loading: Loading,
     pretokenized: Pretokenized = False,
-    max_length: MaxLength = None,
     precision: VectorPrecision = None,
     limit: Limit = None,
     quiet: Quiet = False,
@@ -46,7 +43,7 @@ def encode(
 
     output_file("--out", out, [text, encoder])
     sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
-    loaded = load_encoder(encoder, **loading(layer, pooling, max_length), precision=precision)
+    loaded = load_encoder(encoder, **loading.arguments(), precision=precision)
     with locked(out):
         embeddings = loaded.encode(sentences, progress=not quiet, out=out)
     news(quiet)(f"{embeddings.n_words:,} words in {len(embeddings):,} sentences, {embeddings.dim} dimensions: {out}")

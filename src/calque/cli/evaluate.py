@@ -11,15 +11,11 @@ import typer
 
 from calque.cli.checks import finite, given, output_file, positive
 from calque.cli.options import (
-    Layer,
-    MaxLength,
-    Model,
-    Pooling,
+    Linking,
+    Loading,
     Quiet,
-    Seed,
-    Symmetrize,
+    grouped,
     language_pairs,
-    loading,
     news,
     pairs_of,
 )
@@ -53,6 +49,7 @@ USERS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+@grouped
 def evaluate(
     context: typer.Context,
     encoder: Annotated[
@@ -63,6 +60,8 @@ def evaluate(
         list[str],
         typer.Option(metavar="FILE...", help="Test file; zero-shot tasks, retrieval and word-alignment: one or more."),
     ],
+    loading: Loading,
+    linking: Linking,
     langs: Annotated[
         list[str] | None, typer.Option(metavar="SOURCE TARGET", help="Languages of the parallel text or dictionary.")
     ] = None,
@@ -199,18 +198,12 @@ def evaluate(
         bool, typer.Option("--non-contextual", help="retrieval: only the first occurrence of each word form.")
     ] = False,
     extract: Annotated[str, typer.Option(help="word-alignment: mutual, iterative, softmax or transport.")] = "mutual",
-    layer: Layer = None,
-    pooling: Pooling = None,
-    model: Model = "auto",
-    symmetrize: Symmetrize = "one-to-one",
     pretokenized: Annotated[
         bool | None,
         typer.Option(
             "--pretokenized/--tokenize", help="Words are already separated by spaces (default for word-alignment)."
         ),
     ] = None,
-    max_length: MaxLength = None,
-    seed: Seed = 0,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -240,7 +233,7 @@ def evaluate(
     Word retrieval, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task learnt in one language
     and tested in others.
     """
-    load, say = loading(layer, pooling, max_length), news(quiet)
+    load, say = loading.arguments(), news(quiet)
     if task not in (*VECTORS, *TRANSFER, *MEANING):
         raise SettingError(f"unknown task {task!r}, expected one of {ALL}")
     _refuse_unused(context, task, project)
@@ -254,7 +247,6 @@ def evaluate(
     files = [*test, *(train or []), *(dev or []), *(ceiling or []), *(links or []), *(train_links or []), *(text or [])]
     output_file("--out", out, [*files, *(project or []), encoder, first_senses], langs or [])
     if task in TRANSFER:
-        from calque.runs.texts import Words
         from calque.runs.transfer import table, transfer
 
         if not train:
@@ -264,7 +256,7 @@ def evaluate(
             select=select, test_limit=test_limit,
             rename=_renaming(rename or []), project=project or [], project_links=links or [],
             project_langs=pairs_of(langs or [], len(project)) if project else [],
-            words=Words(model, symmetrize, False, seed), pretokenized=bool(pretokenized), limit=limit,
+            words=linking.words(False, None), pretokenized=bool(pretokenized), limit=limit,
             on_error=on_error, format=format, column=column, load=load,
             options={"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience,
                      "per_epoch": per_epoch},
@@ -276,7 +268,7 @@ def evaluate(
     else:
         scores, shown = _plain(
             encoder, task, test, langs or [], links or [], train or [], train_links or [], text or [], load, say,
-            words={"model": model, "symmetrize": symmetrize, "seed": seed, "limit": limit,
+            words={**vars(linking), "limit": limit,
                    # Gold links count the words of the text as it stands.
                    "pretokenized": task == "word-alignment" if pretokenized is None else pretokenized},
             options={"candidates": candidates, "similarity": similarity, "contextual": not non_contextual,

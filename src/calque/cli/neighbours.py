@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from calque.cli.checks import language, refuse_unused
-from calque.cli.options import Layer, MaxLength, Pooling, Pretokenized, loading
+from calque.cli.options import Loading, Pretokenized, grouped
 
 
+@grouped
 def neighbours(
     context: typer.Context,
     encoder: Annotated[
@@ -23,14 +24,12 @@ def neighbours(
     sentence1: Annotated[str, typer.Option(help="The sentence with the word.")],
     word1: Annotated[str, typer.Option(help="The word, as written in the sentence.")],
     lang2: Annotated[str, typer.Option(callback=language, help="Language of the neighbours.")],
+    loading: Loading,
     sentence2: Annotated[list[str] | None, typer.Option(help="A sentence in that language; repeatable.")] = None,
     text2: Annotated[str | None, typer.Option(help="A text in that language, one sentence per line.")] = None,
     aligned: Annotated[str | None, typer.Option(help="The aligned encoder, if --encoder is the base.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest words to show.")] = 5,
-    layer: Layer = None,
-    pooling: Pooling = None,
     pretokenized: Pretokenized = False,
-    max_length: MaxLength = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Read only the first N lines of --text2.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
@@ -46,6 +45,6 @@ def neighbours(
     found = run(
         encoder, aligned=aligned, lang1=lang1, sentence1=sentence1, word1=word1, lang2=lang2,
         sentences2=sentence2 or [], text2=text2, k=k, pretokenized=pretokenized, limit=limit,
-        load=loading(layer, pooling, max_length),
+        load=loading.arguments(),
     )  # fmt: skip
     print(json.dumps(found, ensure_ascii=False) if as_json else table(found))

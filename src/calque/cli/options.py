@@ -1,15 +1,25 @@
-"""Options that several commands have, and what their words on the command line mean."""
+"""Options that several commands have, and what their words on the command line mean.
+
+Options that belong together are a frozen dataclass, such as `Loading`: a command takes one as a parameter and says
+`@grouped`.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from calque.cli.checks import is_language
 from calque.errors import SettingError
+
+if TYPE_CHECKING:
+    from calque.runs.texts import Words
 
 Langs = Annotated[
     list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
@@ -52,6 +62,79 @@ VectorPrecision = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
 
 
+# -- groups of options -------------------------------------------------------------------------------------------------
+def grouped(command: Callable[..., Any]) -> Any:
+    """A command of which some parameters are dataclasses of options.
+
+    The parser sees each field as an option of its own, by the field's name, `Annotated` type and default, and the command
+    gets an instance of the dataclass:
+
+        @grouped
+        def encode(text: Annotated[str, typer.Argument()], load: Loading) -> None: ...
+
+    takes `--layer`, `--pooling` and `--max-length`, behind its own options. The attribute `groups` of what comes back has
+    the dataclasses by parameter, for help that is sorted by them.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: p.annotation for name, p in signature.parameters.items() if is_dataclass(p.annotation)
+    }
+    own = [p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items() if name not in groups]
+    flat = [*own, *(option for group in groups.values() for option in _flat(group))]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        return command(**given)
+
+    found: Any = called
+    found.groups, found.__signature__ = groups, signature.replace(parameters=flat)
+    found.__annotations__ = {each.name: each.annotation for each in flat}
+    return found
+
+
+def _flat(group: type[Any]) -> list[inspect.Parameter]:
+    """The fields of a dataclass as parameters."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name],
+            default=inspect.Parameter.empty if each.default is MISSING else each.default,
+        )
+        for each in fields(group)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Vectors of the encoder."""
+
+    layer: Layer = None
+    pooling: Pooling = None
+    max_length: MaxLength = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of `load_encoder`: those that were given."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Linking:
+    """Word links."""
+
+    model: Model = "auto"
+    symmetrize: Symmetrize = "one-to-one"
+    seed: Seed = 0
+
+    def words(self, pretokenized: bool, limit: int | None) -> Words:
+        """How words are found and linked."""
+        from calque.runs.texts import Words
+
+        return Words(self.model, self.symmetrize, pretokenized, self.seed, limit)
+
+
+# -- what words on the command line mean -------------------------------------------------------------------------------
 def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
     """The flat list that `spread` makes of every `--langs A B`, in twos; one pair for each of `n` texts, or one for all."""
     found = language_pairs(langs)
@@ -80,11 +163,6 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
                 f"--langs {a} {b}: expected two different languages, source and target, e.g. --langs en de"
             )
     return found
-
-
-def loading(layer: int | None, pooling: str | None, max_length: int | None) -> dict[str, Any]:
-    given = {"layer": layer, "pooling": pooling, "max_length": max_length}
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def numbers(text: str | None) -> list[int] | None:

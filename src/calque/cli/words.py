@@ -11,23 +11,22 @@ from calque.cli.checks import output_file, refuse_unused
 from calque.cli.options import (
     Langs,
     Limit,
-    Model,
+    Linking,
     Pretokenized,
     Quiet,
-    Seed,
-    Symmetrize,
+    grouped,
     news,
     pairs_of,
 )
 
 
+@grouped
 def words(
     context: typer.Context,
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, PO, …")],
     langs: Langs,
     out: Annotated[Path, typer.Option(help="Pharaoh file to write: a line of i-j links per sentence pair.")],
-    model: Model = "auto",
-    symmetrize: Symmetrize = "one-to-one",
+    linking: Linking,
     pretokenized: Pretokenized = False,
     extra: Annotated[
         list[str] | None,
@@ -40,7 +39,6 @@ def words(
         Path | None, typer.Option(help="Save the trained aligner here, to link new text with --use.")
     ] = None,
     use: Annotated[Path | None, typer.Option(help="Link with an aligner saved by --tables, without training.")] = None,
-    seed: Seed = 0,
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
@@ -48,7 +46,6 @@ def words(
 
     Trains a statistical aligner on the text itself, unless --use names one that was saved.
     """
-    from calque.runs.texts import Words
     from calque.runs.words import link_words
 
     if use is not None:
@@ -56,10 +53,9 @@ def words(
     inputs = [train, *(extra or []), use]
     output_file("--out", out, inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)
-    settings = Words(model=model, symmetrize=symmetrize, pretokenized=pretokenized, seed=seed, limit=limit)
     say = news(quiet)
     pairs = link_words(
-        train, langs=pairs_of(langs, 1)[0], out=out, words=settings, extra=extra or [], posteriors=posteriors,
-        tables=tables, use=use, progress=not quiet, say=say,
+        train, langs=pairs_of(langs, 1)[0], out=out, words=linking.words(pretokenized, limit), extra=extra or [],
+        posteriors=posteriors, tables=tables, use=use, progress=not quiet, say=say,
     )  # fmt: skip
     say(f"{len(pairs):,} links for {pairs.n_sentences:,} sentence pairs in {out}")

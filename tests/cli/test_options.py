@@ -1,0 +1,50 @@
+"""Groups of options: a dataclass on the command's side, options of their own on the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from calque.cli.options import grouped
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How much is drawn."""
+
+    size: Annotated[int, typer.Option(min=1, help="How many.")] = 3
+    again: Annotated[bool, typer.Option("--again", help="With replacement.")] = False
+
+
+@grouped
+def draw(text: Annotated[str, typer.Argument()], sampling: Sampling, other: str = "x") -> None:
+    print(text, sampling, other)
+
+
+@pytest.fixture
+def said():
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command()(draw)
+    return lambda *words: CliRunner().invoke(app, list(words)).output
+
+
+def test_a_command_gets_the_dataclass(said):
+    assert said("t") == "t Sampling(size=3, again=False) x\n"
+    assert said("t", "--size", "5", "--again", "--other", "y") == "t Sampling(size=5, again=True) y\n"
+
+
+def test_each_field_is_an_option_with_its_range_and_help(said):
+    assert "greater than or equal to 1" in said("t", "--size", "0")
+    assert "--size <int range> How many. [default: 3; x>=1]" in " ".join(said("--help").split())
+    assert draw.groups == {"sampling": Sampling}
+
+
+def test_two_groups_with_one_option_are_refused():
+    def twice(one: Sampling, two: Sampling) -> None: ...
+
+    with pytest.raises(ValueError, match="duplicate parameter name: 'size'"):
+        grouped(twice)
