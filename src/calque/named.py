@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from calque.errors import SettingError
@@ -46,6 +48,22 @@ def imported(target: str) -> Any:
             raise SettingError(f"{target}: {module} has no {attribute}")
         found = getattr(found, part)
     return found
+
+
+def file_of(target: str) -> Path:
+    """The file of the module that `package.module:Class` stands in.
+
+    Raises:
+        SettingError: there is no such module, or it has no file.
+    """
+    module = target.partition(":")[0]
+    try:
+        found = find_spec(module)
+    except (ImportError, ValueError):
+        found = None
+    if found is None or not found.origin or not Path(found.origin).is_file():
+        raise SettingError(f"{target}: there is no module {module}; is it installed, or its folder on PYTHONPATH?")
+    return Path(found.origin)
 
 
 class Table(Mapping[str, R], Generic[R]):

@@ -454,6 +454,31 @@ def test_code_is_part_of_what_a_step_depends_on(tmp_path, monkeypatch):
     forget()
 
 
+def test_the_code_of_own_classes_is_part_of_it_too(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    steps = Steps(tmp_path / "steps", WORK)
+
+    def keys():
+        named = ({"method": "own:Mine"}, {"task": "own:Mine"}, {"encoder": [["", "own:Mine"]]})
+        return [steps.step("align", settings, {}, {}, "").key for settings in named]
+
+    (tmp_path / "own.py").write_text("class Mine: pass\n")
+    first = keys()
+    assert len(set(first)) == 3
+    assert keys() == first
+    (tmp_path / "own.py").write_text("class Mine: value = 1\n")
+    assert not set(keys()) & set(first)
+    with pytest.raises(SettingError, match="there is no module nobodys; is it installed"):
+        steps.step("align", {"method": "nobodys:Method"}, {}, {}, "")
+    steps.step("score", {"task": "pos", "rename": {"nsubj": "nsubj:pass"}}, {}, {}, "")  # a label is no name of a class
+
+
+def test_what_a_table_names_is_reached(tmp_path, monkeypatch):
+    place = tmp_path / "table.py"
+    place.write_text('ROWS = {"x": "calque.nn.crf:CRF"}\n')
+    assert "calque.nn.crf" in list(sources._imports(sources._tree(place)))
+
+
 def grid(path):
     return Grid(Study.read(path), Steps(path.parent / "steps", WORK))
 

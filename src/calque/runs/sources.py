@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import calque
+from calque.named import file_of, is_path
 
 PACKAGE, ROOT = calque.__name__, Path(calque.__file__).parent
 
@@ -34,6 +35,14 @@ def digest_of(function: Callable[..., Any]) -> str:
 def modules_of(functions: Iterable[Callable[..., Any]]) -> list[str]:
     """All modules of calque that functions can reach."""
     return sorted({name for function in functions for name in _reached(function)[1]})
+
+
+def digest_of_own(settings: Mapping[str, Any]) -> str:
+    """Hash of the files of the classes from elsewhere, `package.module:Class`, that settings name as method, task or encoder;
+    empty if they name none. Only the file counts in which the class stands, not what it imports."""
+    encoders = [name for _, name in settings.get("encoder") or ()]
+    names = [name for name in (settings.get("method"), settings.get("task"), *encoders) if name and is_path(name)]
+    return "".join(hashlib.blake2b(file_of(name).read_bytes(), digest_size=16).hexdigest() for name in names)
 
 
 def load(modules: Iterable[str]) -> None:
@@ -90,7 +99,8 @@ def _imported(path: Path) -> tuple[str, ...]:
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
-    """What may be modules of calque among the names that are imported, except for type checkers alone."""
+    """What may be modules of calque among the names that are imported, except for type checkers alone, and among those that
+    a table names as `calque.module:Class`."""
     if isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == "TYPE_CHECKING":
         return
     if isinstance(tree, ast.ImportFrom) and tree.module and tree.module.partition(".")[0] == PACKAGE:
@@ -98,6 +108,8 @@ def _imports(tree: ast.AST) -> Iterator[str]:
         yield from (f"{tree.module}.{alias.name}" for alias in tree.names)
     elif isinstance(tree, ast.Import):
         yield from (alias.name for alias in tree.names)
+    elif isinstance(tree, ast.Constant) and isinstance(tree.value, str) and is_path(tree.value):
+        yield tree.value.partition(":")[0]
     for child in ast.iter_child_nodes(tree):
         yield from _imports(child)
 

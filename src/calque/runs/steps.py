@@ -71,8 +71,9 @@ class Steps:
         self.folder, self.work = Path(folder), work
 
     def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths, label: str) -> Step:
-        """A step that counts the code that will do it."""
-        return Step(kind, settings, files, after, sources.digest_of(self.work[kind]), label)
+        """A step that counts the code that will do it, that of classes from elsewhere which its settings name included."""
+        code = sources.digest_of(self.work[kind]) + sources.digest_of_own(settings)
+        return Step(kind, settings, files, after, code, label)
 
     @property
     def modules(self) -> list[str]:
