@@ -98,12 +98,13 @@ def _not_below_a_file(option: str, path: Path) -> None:
 
 
 def _not_an_input(option: str, path: Path, inputs: Iterable[str | Path | None], langs: Iterable[str]) -> None:
+    from calque.corpora.languages import name_and_path
+
     out = os.path.realpath(path)
     for named in inputs:
         if named is None:
             continue
-        lang, equals, file = str(named).partition("=")
-        for name in (str(named), file) if equals and is_language(lang) else (str(named),):
+        for name in (str(named), name_and_path(str(named))[1]):
             if any(os.path.realpath(file) == out for file in (name, *_sides(name, langs))):
                 raise SettingError(
                     f"{option} {path} is also read ({named}): writing would destroy it; choose another name"

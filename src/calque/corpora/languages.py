@@ -52,6 +52,13 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
     return close
 
 
+def name_and_path(text: str) -> tuple[str, str]:
+    """From `NAME=FILE`; the name is "" and the path everything where no name stands before, but perhaps a folder with
+    such a sign in its own name."""
+    name, equals, path = text.partition("=")
+    return (name, path) if equals and name and not any(character in name for character in "/\\:") else ("", text)
+
+
 def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
     """From `de=FILE`, or from a name that says the language.
 
@@ -62,8 +69,8 @@ def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str
     Raises:
         SettingError: nothing says one.
     """
-    lang, equals, path = file.partition("=")
-    if equals and lang and "/" not in lang and ":" not in lang:
+    lang, path = name_and_path(file)
+    if lang:
         if not path:
             raise SettingError(f"{file}: no file behind the language, expected {lang}=FILE")
         return lang, path

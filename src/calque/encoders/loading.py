@@ -14,6 +14,7 @@ from urllib.request import getproxies
 
 import torch
 
+from calque.corpora.languages import name_and_path
 from calque.distributed import own_device
 from calque.encoders.about import read_about
 from calque.encoders.base import Encoder
@@ -135,10 +136,8 @@ def load_encoder(
 
 def by_language(name: str) -> dict[str, str] | None:
     """The encoders of `en=elmo-en,de=elmo-de`; None for the name of a single one."""
-    parts = [part.partition("=") for part in name.split(",")]
-    if os.path.exists(name) or not all(equals and lang and "/" not in lang for lang, equals, _ in parts):
-        return None
-    return {lang: path for lang, _, path in parts}
+    paths = dict(name_and_path(part) for part in name.split(","))
+    return None if "" in paths or os.path.exists(name) else paths
 
 
 def _per_language(paths: dict[str, str], options: dict[str, Any]) -> Encoder:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.corpora import read_parallel, read_sentences
-from calque.corpora.languages import language_of
+from calque.corpora.languages import language_and_path
 from calque.corpora.sample import LANGUAGES, sample_text
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection, Gatherer
@@ -171,7 +171,7 @@ def find_text(
     """
     gatherer = Gatherer()
     for item in text:
-        lang, path = _language(item)
+        lang, path = language_and_path(item)
         gatherer.add(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
     pairs = list(langs) * len(test) if len(langs) == 1 else list(langs)
     if len(pairs) != len(test):
@@ -210,16 +210,6 @@ def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
     found = [(file, match[1], match[2]) for file, match in matches if match]
     rank = {lang: k for k, lang in enumerate(LANGUAGES)}
     return sorted(found, key=lambda item: (item[2] != "test", rank.get(item[1], len(rank)), item[1]))
-
-
-def _language(item: str) -> tuple[str, str]:
-    lang, mark, path = item.partition("=")
-    if mark and lang and not any(c in lang for c in "/\\."):
-        return lang, path
-    named = language_of(item)
-    if named is None:
-        raise SettingError(f"--text {item}: give the language before the name, e.g. de={item}")
-    return named, item
 
 
 def place_for(name: str) -> Path:

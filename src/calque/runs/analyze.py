@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.analyses.finding import ANALYSES, Finding
+from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
 from calque.runs.texts import Say, Words
 
@@ -135,9 +136,8 @@ class _Wanted:
 def _named(encoders: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in encoders:
-        name, equals, path = item.partition("=")
-        if not equals or not name or "/" in name:
-            name, path = item, item
+        name, path = name_and_path(item)
+        name = name or item
         if name in found:
             raise SettingError(f"two encoders are called {name}: rename one of them, e.g. other={path}")
         found[name] = path
@@ -360,11 +360,8 @@ def _tags(named, questions: Questions, upos, treebank, loader, seed: int, progre
 
 
 def _side(item: str, questions: Questions, option: str) -> tuple[str, str, str]:
-    from calque.corpora.languages import language_of
-
-    lang, equals, path = item.partition("=")
-    if not equals or "/" in lang:
-        lang, path = language_of(item) or "", item
+    lang, path = name_and_path(item)
+    lang = lang or language_of(item) or ""
     if lang not in questions.langs:
         said = f"it is in {lang!r}" if lang else "which language is it in?"
         raise SettingError(

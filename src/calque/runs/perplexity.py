@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calque.corpora.languages import name_and_path
 from calque.errors import InputError
 from calque.runs.pretrain import read_languages
 from calque.runs.texts import Say
@@ -48,8 +49,7 @@ def perplexity(
 
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     names = {
-        lang: ", ".join(Path(text.partition("=")[2]).name for text in texts if text.startswith(f"{lang}="))
-        for lang in sentences
+        lang: ", ".join(Path(path).name for of, path in map(name_and_path, texts) if of == lang) for lang in sentences
     }
     if (Path(encoder) / SOFTMAX_FILE).is_file():
         words, name = WordModel.open(encoder), Path(encoder).resolve().name

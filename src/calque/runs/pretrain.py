@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calque.corpora.languages import name_and_path
 from calque.errors import InputError, SettingError
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.surroundings import surroundings
@@ -164,8 +165,8 @@ def read_languages(
 
 
 def _divided(text: str) -> tuple[str, str]:
-    lang, equals, path = text.partition("=")
-    if not equals or not lang or not path or "/" in lang:
+    lang, path = name_and_path(text)
+    if not lang or not path:
         raise SettingError(f"{text!r}: give the language before the file, e.g. en=text.txt")
     return lang, path
 

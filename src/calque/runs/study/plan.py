@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
 from calque.runs.align import MAPS, TUNERS
 from calque.runs.dictionary import IDENTICAL, METHODS, STARTS
@@ -258,10 +259,8 @@ class Study:
 
     def named(self, name: str) -> tuple[str, str]:
         """Language and path of a text, from `de=FILE` or from the file's name."""
-        from calque.corpora.languages import language_of
-
-        lang, equals, path = name.partition("=")
-        return (lang, self.path(path)) if equals and "/" not in lang else (language_of(name) or "", self.path(name))
+        lang, path = name_and_path(name)
+        return lang or language_of(name) or "", self.path(path)
 
     def languages(self, supervision: Mapping[str, Any]) -> list[str]:
         """Those that move towards another."""
@@ -290,12 +289,13 @@ class Study:
         """The same with further test files, `TASK=FILE` or `TASK=LANG=FILE`, relative to where one is."""
         tasks = {name: dict(given) for name, given in self.tasks.items()}
         for item in more:
-            name, equals, file = item.partition("=")
-            if not equals or name not in tasks or not isinstance(tasks[name]["test"], list):
+            name, file = name_and_path(item)
+            if name not in tasks or not isinstance(tasks[name]["test"], list):
                 several = [name for name, given in tasks.items() if isinstance(given["test"], list)]
                 raise SettingError(f"{item}: expected TASK=FILE, with one of the tasks {', '.join(several)}")
-            lang, equals, path = file.rpartition("=")
-            tasks[name]["test"] = [*tasks[name]["test"], lang + equals + os.path.abspath(path)]
+            lang, path = name_and_path(file)
+            before = f"{lang}=" if lang else ""
+            tasks[name]["test"] = [*tasks[name]["test"], before + os.path.abspath(path)]
         found = replace(self, tasks=tasks)
         for name, given in tasks.items() if more else ():
             found._check_task(name, given)

@@ -1,0 +1,33 @@
+"""`LANG=FILE`: what stands before a file's name, and what only looks as if it did."""
+
+import pytest
+
+from calque.corpora.languages import language_and_path, name_and_path
+from calque.errors import SettingError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("de=a.txt", ("de", "a.txt")),
+        ("de=a=b.txt", ("de", "a=b.txt")),
+        ("a.txt", ("", "a.txt")),
+        ("=a.txt", ("", "=a.txt")),
+        ("runs/seed=1/a.txt", ("", "runs/seed=1/a.txt")),
+        ("https://x.org/?a=b", ("", "https://x.org/?a=b")),
+        (r"C:\seed=1\a.txt", ("", r"C:\seed=1\a.txt")),
+        ("de=", ("de", "")),
+    ],
+)
+def test_a_name_before_a_path(text, expected):
+    assert name_and_path(text) == expected
+
+
+def test_the_language_is_said_before_the_name_or_by_it():
+    assert language_and_path("de=a.txt", "en") == ("de", "a.txt")
+    assert language_and_path("a.de.txt", "en") == ("de", "a.de.txt")
+    assert language_and_path("a.txt", "en") == ("en", "a.txt")
+    with pytest.raises(SettingError, match="no file behind the language"):
+        language_and_path("de=")
+    with pytest.raises(SettingError, match="which language is it in"):
+        language_and_path("a.txt")
