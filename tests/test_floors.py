@@ -13,7 +13,7 @@ FLOOR = {
     "pairs": 1, "vectors": 1, "annotated": 1,
     "distributed": 2, "algebra": 2,
     "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,
-    "nn": 3, "encoders": 4,
+    "nn": 3, "encoders": 4, "linking": 4,
     "training": 5,
     "alignment": 6, "pretraining": 6,
     "tasks": 7,

@@ -229,9 +229,9 @@ def _with_text(
     train, langs, method, trained, links, place, layers, combine, training, keeping, linking, quiet, say
 ) -> None:
     """Parallel text, and a method that maps or trains."""
+    from calque.linking import Words
     from calque.runs.align import MAPS, TUNERS
     from calque.runs.align import align as run
-    from calque.runs.texts import Words
 
     if not langs:
         raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")

@@ -302,9 +302,9 @@ def _refuse_unused(context: typer.Context, task: str, project: list[str] | None)
 
 def _plain(encoder, task, test, langs, links, train, train_links, text, load, say, *, words, options, progress):
     """Tasks that nothing is trained for."""
+    from calque.linking import Words
     from calque.runs.evaluate import evaluate_all as run
     from calque.runs.evaluate import table
-    from calque.runs.texts import Words
 
     if task == "wsd":
         from calque.runs.meaning import disambiguate

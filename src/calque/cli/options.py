@@ -19,7 +19,7 @@ from calque.cli.checks import is_language
 from calque.errors import SettingError
 
 if TYPE_CHECKING:
-    from calque.runs.texts import Words
+    from calque.linking import Words
 
 Langs = Annotated[
     list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
@@ -129,7 +129,7 @@ class Linking:
 
     def words(self, pretokenized: bool, limit: int | None) -> Words:
         """How words are found and linked."""
-        from calque.runs.texts import Words
+        from calque.linking import Words
 
         return Words(self.model, self.symmetrize, pretokenized, self.seed, limit)
 

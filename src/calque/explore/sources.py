@@ -14,7 +14,7 @@ from calque.corpora.languages import language_and_path
 from calque.corpora.sample import LANGUAGES, sample_text
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection, Gatherer
-from calque.runs.texts import skipped, skipped_lines
+from calque.linking import skipped, skipped_lines
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
+from calque.linking import Say, Words, skipped
 from calque.runs.card import model_card
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.links import links_of
-from calque.runs.texts import Say, Words, skipped
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder

@@ -14,7 +14,7 @@ import numpy as np
 from calque.analyses.finding import ANALYSES, Finding
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
-from calque.runs.texts import Say, Words
+from calque.linking import Say, Words
 
 if TYPE_CHECKING:
     from calque.analyses import Questions, View

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import InputError, SettingError
+from calque.linking import Say, skipped
 from calque.runs.lock import locked
-from calque.runs.texts import Say, skipped
 
 if TYPE_CHECKING:
     from calque.anchors import Anchors, AnchorSums

@@ -13,11 +13,11 @@ import numpy as np
 
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.errors import SettingError
+from calque.linking import Say
 from calque.progress import bar
 from calque.runs.compare import mean_of
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.surroundings import surroundings
-from calque.runs.texts import Say
 
 if TYPE_CHECKING:
     from calque.analyses import Finding, View

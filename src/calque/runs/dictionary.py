@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from calque.corpora.languages import language_and_path
 from calque.errors import SettingError
+from calque.linking import Say
 from calque.runs.align import Aligned
 from calque.runs.anchors import open_folder
 from calque.runs.card import model_card
 from calque.runs.folder import check, writing
-from calque.runs.texts import Say
 
 if TYPE_CHECKING:
     from calque.anchors import Anchors

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from calque.errors import SettingError
+from calque.linking import Say, Words, skipped
 from calque.pairs import WordPairs
 from calque.runs.compare import ONE_RUN
-from calque.runs.texts import Say, Words, skipped
 
 if TYPE_CHECKING:
     from calque.tasks import Score

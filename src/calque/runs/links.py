@@ -12,8 +12,8 @@ import numpy as np
 
 from calque.distributed import is_first
 from calque.errors import InputError
+from calque.linking import Say, Words, digest_of
 from calque.pairs import WordPairs
-from calque.runs.texts import Say, Words, digest_of
 from calque.vectors import map_arrays, write_arrays
 
 if TYPE_CHECKING:

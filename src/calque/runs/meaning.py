@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.runs.texts import Say, skipped
+from calque.linking import Say, skipped
 
 if TYPE_CHECKING:
     from calque.tasks import Score

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from calque.corpora.languages import name_and_path
 from calque.errors import InputError
+from calque.linking import Say
 from calque.runs.pretrain import read_languages
-from calque.runs.texts import Say
 
 if TYPE_CHECKING:
     from calque.tasks import Score

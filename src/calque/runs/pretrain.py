@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from calque.corpora.languages import name_and_path
 from calque.errors import InputError, SettingError
+from calque.linking import Say, digest_of
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.surroundings import surroundings
-from calque.runs.texts import Say, digest_of
 
 if TYPE_CHECKING:
     from calque.text import Sentences

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.errors import SettingError
+from calque.linking import Say
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.pretrain import _divided, read_languages
 from calque.runs.surroundings import surroundings
-from calque.runs.texts import Say
 
 if TYPE_CHECKING:
     from calque.pretraining.bidirectional import BiLanguageModel

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from calque.errors import SettingError
+from calque.linking import Say, Words
 from calque.runs.compare import ONE_RUN
-from calque.runs.texts import Say, Words
 
 if TYPE_CHECKING:
     from calque.tasks import Score

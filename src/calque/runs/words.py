@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from calque.errors import SettingError
+from calque.linking import Say, Words
 from calque.pairs import WordPairs
 from calque.runs.lock import locked
-from calque.runs.texts import Say, Words
 
 
 def link_words(

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from calque.disk import write_text
+from calque.linking import Say
 from calque.runs.steps import Steps
 from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import Study
 from calque.runs.study.tables import tables
 from calque.runs.study.work import SCORES, WORK
 from calque.runs.study.workers import Workers
-from calque.runs.texts import Say
 
 __all__ = ["Study", "study", "tables"]
 

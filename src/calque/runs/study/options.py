@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from calque.errors import SettingError
+from calque.linking import Words
 from calque.runs.align import TUNERS
 from calque.runs.dictionary import align_dictionary
 from calque.runs.evaluate import TASKS as PARALLEL
 from calque.runs.meaning import disambiguate, lexicon
 from calque.runs.study.values import Count, Few, Files, Label, Layer, Share, of
-from calque.runs.texts import Words
 from calque.runs.transfer import CLASSIFICATION, TAGGING, transfer
 from calque.runs.transfer import TASKS as ZERO_SHOT
 

@@ -42,7 +42,7 @@ def _join(step: Step, folder: Path) -> None:
 
 # -- alignment -------------------------------------------------------------------------------------------------------
 def _link(step: Step, folder: Path) -> None:
-    from calque.runs.texts import Words
+    from calque.linking import Words
     from calque.runs.words import link_words
 
     langs, words = tuple(step.settings["langs"]), Words(**step.settings["words"])
@@ -64,8 +64,8 @@ def _entries(step: Step, folder: Path) -> None:
 
 
 def _align(step: Step, folder: Path) -> None:
+    from calque.linking import Words
     from calque.runs.align import align
-    from calque.runs.texts import Words
 
     options = dict(step.settings)
     options.pop("encoder", None)
@@ -101,9 +101,9 @@ def _fit(step: Step, folder: Path) -> None:
 
 # -- tasks -----------------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
+    from calque.linking import Words
     from calque.runs.evaluate import TASKS, evaluate
     from calque.runs.meaning import disambiguate, lexicon
-    from calque.runs.texts import Words
     from calque.runs.transfer import transfer
 
     settings, files = dict(step.settings), step.files

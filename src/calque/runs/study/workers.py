@@ -11,10 +11,10 @@ from threading import Thread
 from typing import Any
 
 from calque.errors import SettingError
+from calque.linking import Say
 from calque.runs import sources
 from calque.runs.lock import locked
 from calque.runs.steps import Step, Steps, unique
-from calque.runs.texts import Say
 
 
 class Workers:

@@ -1,4 +1,4 @@
-"""Files into corpora and word links, as every command needs them."""
+"""Parallel text from files, its word links, and word of what was skipped: what every command begins with."""
 
 from __future__ import annotations
 
