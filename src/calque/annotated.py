@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calque.errors import InputError
+from calque.offsets import offsets_of, ranges
 from calque.text import Sentences
 
 
@@ -221,9 +222,7 @@ def _some(lines: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 def _words_of(sentences: Sentences, rows: np.ndarray) -> np.ndarray:
     """Numbers of the words of some sentences, in order."""
     lengths = sentences.lengths()
-    starts, sizes = (np.cumsum(lengths) - lengths)[rows], lengths[rows]
-    ends = np.cumsum(sizes)
-    return np.arange(int(sizes.sum())) + np.repeat(starts - (ends - sizes), sizes)
+    return ranges(offsets_of(lengths)[:-1][rows], lengths[rows])
 
 
 def _same(expected: int, found: int, of: str, what: str, path: str | None) -> None:

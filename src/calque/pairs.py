@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.disk import write_lines
 from calque.errors import InputError, SettingError
+from calque.offsets import ranges
 
 if TYPE_CHECKING:
     from calque.text import ParallelCorpus
@@ -153,8 +154,7 @@ class WordPairs:
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_sentences:
             raise SettingError(f"sentences {indices.min()} to {indices.max()}, there are {self.n_sentences}")
         counts = np.diff(offsets)[indices]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        chosen = np.repeat(offsets[indices], counts) + within
+        chosen = ranges(offsets[indices], counts)
         return WordPairs(
             np.repeat(np.arange(len(indices)), counts), self.source[chosen], self.target[chosen],
             n_sentences=len(indices), possible=self.possible[chosen],

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from calque.arrow import WORDS, from_numpy, from_words, to_numpy
 from calque.errors import InputError, SettingError
+from calque.offsets import offsets_of
 
 Side = Literal["source", "target"]
 LINE = "line"  # the column that says where in its file each pair stands, where that is not its number
@@ -108,8 +109,7 @@ class Sentences(Sequence[Sentence]):
             offsets: int64 `[n_sentences + 1]`.
         """
         lengths = self.lengths()
-        offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        offsets = offsets_of(lengths)
         words = pc.call_function("list_flatten", [self._column])
         if isinstance(words, pa.Array):
             words = pa.chunked_array([words], type=pa.string())
@@ -357,7 +357,7 @@ def _take(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
         raise IndexError(f"pairs {rows.min()} to {rows.max()} of {table.num_rows}")
     order = np.argsort(rows, kind="stable")
     batches = table.to_batches()
-    starts = np.cumsum([0, *(len(batch) for batch in batches)])
+    starts = offsets_of([len(batch) for batch in batches])
     cuts = np.searchsorted(rows[order], starts)
     parts = [
         batch.take(from_numpy(rows[order[first:last]] - start))

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import Literal
@@ -15,6 +15,7 @@ import numpy as np
 
 from calque.disk import failure, reserve, unwritten, whole
 from calque.errors import InputError
+from calque.offsets import offsets_of
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
 _UNREADABLE = (
@@ -85,6 +86,18 @@ class Embeddings:
         if filled.any():
             sums[filled] = np.add.reduceat(self.data, self.offsets[:-1][filled], axis=0, dtype=np.float64)
         return sums / np.maximum(counts, 1)[:, None]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Embeddings]) -> Embeddings:
+        """The sentences of all parts, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        covered = None
+        if any(part.covered is not None for part in parts):
+            known = (np.ones(part.n_words, dtype=bool) if part.covered is None else part.covered for part in parts)
+            covered = np.concatenate(list(known))
+        offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
+        return cls(np.concatenate([part.data for part in parts]), offsets, covered)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write as safetensors (`data`, `offsets`, `covered`), which `open` maps into memory."""

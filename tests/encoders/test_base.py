@@ -10,7 +10,7 @@ from calque.algebra.normalize import unit_rows
 from calque.encoders import load_encoder
 from calque.encoders.base import Encoder, require
 from calque.encoders.batches import WordBatch, collate
-from calque.encoders.subwords import SplitSentences
+from calque.encoders.split import SplitSentences
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.tasks.lexicon import Lexicon

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from calque.encoders.batches import collate, ranges, token_batches
+from calque.encoders.batches import collate, token_batches
 from calque.encoders.subwords import Subwords
 
 
@@ -95,10 +95,3 @@ def test_real_lengths_need_little_padding_and_few_masks():
     assert padded < 1.005 * lengths.sum()
     assert sum(len(set(lengths[batch])) > 1 for batch in batches) < 0.15 * len(batches)
     assert len(batches) < 1.25 * lengths.sum() / 512
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), max_size=20))
-def test_ranges(parts):
-    starts, lengths = np.array(parts, dtype=np.int64).reshape(-1, 2).T
-    expected = [start + i for start, length in parts for i in range(length)]
-    assert ranges(starts, lengths).tolist() == expected

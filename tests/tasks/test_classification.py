@@ -5,76 +5,18 @@ import pytest
 import torch
 
 from calque.annotated import LabelledText, Labels
-from calque.encoders import load_encoder
-from calque.encoders.batches import collate
-from calque.errors import InputError, SettingError
+from calque.errors import InputError
 from calque.tasks.classification import (
     Classification,
     TextHead,
-    frame_of,
-    has_segments,
     macro_f1,
     relabelled,
     side_by_side,
-    with_first,
 )
 from calque.tasks.zeroshot import Answers, Named, Run
 from calque.text import Sentences
-from calque.training.supervised import LanguagePlan, Vectors, joined, part_of, vectors_of
+from calque.training.supervised import LanguagePlan, Vectors
 from planted import Planted, labelled
-
-PAIRS = [(["the", "in"], ["e"]), (["a"], ["in", "the", "a", "de"]), (["de", "e", "1"], ["1"])]
-
-
-def columns(pairs=PAIRS):
-    return [Sentences.of([pair[k] for pair in pairs], "en") for k in range(2)]
-
-
-@pytest.mark.parametrize("family", ["bert", "electra", "distilbert", "roberta", "xlm-roberta", "deberta-v2"])
-def test_a_pair_is_seen_as_transformers_shows_it(family, family_folders):
-    """Special subwords around and between, and segments where the model has them: the vector at the first subword is that
-    of the model's own forward pass over what the tokenizer makes of the pair."""
-    encoder = load_encoder(family_folders(family), precision="highest")
-    split = with_first(encoder.subwords, columns(), segments=has_segments(encoder.model))
-    assert has_segments(encoder.model) == (family in ("bert", "electra"))
-    found = vectors_of(encoder, split).data
-    space = " " if encoder.subwords.needs_space else ""
-    for k, pair in enumerate(PAIRS):
-        inputs = encoder.tokenizer(*(space + " ".join(words) for words in pair), return_tensors="pt")
-        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == inputs["input_ids"][0].tolist()
-        with torch.no_grad():
-            expected = encoder.model(**inputs).last_hidden_state[0, 0]
-        np.testing.assert_allclose(found[k], expected.numpy(), atol=1e-5)
-
-
-def test_segments_matter_and_stay_with_their_texts(tiny_encoder):
-    split = with_first(tiny_encoder.subwords, columns(), segments=True)
-    plain = with_first(tiny_encoder.subwords, columns())
-    assert plain.segments is None
-    assert not np.allclose(vectors_of(tiny_encoder, split).data, vectors_of(tiny_encoder, plain).data, atol=1e-3)
-    both = joined([part_of(split, np.array([1])), part_of(split, np.array([2, 0])), plain])
-    whole, again = vectors_of(tiny_encoder, both).data, vectors_of(tiny_encoder, split).data
-    np.testing.assert_allclose(whole[:3], again[[1, 2, 0]], atol=1e-6)
-    np.testing.assert_allclose(whole[3:], vectors_of(tiny_encoder, plain).data, atol=1e-6)
-    # The quick way through a BERT and the one that any model goes.
-    batch = collate(split, np.array([1, 0]))
-    states = tiny_encoder.hidden_states(batch, [-1])[-1]
-    np.testing.assert_allclose(tiny_encoder.pool(states, batch).detach(), again[[1, 0]], atol=1e-5)
-
-
-def test_a_tokenizer_that_knows_single_texts_only(family_folders):
-    subwords = load_encoder(family_folders("modernbert")).subwords
-    split, single = with_first(subwords, columns()), [subwords.split(column) for column in columns()]
-    assert split.segments is None
-    for k in range(len(PAIRS)):
-        first, second = (part.ids[part.offsets[k] : part.offsets[k + 1]].tolist() for part in single)
-        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == first + second[len(subwords.prefix) :]
-
-
-def test_an_encoder_without_a_subword_for_the_whole(family_folders):
-    encoder = load_encoder(family_folders("gpt2"))
-    with pytest.raises(SettingError, match="puts none there: take head mean or bilstm"):
-        frame_of(encoder.tokenizer, 2)
 
 
 def test_pairs_of_several_training_texts_stay_together():

@@ -12,7 +12,7 @@ from calque.annotated import Labels, TaggedText, Treebank
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
 from calque.tasks.bootstrap import measure, measure_all
-from calque.tasks.classification import Classification, with_first
+from calque.tasks.classification import Classification
 from calque.tasks.parsing import Parsing, ParsingHead, _is_punctuation
 from calque.tasks.tagging import Tagging, renamed
 from calque.tasks.zeroshot import Answers, Named
@@ -276,22 +276,6 @@ def test_gradients_into_the_encoder_are_those_of_the_whole_thing_in_one_piece(ti
         for mine, theirs in zip(encoder.model.parameters(), literal.model.parameters(), strict=True):
             if theirs.grad is not None:
                 torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-5, rtol=1e-4)
-
-
-def test_first_subword_of_pairs(tiny_encoder):
-    """A pair is what the tokenizer makes of it: special subword, text, end, text, end; the longer text is cut."""
-    texts = [Sentences.of([["the", "in"], ["a"]], "en"), Sentences.of([["e"], ["in", "the", "a"]], "en")]
-    subwords = tiny_encoder.subwords
-    split = with_first(subwords, texts)
-    single = [subwords.split(column) for column in texts]
-    for k in range(2):
-        a, b = (s.ids[s.offsets[k] : s.offsets[k + 1]].tolist() for s in single)
-        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == a + b[1:]
-    assert split.word_starts.tolist() == [0, 0]
-    assert split.word_lengths.tolist() == [1, 1]
-    short = copy.copy(subwords)
-    short.max_length = 6
-    assert np.diff(with_first(short, texts).offsets).max() <= 6
 
 
 def test_labels_that_only_a_test_text_has():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from calque.encoders.subwords import SplitSentences, Subwords
+from calque.encoders.split import SplitSentences
+from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
+from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 
@@ -113,14 +115,14 @@ class AlignedText:
             self._offsets.append(links.offsets())
             tables += [source, target]
             base += 2 * len(corpus)
-        table = concatenate(tables)
-        self.table = with_special(table) if special else table
+        table = SplitSentences.joined(tables)
+        self.table = table.with_special() if special else table
         self.word_counts = np.diff(self.table.word_offsets)
         # All target words of all corpora, numbered in a row, for vectors of the frozen encoder.
         self.target_sentences = np.concatenate(self._targets)
         self.reference_start = np.full(len(self.word_counts), -1, dtype=np.int64)
         sizes = self.word_counts[self.target_sentences]
-        self.reference_start[self.target_sentences] = np.cumsum(sizes) - sizes
+        self.reference_start[self.target_sentences] = offsets_of(sizes)[:-1]
         self.n_reference = int(sizes.sum())
 
     def _usable(self, corpus, links, source, target, max_words) -> tuple[np.ndarray, WordPairs]:
@@ -219,7 +221,7 @@ class AlignedText:
             for part in mine
         ]
 
-    def _part(self, chosen, budget, shares, n_links, totals) -> Update:
+    def _part(self, chosen, budget, shares, of_parts, totals) -> Update:
         sources = [s[pairs] for s, pairs in zip(self._sources, chosen, strict=True)]
         targets = [t[pairs] for t, pairs in zip(self._targets, chosen, strict=True)]
         dealt = self.shares(np.concatenate(sources + targets), budget, shares)
@@ -227,11 +229,12 @@ class AlignedText:
         ordered = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
         sizes = self.word_counts[ordered]
         row = np.full(len(self.word_counts), -1, dtype=np.int64)
-        row[ordered] = np.cumsum(sizes) - sizes
+        row[ordered] = offsets_of(sizes)[:-1]
         groups = []
         for corpus, (pairs, s, t) in enumerate(zip(chosen, sources, targets, strict=True)):
             offsets, links = self._offsets[corpus], self._links[corpus]
-            which, local = ragged(offsets[pairs], offsets[pairs + 1] - offsets[pairs])
+            n_links = offsets[pairs + 1] - offsets[pairs]
+            which, local = ranges(offsets[pairs], n_links), np.repeat(np.arange(len(pairs)), n_links)
             left, right = links.source[which] + self._special, links.target[which] + self._special
             source, target = row[s][local] + left, row[t][local] + right
             linked = self.reference_start[t][local] + right
@@ -240,43 +243,7 @@ class AlignedText:
                 source = np.concatenate([source, row[s], row[s] + last[0]])
                 target = np.concatenate([target, row[t], row[t] + last[1]])
                 linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
-            regularised, _ = ragged(row[t], self.word_counts[t])
-            reference, _ = ragged(self.reference_start[t], self.word_counts[t])
-            groups.append(GroupRows(source, target, regularised, reference, linked, n_links[corpus], totals[corpus]))
+            regularised = ranges(row[t], self.word_counts[t])
+            reference = ranges(self.reference_start[t], self.word_counts[t])
+            groups.append(GroupRows(source, target, regularised, reference, linked, of_parts[corpus], totals[corpus]))
         return Update(dealt, np.concatenate(targets), groups)
-
-
-def ragged(starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All positions of runs given by start and size, and for each the number of its run; int64 `[sum(sizes)]`."""
-    run = np.repeat(np.arange(len(sizes)), sizes)
-    within = np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.repeat(starts, sizes) + within, run
-
-
-def concatenate(tables: Sequence[SplitSentences]) -> SplitSentences:
-    """The sentences of all tables, one table after the other."""
-
-    def joined(name: str) -> np.ndarray:
-        ends = [np.diff(getattr(table, name)) for table in tables]
-        return np.concatenate([[0], np.cumsum(np.concatenate(ends))]).astype(np.int64)
-
-    return SplitSentences(
-        ids=np.concatenate([table.ids for table in tables]),
-        offsets=joined("offsets"),
-        word_offsets=joined("word_offsets"),
-        word_starts=np.concatenate([table.word_starts for table in tables]),
-        word_lengths=np.concatenate([table.word_lengths for table in tables]),
-        pad_id=tables[0].pad_id,
-    )
-
-
-def with_special(table: SplitSentences) -> SplitSentences:
-    """The first and last subword of each sentence ([CLS], [SEP]) as words of their own, around the others."""
-    n, counts = len(table), np.diff(table.word_offsets)
-    word_offsets = table.word_offsets + 2 * np.arange(n + 1)
-    inner = np.arange(table.n_words) + 2 * np.repeat(np.arange(n), counts) + 1
-    starts = np.zeros(table.n_words + 2 * n, dtype=np.int32)
-    lengths = np.ones_like(starts)
-    starts[inner], lengths[inner] = table.word_starts, table.word_lengths
-    starts[word_offsets[1:] - 1] = np.diff(table.offsets) - 1
-    return replace(table, word_offsets=word_offsets, word_starts=starts, word_lengths=lengths)

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from calque.alignment.aligned import AlignedText, Update, ragged
+from calque.alignment.aligned import AlignedText, Update
 from calque.distributed import Processes
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
+from calque.offsets import offsets_of, ranges
 from calque.threads import Threads
 from calque.training.passes import Pass
 
@@ -114,14 +115,14 @@ class Reference:
         sizes = self._text.word_counts[update.targets]
         order = np.argsort(starts)
         which = order[np.searchsorted(starts[order], numbers, side="right") - 1]
-        rows = (np.cumsum(sizes) - sizes)[which] + numbers - starts[which]
+        rows = offsets_of(sizes)[which] + numbers - starts[which]
         return update.reference[layer][torch.from_numpy(rows).to(update.reference[layer].device)]
 
     def _compute(self, sentences: np.ndarray) -> dict[int, Tensor]:
         """All words of `sentences` in their order, `{layer: [n_words, dim]}`."""
         text, encoder = self._text, self._encoder
         sizes = text.word_counts[sentences]
-        start = np.cumsum(sizes) - sizes
+        start = offsets_of(sizes)[:-1]
         place = np.empty(len(text.word_counts), dtype=np.int64)
         place[sentences] = start
         device = next(encoder.model.parameters()).device
@@ -131,7 +132,7 @@ class Reference:
         def work(piece: np.ndarray) -> None:
             with torch.no_grad(), self._processes.autocast():  # both belong to the thread that enters them
                 vectors = encoder.forward(collate(text.table, piece).to(device), self._layers)
-            rows, _ = ragged(place[piece], text.word_counts[piece])
+            rows = ranges(place[piece], text.word_counts[piece])
             for layer, found in vectors.items():
                 kept[layer][torch.from_numpy(rows).to(device)] = found.float()
 

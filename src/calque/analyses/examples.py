@@ -13,6 +13,7 @@ from calque.analyses.finding import Finding
 from calque.analyses.questions import NOTHING, Questions, View
 from calque.analyses.words import forms_of
 from calque.errors import SettingError
+from calque.offsets import offsets_of
 
 _OPEN = ("NOUN", "PROPN", "ADV", "ADJ", "VERB")
 _PIECE = 5  # letters that words must share where they do not begin alike
@@ -140,7 +141,7 @@ def translations_of(questions: Questions, side: str, wanted: set[str]) -> dict[s
         coded = []
         for sentences, words in sides if side == "source" else reversed(sides):
             numbers, names = forms_of(sentences)
-            offsets = np.concatenate([[0], np.cumsum(sentences.lengths())])
+            offsets = offsets_of(sentences.lengths())
             coded.append((numbers[offsets[pairs.sentence] + words], names))
         (own, names), (theirs, others) = coded
         asked = np.array([name in wanted for name in names], dtype=bool)[own]

@@ -8,6 +8,7 @@ from calque.algebra.normalize import unit_centre_unit
 from calque.analyses.finding import Finding
 from calque.analyses.questions import SIDES, Questions, View, without_interval
 from calque.errors import SettingError
+from calque.offsets import offsets_of
 
 _FORMS = 1000  # the most frequent forms, whose mean vectors stand for a language
 
@@ -192,7 +193,7 @@ def _form_means(questions: Questions, view: View, side) -> np.ndarray:
     some = np.flatnonzero(counts)
     if not len(some):
         return np.zeros((0, view.side(side).dim))
-    starts = (np.cumsum(counts) - counts)[some]
+    starts = offsets_of(counts)[some]
     sums = np.add.reduceat(np.asarray(view.side(side).data)[order], starts, axis=0, dtype=np.float64)
     return (sums / counts[some][:, None])[np.argsort(-counts[some], kind="stable")]
 

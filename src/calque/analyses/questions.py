@@ -13,6 +13,7 @@ import numpy as np
 from calque.algebra.normalize import unit_rows
 from calque.analyses.resampling import Resamples
 from calque.analyses.words import count_forms, forms_of
+from calque.offsets import offsets_of
 from calque.tasks.base import Score
 from calque.tasks.overlap import first_occurrences
 from calque.tasks.retrieval import Retrieved, WordRetrieval
@@ -47,7 +48,7 @@ class Questions:
     @cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
         """int64 `[n_sentences + 1]` of each side: the row of each sentence's first word."""
-        return {side: np.concatenate([[0], np.cumsum(self.sentences(side).lengths())]) for side in SIDES}
+        return {side: offsets_of(self.sentences(side).lengths()) for side in SIDES}
 
     @cached_property
     def rows(self) -> Mapping[str, np.ndarray]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from calque.annotated import TaggedText
 from calque.arrow import to_numpy
+from calque.offsets import offsets_of
 from calque.text import Sentences
 
 
@@ -52,7 +53,7 @@ def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
         for every word of `sentences` the number of its tag in `tagged.tags.names`, −1 where the sentence is not there;
         int32 `[n_words]`.
     """
-    starts = np.concatenate([[0], np.cumsum(tagged.sentences.lengths())])
+    starts = offsets_of(tagged.sentences.lengths())
     places: dict[str, tuple[tuple[str, ...], int]] = {}
     for number, sentence in enumerate(tagged.sentences):
         places.setdefault("".join(sentence.words), (sentence.words, int(starts[number])))

@@ -10,6 +10,7 @@ from calque.algebra.normalize import unit_rows
 from calque.anchors.means import Anchors
 from calque.anchors.sums import AnchorSums
 from calque.errors import SettingError
+from calque.offsets import offsets_of
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def split_senses(
     means, variances, norms = (
         {n: getattr(f, name) for n, f in split.items()} for name in ("vectors", "variances", "norms")
     )
-    first = np.cumsum(senses) - senses
+    first = offsets_of(senses)[:-1]
     for k, labels in clusters.items():
         kept, sizes = sums.samples.of(int(order[k])), np.bincount(labels)
         rows = first[k] + np.arange(senses[k])

@@ -22,6 +22,7 @@ from calque.corpora.rows import Rows, first_of, is_dataset, open_rows, unwritten
 from calque.corpora.slots import is_facebook, read_facebook, read_snips
 from calque.corpora.stanzas import Stanza, TaggedSentence, counted_rows, is_comment, missing_value, read_stanzas
 from calque.errors import InputError, SettingError
+from calque.offsets import offsets_of
 from calque.spans import Scheme, to_bio
 
 Format = Literal["auto", "columns", "numbered", "conllu", "facebook", "snips", "hub"]
@@ -111,7 +112,7 @@ def _gathered(
         if item.intent is not None:
             intents.add([item.intent])
     sentences, labels, intent_labels = words.finish(lang), tags.finish(), intents.finish()
-    offsets = np.concatenate([[0], np.cumsum(sentences.lengths())])
+    offsets = offsets_of(sentences.lengths())
     bio, repairs = to_bio(labels.codes, labels.names, offsets, scheme)
     return TaggedText(
         sentences,

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.encoders.subwords import SplitSentences
+from calque.encoders.split import SplitSentences
+from calque.offsets import offsets_of, ranges
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
         inside=places,
         spread=spread,
         starts=torch.from_numpy(within + np.repeat(np.arange(len(sentences)) * width, counts)),
-        packed=torch.from_numpy(within + np.repeat(np.cumsum(lengths) - lengths, counts)),
+        packed=torch.from_numpy(within + np.repeat(offsets_of(lengths)[:-1], counts)),
         lengths=torch.from_numpy(split.word_lengths[words].astype(np.int64)),
         word_counts=torch.from_numpy(counts),
         segments=None if split.segments is None else _segments(split, first, lengths, width),
@@ -124,10 +125,3 @@ def token_batches(lengths: np.ndarray, budget: int, *, max_sentences: int | None
         batches.append(order[start:stop])
         start = stop
     return batches
-
-
-def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """`concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])` without the loop."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.encoders.batches import ranges
+from calque.encoders.split import SplitSentences
 from calque.encoders.static import _types
-from calque.encoders.subwords import SplitSentences
 from calque.nn.characters import CHUNK, PADDING, SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, CharacterCNN
+from calque.offsets import ranges
 from calque.text import Sentence, Sentences, not_a_string
 
 #: numbers of the two ends of a sentence among the word types

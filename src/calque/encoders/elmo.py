@@ -25,6 +25,7 @@ from calque.encoders.numerics import check_precision, matmul_precision
 from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork, States, scalar_mix
 from calque.nn.ragged import Ragged
+from calque.offsets import offsets_of
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
@@ -165,7 +166,7 @@ class ElmoEncoder(LayeredEncoder):
     def _carried(self, sentences: Sequence, layers, progress: bool, out, dtype: str) -> dict[int, Embeddings]:
         """Batch after batch in the order of the text, each with the states of the one before."""
         words, device, start = WordTypes(self.network.words), self.device, 0
-        offsets = np.concatenate([[0], np.cumsum(word_counts(sentences))])
+        offsets = offsets_of(word_counts(sentences))
         data = {layer: np.zeros((offsets[-1], self.dim), dtype=dtype) for layer in layers}
         with torch.inference_mode(), encode_bar(int(offsets[-1]), progress) as shown:
             states = self.network.states(min(self.batch, len(sentences)))

@@ -17,9 +17,11 @@ import torch
 from torch import Tensor
 
 from calque.disk import failure, write_text
-from calque.encoders.batches import WordBatch, collate, ranges, token_batches
-from calque.encoders.subwords import SplitSentences, Subwords
+from calque.encoders.batches import WordBatch, collate, token_batches
+from calque.encoders.split import SplitSentences
+from calque.encoders.subwords import Subwords
 from calque.errors import InputError, OutputError
+from calque.offsets import offsets_of, ranges
 from calque.progress import bar
 from calque.text import Sentence, Sentences, not_a_string
 from calque.threads import Threads
@@ -73,8 +75,7 @@ def extract(
     """
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
     n_words = word_counts(sentences)
-    offsets = np.zeros(len(sentences) + 1, dtype=np.int64)
-    np.cumsum(n_words, out=offsets[1:])
+    offsets = offsets_of(n_words)
     if out is None:
         store: _Memory = _Memory(layers, offsets, dim, np.dtype(dtype))
     else:
@@ -121,8 +122,7 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
 
 def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
     """Batches of the sentences that have a word to encode; smaller ones for a short text, so that all workers get some."""
-    reached = np.zeros(split.n_words + 1, dtype=np.int64)
-    np.cumsum(split.covered, out=reached[1:])
+    reached = offsets_of(split.covered)
     some = np.flatnonzero(reached[split.word_offsets[1:]] > reached[split.word_offsets[:-1]])
     lengths = split.lengths[some]
     budget = min(budget, max(256, int(lengths.sum()) // 8))

@@ -16,6 +16,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.folder import saving
 from calque.encoders.huggingface import save_whole
 from calque.errors import InputError, SettingError
+from calque.offsets import offsets_of
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -77,7 +78,7 @@ class PerLanguage(Encoder):
         places: dict[str, list[int]] = {}
         for place, sentence in enumerate(sentences):
             places.setdefault(sentence.lang, []).append(place)
-        offsets = np.cumsum([0, *map(len, sentences)])
+        offsets = offsets_of(list(map(len, sentences)))
         data = {layer: np.zeros((offsets[-1], self.dim), dtype=np.float32) for layer in layers}
         covered = np.ones(offsets[-1], dtype=bool)
         for lang, of in places.items():

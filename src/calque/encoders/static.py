@@ -20,6 +20,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.folder import saving
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
 from calque.errors import InputError, SettingError
+from calque.offsets import offsets_of
 from calque.progress import bar
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, create_arrays, filling, map_arrays
@@ -165,7 +166,7 @@ class StaticEncoder(Encoder):
         lengths = np.zeros(sum(len(text) for text, _ in texts), dtype=np.int64)
         for text, places in texts:
             lengths[places] = text.lengths()
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        offsets = offsets_of(lengths)
         shape = (int(offsets[-1]), self.dim)
         if out is not None:
             shapes = {

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from calque.arrow import to_numpy
+from calque.encoders.framing import PROBES, as_words, frame_of
+from calque.encoders.split import SplitSentences
 from calque.errors import SettingError
+from calque.offsets import offsets_of, ranges
 from calque.text import Sentence, Sentences, not_a_string
 
 if TYPE_CHECKING:
@@ -18,54 +19,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _CHUNK = 512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
-_PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
-
-
-@dataclass(frozen=True)
-class SplitSentences:
-    """Sentences as subwords, ragged.
-
-    Attributes:
-        ids: int32 `[n_subwords]`, with the special subwords at both ends of each sentence.
-        offsets: int64 `[n_sentences + 1]` into `ids`.
-        word_offsets: int64 `[n_sentences + 1]` into the two arrays below.
-        word_starts: int32 `[n_words]`, position of the word's first subword in its own sentence's ids.
-        word_lengths: int32 `[n_words]`, number of subwords; 0 for a word that has no vector.
-        truncated_words: how many words have none because they lie beyond the length limit.
-        empty_words: how many have none because the tokenizer maps them to nothing (control characters, say).
-        truncated_sentences: how many sentences lost a word to the limit.
-        pad_id: the subword that fills up a batch.
-        segments: int32 `[n_subwords]`, to which text of a pair each belongs (`token_type_ids`); None where all are 0.
-    """
-
-    ids: np.ndarray
-    offsets: np.ndarray
-    word_offsets: np.ndarray
-    word_starts: np.ndarray
-    word_lengths: np.ndarray
-    truncated_words: int = 0
-    empty_words: int = 0
-    truncated_sentences: int = 0
-    pad_id: int = 0
-    segments: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        """Number of sentences."""
-        return len(self.offsets) - 1
-
-    @property
-    def n_words(self) -> int:
-        return len(self.word_lengths)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Subwords of each sentence, special ones included, int64 `[n_sentences]`."""
-        return np.diff(self.offsets)
-
-    @property
-    def covered(self) -> np.ndarray:
-        """bool `[n_words]`: the word has a vector."""
-        return self.word_lengths > 0
 
 
 class Subwords:
@@ -106,7 +59,7 @@ class Subwords:
             )
         self.tokenizer = tokenizer
         self.backend: Tokenizer = tokenizer.backend_tokenizer  # type: ignore[assignment]
-        self.prefix, self.suffix = self._special_ends()
+        self.prefix, self.suffix = frame_of(tokenizer).special
         limit = tokenizer.model_max_length if max_length is None else max_length
         self.max_length = int(limit) if limit < 1_000_000 else None  # "no limit" is written as 1e30
         if self.max_length is not None and self.max_length <= len(self.prefix) + len(self.suffix):
@@ -122,49 +75,15 @@ class Subwords:
         self._clear()
 
     # -- what the tokenizer does ----------------------------------------------------------------------------------
-    @contextmanager
-    def _as_words(self) -> Iterator[None]:
-        """The tokenizer without truncation and padding, and blind to special subwords in the text."""
-        backend = self.backend
-        truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
-        backend.no_truncation()
-        backend.no_padding()
-        backend.encode_special_tokens = True
-        try:
-            yield
-        finally:
-            backend.encode_special_tokens = special
-            if truncation is not None:
-                backend.enable_truncation(**truncation)
-            if padding is not None:
-                backend.enable_padding(**padding)
-
-    def _special_ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """The special subwords before and after a sentence, as the tokenizer itself puts them."""
-        with self._as_words():
-            for word in _PROBES:
-                encoding = self.backend.encode([word], is_pretokenized=True)
-                special = np.array(encoding.special_tokens_mask, dtype=bool)
-                inside = np.flatnonzero(~special)
-                if len(inside):
-                    ids = np.array(encoding.ids, dtype=np.int32)
-                    if special[inside[0] : inside[-1]].any():
-                        raise SettingError(
-                            f"{type(self.tokenizer).__name__} puts special subwords inside a sentence, expected them "
-                            "at its ends only"
-                        )
-                    return ids[: inside[0]], ids[inside[-1] + 1 :]
-        raise SettingError(f"{type(self.tokenizer).__name__} maps every probe word to nothing")
-
     def _needs_space(self) -> bool:
         """Whether a word is cut as inside a text only if a space stands before it."""
         votes = 0
-        with self._as_words():
+        with as_words(self.backend):
 
             def ids(text, pretokenized):
                 return self.backend.encode(text, is_pretokenized=pretokenized, add_special_tokens=False).ids
 
-            for word in _PROBES:
+            for word in PROBES:
                 after_space = ids(f"{word} {word}", False)[len(ids(word, False)) :]
                 plain, spaced = ids([word], True), ids([" " + word], True)
                 votes += (spaced == after_space) - (plain == after_space)
@@ -175,7 +94,7 @@ class Subwords:
         if self.needs_space:
             words = [word if not word or word[0].isspace() else " " + word for word in words]
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
-        with self._as_words():
+        with as_words(self.backend):
             try:
                 encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
             except (UnicodeEncodeError, TypeError):  # a lone surrogate has no UTF-8: it reads as U+FFFD
@@ -252,8 +171,7 @@ class Subwords:
             rows = self._rows(types)[indices]
         else:
             lists = [s.words if isinstance(s, Sentence) else not_a_string(s) for s in sentences]
-            word_offsets = np.zeros(len(lists) + 1, dtype=np.int64)
-            np.cumsum([len(words) for words in lists], out=word_offsets[1:])
+            word_offsets = offsets_of([len(words) for words in lists])
             rows = self._rows([word for words in lists for word in words])
         return self._assemble(rows, word_offsets)
 
@@ -270,8 +188,7 @@ class Subwords:
             truncated_words, truncated_sentences = int((~room & (lengths > 0)).sum()), int(over.sum())
             lengths = np.where(room, lengths, 0)
             ends, totals = _running(lengths, word_offsets)
-        offsets = np.zeros(len(totals) + 1, dtype=np.int64)
-        np.cumsum(totals + n_special, out=offsets[1:])
+        offsets = offsets_of(totals + n_special)
         ids = np.empty(offsets[-1], dtype=np.int32)
         inside = np.arange(ends[-1])
         place = inside + np.repeat(np.arange(len(totals)) * n_special + len(self.prefix), totals)
@@ -291,11 +208,59 @@ class Subwords:
             pad_id=self.pad_id,
         )
 
+    def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
+        """Each text, or pair of texts in one sequence, whose only word is the first special subword.
+
+        A pair that is too long loses subwords at the end of its longer text until it fits.
+
+        Args:
+            texts: one column or two.
+            segments: the model tells the two texts apart by segment embeddings.
+
+        Raises:
+            SettingError: nothing stands before the first text that could stand for the whole.
+        """
+        frame = frame_of(self.tokenizer, len(texts))
+        if not len(frame.special[0]):
+            raise SettingError(
+                f"head cls reads the special subword before a text, and {type(self.tokenizer).__name__} puts none there: "
+                "take head mean or bilstm"
+            )
+        splits = [self.split(column) for column in texts]
+        own = len(self.prefix), len(self.prefix) + len(self.suffix)
+        sizes = np.stack([split.lengths - own[1] for split in splits])
+        cut = splits[0].truncated_sentences if len(splits) == 1 else 0
+        if self.max_length is not None:
+            room = self.max_length - sum(map(len, frame.special))
+            kept = np.minimum(sizes, room)
+            if len(splits) == 2:
+                # What is over comes off the longer text; both get half where both are longer than that.
+                kept[0] = np.minimum(sizes[0], np.maximum(room - sizes[1], room // 2))
+                kept[1] = np.minimum(sizes[1], room - kept[0])
+            cut, sizes = int((kept < sizes).any(axis=0).sum()), kept
+        n = len(splits[0])
+        offsets = offsets_of(sum(map(len, frame.special)) + sizes.sum(axis=0))
+        ids, kinds = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.int32)
+        place = offsets[:-1].copy()
+        for number, special in enumerate(frame.special):
+            where = ranges(place, np.full(n, len(special)))
+            ids[where], kinds[where] = np.tile(special, n), np.tile(frame.segments[number], n)
+            place = place + len(special)
+            if number < len(splits):
+                split, size = splits[number], sizes[number]
+                where = ranges(place, size)
+                ids[where] = split.ids[ranges(split.offsets[:-1] + own[0], size)]
+                kinds[where] = frame.texts[number]
+                place = place + size
+        return SplitSentences(
+            ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32),
+            truncated_sentences=cut, pad_id=splits[0].pad_id, segments=kinds if segments and kinds.any() else None,
+        )  # fmt: skip
+
 
 def _running(lengths: np.ndarray, word_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Running number of subwords before each word `[n_words + 1]`, and the total of each sentence."""
-    ends = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=ends[1:])
+    ends = offsets_of(lengths)
     return ends, ends[word_offsets[1:]] - ends[word_offsets[:-1]]
 
 

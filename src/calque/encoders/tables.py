@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.corpora.compression import read_blocks
 from calque.errors import InputError
+from calque.offsets import offsets_of
 
 _FASTTEXT = struct.pack("<i", 793712314)  # the first bytes of fastText's saved models
 _EOS = "</s>"  # the one word that fastText gives no character n-grams
@@ -138,7 +139,7 @@ class SubwordTable(WordTable):
             part = rows[start : start + _BLOCK]
             lengths = np.array([len(found) for found in part])
             gathered = self.matrix[np.concatenate([np.array(found, dtype=np.int64) for found in part])]
-            sums = np.add.reduceat(gathered, np.cumsum(lengths) - lengths, axis=0, dtype=np.float64)
+            sums = np.add.reduceat(gathered, offsets_of(lengths)[:-1], axis=0, dtype=np.float64)
             means[start : start + len(part)] = sums / lengths[:, None]
         return means
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from calque.offsets import offsets_of
 from calque.segment import language_parts, split_words
 from calque.text import ParallelCorpus, Sentence, Sentences
 
@@ -40,8 +41,7 @@ class Collection:
             first = len(self.sentences)
             self.sentences.extend(Sentence(words, lang) for words in texts)
             self.ranges[lang] = (first, len(self.sentences))
-        self.offsets = np.zeros(len(self.sentences) + 1, dtype=np.int64)
-        np.cumsum([len(sentence) for sentence in self.sentences], out=self.offsets[1:])
+        self.offsets = offsets_of([len(sentence) for sentence in self.sentences])
         self.partners: list[tuple[int, ...]] = [()] * len(self.sentences)
         for (lang, place), others in partners.items():
             self.partners[self.ranges[lang][0] + place] = tuple(self.ranges[m][0] + k for m, k in others)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from calque.errors import SettingError
+from calque.offsets import offsets_of, ranges
 
 
 class Ragged:
@@ -36,8 +37,7 @@ class Ragged:
         self.lengths = np.asarray(lengths, dtype=np.int64)
         if self.lengths.ndim != 1 or (len(self.lengths) and self.lengths.min() < 0):
             raise SettingError(f"lengths {self.lengths.tolist()}, expected a number of words for each sentence")
-        self.offsets = np.zeros(len(self.lengths) + 1, dtype=np.int64)
-        np.cumsum(self.lengths, out=self.offsets[1:])
+        self.offsets = offsets_of(self.lengths)
         self.n_words = int(self.offsets[-1])
 
     @classmethod
@@ -71,7 +71,7 @@ class Ragged:
         """For each place in the time-major order: rank of its sentence in `order`, and its step."""
         sizes = np.array(self.sizes, dtype=np.int64)
         step = np.repeat(np.arange(len(sizes)), sizes)
-        return np.arange(self.n_words) - np.repeat(sizes.cumsum() - sizes, sizes), step
+        return ranges(np.zeros_like(sizes), sizes), step
 
     @cached_property
     def from_left(self) -> np.ndarray:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calque.encoders.batches import ranges
-from calque.encoders.subwords import SplitSentences
+from calque.encoders.split import SplitSentences
 from calque.errors import SettingError
+from calque.offsets import ranges
 
 
 @dataclass(frozen=True)

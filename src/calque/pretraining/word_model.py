@@ -19,6 +19,7 @@ from calque.encoders.elmo import ElmoEncoder
 from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork
 from calque.nn.ragged import Ragged
+from calque.offsets import offsets_of
 from calque.pretraining.softmax import WordSoftmax
 from calque.pretraining.words import UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence
@@ -153,7 +154,7 @@ class WordModel(nn.Module):
                 each[:, 2] += frequency[following[side]] / 2
             each[:, 3], each[:, 4] = 1, following[0] == UNKNOWN
             predictions = blocks.lengths[numbers] - 1
-            sums[numbers] = np.add.reduceat(each, np.cumsum(predictions) - predictions)
+            sums[numbers] = np.add.reduceat(each, offsets_of(predictions)[:-1])
         self.train(training)
         return sums
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from calque.encoders.batches import ranges
 from calque.encoders.characters import BEGIN, END, number_words
 from calque.errors import InputError, SettingError
+from calque.offsets import offsets_of, ranges
 from calque.pretraining.blocks import Blocks
 from calque.text import Sentence, Sentences
 
@@ -163,4 +163,4 @@ def _blocks(numbers: np.ndarray, offsets: np.ndarray, length: int) -> Blocks:
     parts = -(-(lengths - 1) // length)
     first = np.repeat(starts, parts) + ranges(np.zeros_like(parts), parts) * length
     sizes = np.minimum(first + length + 1, np.repeat(ends, parts)) - first
-    return Blocks(ids[ranges(first, sizes)], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    return Blocks(ids[ranges(first, sizes)], offsets_of(sizes))

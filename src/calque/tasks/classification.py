@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -13,8 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from calque.annotated import LabelledText, Labels
-from calque.encoders.batches import ranges
-from calque.encoders.subwords import SplitSentences
+from calque.encoders.split import SplitSentences
 from calque.errors import InputError, SettingError
 from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
@@ -105,7 +104,7 @@ class Classification(ZeroShot[LabelledText]):
         return whole if self.columns == 1 else _Pairs(whole)
 
     def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
-        return with_first(encoder.subwords, data.texts, segments=has_segments(encoder.model))
+        return encoder.subwords.with_first(data.texts, segments=has_segments(encoder.model))
 
     def answers(self, each: Named[LabelledText]) -> Answers:
         codes = each.data.labels.among(self.labels)
@@ -233,93 +232,6 @@ def side_by_side(columns: Sequence[Sentences]) -> Sentences:
         return columns[0]
     n = len(columns[0])
     return Sentences.joined(columns).take(np.arange(len(columns) * n).reshape(-1, n).T.ravel())
-
-
-class Frame(NamedTuple):
-    """The special subwords around one text or around two, and the segments (`token_type_ids`) of everything.
-
-    Attributes:
-        special: ids before, between and after the texts.
-        segments: of the same subwords.
-        texts: the segment of each text.
-    """
-
-    special: list[np.ndarray]
-    segments: list[np.ndarray]
-    texts: list[int]
-
-
-def frame_of(tokenizer: Any, columns: int) -> Frame:
-    """What the tokenizer itself puts around texts, read off one example. Where it has something for one text and nothing
-    for two, the second one gets the end of the first once more.
-
-    Raises:
-        SettingError: nothing stands before the first text that could stand for the whole.
-    """
-    for word in ("the", "a", "1"):
-        encoding = tokenizer.backend_tokenizer.encode(*[[word]] * columns, is_pretokenized=True)
-        there = np.array(encoding.attention_mask, dtype=bool)
-        ids, kinds = (np.array(values, dtype=np.int32)[there] for values in (encoding.ids, encoding.type_ids))
-        owner = np.array([-1 if text is None else text for text in encoding.sequence_ids])[there]
-        places = [np.flatnonzero(owner == text) for text in range(columns)]
-        if all(map(len, places)):
-            break
-    else:
-        raise SettingError(f"{type(tokenizer).__name__} maps every probe word to nothing")
-    if not places[0][0] and columns == 2:
-        begin, end = frame_of(tokenizer, 1).special
-        return Frame([begin, end, end], [np.zeros_like(part) for part in (begin, end, end)], [0, 0])
-    if not places[0][0]:
-        raise SettingError(
-            f"head cls reads the special subword before a text, and {type(tokenizer).__name__} puts none there: take head "
-            "mean or bilstm"
-        )
-    edges = [0, *(edge for place in places for edge in (place[0], place[-1] + 1)), len(ids)]
-    cuts = [slice(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
-    return Frame([ids[cut] for cut in cuts], [kinds[cut] for cut in cuts], [int(kinds[place[0]]) for place in places])
-
-
-def with_first(subwords: Any, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
-    """Each text, or pair of texts in one sequence, whose only word is the first special subword.
-
-    A pair that is too long loses subwords at the end of its longer text until it fits.
-
-    Args:
-        subwords: of the encoder.
-        texts: one column or two.
-        segments: the model tells the two texts apart by segment embeddings.
-    """
-    frame = frame_of(subwords.tokenizer, len(texts))
-    splits = [subwords.split(column) for column in texts]
-    own = len(subwords.prefix), len(subwords.prefix) + len(subwords.suffix)
-    sizes = np.stack([split.lengths - own[1] for split in splits])
-    cut = splits[0].truncated_sentences if len(splits) == 1 else 0
-    if subwords.max_length is not None:
-        room = subwords.max_length - sum(map(len, frame.special))
-        kept = np.minimum(sizes, room)
-        if len(splits) == 2:
-            # What is over comes off the longer text; both get half where both are longer than that.
-            kept[0] = np.minimum(sizes[0], np.maximum(room - sizes[1], room // 2))
-            kept[1] = np.minimum(sizes[1], room - kept[0])
-        cut, sizes = int((kept < sizes).any(axis=0).sum()), kept
-    n = len(splits[0])
-    offsets = np.concatenate([[0], np.cumsum(sum(map(len, frame.special)) + sizes.sum(axis=0))])
-    ids, kinds = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.int32)
-    place = offsets[:-1].copy()
-    for number, special in enumerate(frame.special):
-        where = ranges(place, np.full(n, len(special)))
-        ids[where], kinds[where] = np.tile(special, n), np.tile(frame.segments[number], n)
-        place = place + len(special)
-        if number < len(splits):
-            split, size = splits[number], sizes[number]
-            where = ranges(place, size)
-            ids[where] = split.ids[ranges(split.offsets[:-1] + own[0], size)]
-            kinds[where] = frame.texts[number]
-            place = place + size
-    return SplitSentences(
-        ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32),
-        truncated_sentences=cut, pad_id=splits[0].pad_id, segments=kinds if segments and kinds.any() else None,
-    )  # fmt: skip
 
 
 def has_segments(model: Any) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from calque.arrow import to_numpy
 from calque.errors import CalqueWarning
+from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
@@ -108,7 +109,7 @@ def _of_links(
     """Number of the lower-cased form at one end of each link."""
     sentences: Sentences = getattr(corpus, side)
     words: np.ndarray = getattr(pairs, side)
-    offsets = np.concatenate([[0], np.cumsum(sentences.lengths())])
+    offsets = offsets_of(sentences.lengths())
     return _numbers(sentences, vocabulary, lower=True, grow=grow)[offsets[pairs.sentence] + words]
 
 

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from calque.encoders.batches import collate, ranges, token_batches
+from calque.encoders.batches import collate, token_batches
 from calque.errors import SettingError
+from calque.offsets import offsets_of, ranges
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure, ratio
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from calque.encoders.subwords import SplitSentences, Subwords
+    from calque.encoders.split import SplitSentences
+    from calque.encoders.subwords import Subwords
     from calque.pretraining.word_model import WordModel
     from calque.text import Sentences
 
@@ -130,7 +132,7 @@ def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
         counts: words of each sentence.
     """
     rng = np.random.default_rng(seed)
-    starts = np.cumsum(counts) - counts
+    starts = offsets_of(counts)[:-1]
     found = [
         start + np.sort(rng.permutation(count)[: max(1, round(share * count))])
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
@@ -158,7 +160,7 @@ def _losses(
     loss = (
         torch.nn.functional.cross_entropy(logits.float(), answers.to(device), reduction="none").double().cpu().numpy()
     )
-    return np.add.reduceat(loss, np.cumsum(lengths) - lengths)
+    return np.add.reduceat(loss, offsets_of(lengths)[:-1])
 
 
 def _mean(split: SplitSentences, words: Sequence[int] | np.ndarray) -> float:

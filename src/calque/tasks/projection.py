@@ -12,6 +12,7 @@ import numpy as np
 
 from calque.annotated import Labels, TaggedText
 from calque.errors import SettingError
+from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.spans import span_table
 from calque.tasks.tagging import Kind, Tagging
@@ -51,7 +52,7 @@ def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pr
         pairs: links between the two sides.
         target: their translations.
     """
-    offsets = np.concatenate([[0], np.cumsum(source.sentences.lengths())])
+    offsets = offsets_of(source.sentences.lengths())
     table = span_table(source.tags.codes, source.tags.names, offsets)
     owner = np.searchsorted(offsets, table.start, side="right") - 1
     spans: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
@@ -81,7 +82,7 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pro
     A word takes the tag that most of the words linked to it have; one without links the tag that its form has most often
     elsewhere in the text. A sentence with a word that has neither is left out.
     """
-    offsets = np.concatenate([[0], np.cumsum(source.sentences.lengths())])
+    offsets = offsets_of(source.sentences.lengths())
     linked = _links(pairs, turned=True)
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     found: list[list[str | None]] = []

@@ -13,6 +13,7 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
 from calque.encoders.base import require
 from calque.errors import SettingError
+from calque.offsets import ranges
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import measure, ratio
@@ -418,15 +419,14 @@ def with_ends(encoder: Encoder, sentences) -> Embeddings:
     Raises:
         SettingError: the encoder has no subwords.
     """
-    from calque.alignment.aligned import with_special
-    from calque.encoders.batches import collate, ranges, token_batches
+    from calque.encoders.batches import collate, token_batches
     from calque.encoders.huggingface import HuggingFaceEncoder
 
     if not isinstance(encoder, HuggingFaceEncoder):
         raise SettingError(f"special=True: {encoder.name} has no special subwords")
     import torch
 
-    split = with_special(encoder.subwords.split(sentences))
+    split = encoder.subwords.split(sentences).with_special()
     data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     with torch.inference_mode():
         for numbers in token_batches(np.diff(split.offsets), encoder.budget):

@@ -12,11 +12,11 @@ from torch import nn
 from torch.nn import functional
 
 from calque.annotated import Labels, TaggedText
-from calque.encoders.batches import ranges
 from calque.errors import InputError, SettingError
 from calque.nn.crf import ChainCRF, forbidden_in_bio
 from calque.nn.pooling import means, sums
 from calque.nn.recurrent import StackedLSTM
+from calque.offsets import offsets_of, ranges
 from calque.spans import span_counts
 from calque.tasks.bootstrap import ratio
 from calque.tasks.zeroshot import Answers, Named, Run, ZeroShot
@@ -167,9 +167,9 @@ class Tagging(ZeroShot[TaggedText]):
         scores, intents = head(given.rows, given.lengths)
         tags = head.best(scores, given.lengths).cpu().numpy()
         gold = answers.of_words("tags", given.numbers).numpy()
-        offsets = np.concatenate([[0], np.cumsum(given.lengths.numpy())])
+        offsets = offsets_of(given.lengths.numpy())
         if self.name == "pos":
-            right = np.concatenate([[0], np.cumsum(tags == gold)])
+            right = offsets_of(tags == gold)
             found = {"accuracy": np.stack([np.diff(right[offsets]), np.diff(offsets)], axis=1)}
         else:
             counts = span_counts(gold, tags, self.gold_tags, offsets)
@@ -192,7 +192,7 @@ class Tagging(ZeroShot[TaggedText]):
         run = Run(self, encoder, progress=progress)
         learnt = run.learn(seed)
         lengths = sentences.lengths()
-        starts, codes = np.cumsum(lengths) - lengths, np.zeros(int(lengths.sum()), dtype=np.int32)
+        starts, codes = offsets_of(lengths)[:-1], np.zeros(int(lengths.sum()), dtype=np.int32)
         text = TaggedText(sentences, Labels(codes, self.tags))
         with torch.no_grad():
             for given in run.batches(learnt, Named("text", sentences.lang, text)):

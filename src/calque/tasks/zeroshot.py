@@ -14,8 +14,8 @@ import torch
 
 from calque.distributed import Processes
 from calque.encoders.base import require
-from calque.encoders.batches import ranges
 from calque.errors import SettingError
+from calque.offsets import offsets_of, ranges
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import Statistic, measure_all
 from calque.threads import Threads
@@ -28,8 +28,6 @@ from calque.training.supervised import (
     Supervised,
     TrainedVectors,
     Vectors,
-    joined,
-    part_of,
     trainable_copy,
     tuned_rate,
     vectors_of,
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from calque.encoders.base import Encoder
-    from calque.encoders.subwords import SplitSentences
+    from calque.encoders.split import SplitSentences
     from calque.text import Sentences
 
 D = TypeVar("D")
@@ -65,7 +63,7 @@ class Answers:
         texts: Mapping[str, np.ndarray] | None = None,
     ):
         self.lengths, self.words, self.texts = lengths, dict(words or {}), dict(texts or {})
-        self._starts = np.cumsum(lengths) - lengths
+        self._starts = offsets_of(lengths)[:-1]
 
     @classmethod
     def joined(cls, parts: Sequence[Answers]) -> Answers:
@@ -284,13 +282,14 @@ class Run(Generic[D]):
         self.held_out = []
         kept = np.arange(sum(sizes))
         if not task.dev and task.select == "source":
-            starts = np.cumsum([0, *sizes])
+            starts = offsets_of(sizes)
             self.held_out = [found for a, b in itertools.pairwise(starts) if len(found := _held_out(kept[a:b]))]
             kept = np.setdiff1d(kept, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out]))
         self.kept = kept
         langs = [task.sources.index(each.lang) for each in task.train]
         self.groups = np.repeat(langs, sizes)[kept]
-        self.text: Any = joined([self._data(each) for each in task.train])
+        texts = [self._data(each) for each in task.train]
+        self.text: Any = type(texts[0]).joined(texts)
         if not task.tune:  # the same tensors for every seed
             self.text = task.frozen(self.text, self.processes.device)
             self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
@@ -372,7 +371,7 @@ class Run(Generic[D]):
         """Vectors of some of the training texts."""
         if not self.task.tune:
             return Some(self.text, numbers)
-        return Renumbered(self._source(part_of(self.text, numbers), encoder), numbers)
+        return Renumbered(self._source(self.text.take(numbers), encoder), numbers)
 
     @torch.no_grad()
     def _judged(self, head: nn.Module, source: Source, answers: Answers) -> dict[str, np.ndarray]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from calque.distributed import Processes
-from calque.encoders.batches import collate, ranges, token_batches
+from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import matmul_precision
 from calque.errors import SettingError, check_number
+from calque.offsets import ranges
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import Pass
@@ -24,7 +25,7 @@ from calque.training.rates import rate_by_width
 
 if TYPE_CHECKING:
     from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.encoders.subwords import SplitSentences
+    from calque.encoders.split import SplitSentences
     from calque.vectors import Embeddings
 
 
@@ -313,43 +314,6 @@ class _Best:
     def restore(self) -> None:
         if self._state is not None:
             self._module.load_state_dict(self._state)
-
-
-def joined(parts: Sequence[Any]) -> Any:
-    """Vectors, or subwords, of several texts as one."""
-    if len(parts) == 1:
-        return parts[0]
-    if hasattr(parts[0], "word_offsets"):
-        return _joined_splits(parts)
-    offsets = np.concatenate([[0], *(np.diff(part.offsets) for part in parts)]).cumsum()
-    return type(parts[0])(np.concatenate([part.data for part in parts]), offsets)
-
-
-def _joined_splits(parts: Sequence[SplitSentences]) -> SplitSentences:
-    names = ("ids", "word_starts", "word_lengths")
-    counts = ("truncated_words", "empty_words", "truncated_sentences")
-    segments = None
-    if any(part.segments is not None for part in parts):
-        segments = np.concatenate([np.zeros_like(p.ids) if p.segments is None else p.segments for p in parts])
-    return replace(
-        parts[0],
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
-        **{name: np.concatenate([[0], *(np.diff(getattr(part, name)) for part in parts)]).cumsum()
-           for name in ("offsets", "word_offsets")},
-        **{name: sum(getattr(part, name) for part in parts) for name in counts},
-        segments=segments,
-    )  # fmt: skip
-
-
-def part_of(split: SplitSentences, numbers: np.ndarray) -> SplitSentences:
-    """Some of the texts, by their numbers."""
-    sizes, counts = split.lengths[numbers], np.diff(split.word_offsets)[numbers]
-    subwords, words = ranges(split.offsets[numbers], sizes), ranges(split.word_offsets[numbers], counts)
-    return replace(
-        split, ids=split.ids[subwords], offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        word_offsets=np.concatenate([[0], np.cumsum(counts)]), word_starts=split.word_starts[words],
-        word_lengths=split.word_lengths[words], segments=None if split.segments is None else split.segments[subwords],
-    )  # fmt: skip
 
 
 def trainable_copy(encoder: HuggingFaceEncoder, device: torch.device) -> HuggingFaceEncoder:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from calque.offsets import offsets_of
+
 Block = tuple[np.ndarray, np.ndarray, np.ndarray]
 ROOM = 1 << 22  # pairs of types there is room for at first
 
@@ -139,7 +141,7 @@ class Bitext:
 
 def _origins(size: np.ndarray) -> np.ndarray:
     """Where the cells of each sentence pair begin; −1 where it has none."""
-    origin = np.cumsum(size) - size
+    origin = offsets_of(size)[:-1]
     origin[size == 0] = -1
     return origin
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from calque.disk import whole
 from calque.errors import InputError, SettingError
+from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
@@ -311,15 +312,14 @@ def _pairs(corpus: ParallelCorpus, links: Links, across: bool) -> WordPairs:
     n = int(observed.sum())
     at = np.flatnonzero(others[:n] >= 0)
     sentence = np.repeat(np.arange(len(observed)), observed)[at]
-    position = at - (np.cumsum(observed) - observed)[sentence]
+    position = at - offsets_of(observed)[sentence]
     ends = (others[at], position) if across else (position, others[at])
     return WordPairs(sentence, *ends, n_sentences=len(observed), posterior=posterior[at])
 
 
 def _packed(name: str, words: pa.Array) -> dict[str, np.ndarray]:
     text = [word.encode() for word in words.to_pylist()]
-    offsets = np.zeros(len(text) + 1, np.int64)
-    np.cumsum([len(word) for word in text], out=offsets[1:])
+    offsets = offsets_of([len(word) for word in text])
     return {f"{name}.bytes": np.frombuffer(b"".join(text), np.uint8), f"{name}.offsets": offsets}
 
 

@@ -1,0 +1,99 @@
+"""Sentences cut into subwords, and where their words are among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from calque.offsets import offsets_of, ranges
+
+
+@dataclass(frozen=True)
+class SplitSentences:
+    """Sentences as subwords, ragged.
+
+    Attributes:
+        ids: int32 `[n_subwords]`, with the special subwords at both ends of each sentence.
+        offsets: int64 `[n_sentences + 1]` into `ids`.
+        word_offsets: int64 `[n_sentences + 1]` into the two arrays below.
+        word_starts: int32 `[n_words]`, position of the word's first subword in its own sentence's ids.
+        word_lengths: int32 `[n_words]`, number of subwords; 0 for a word that has no vector.
+        truncated_words: how many words have none because they lie beyond the length limit.
+        empty_words: how many have none because the tokenizer maps them to nothing (control characters, say).
+        truncated_sentences: how many sentences lost a word to the limit.
+        pad_id: the subword that fills up a batch.
+        segments: int32 `[n_subwords]`, to which text of a pair each belongs (`token_type_ids`); None where all are 0.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    word_offsets: np.ndarray
+    word_starts: np.ndarray
+    word_lengths: np.ndarray
+    truncated_words: int = 0
+    empty_words: int = 0
+    truncated_sentences: int = 0
+    pad_id: int = 0
+    segments: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_words(self) -> int:
+        return len(self.word_lengths)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Subwords of each sentence, special ones included, int64 `[n_sentences]`."""
+        return np.diff(self.offsets)
+
+    @property
+    def covered(self) -> np.ndarray:
+        """bool `[n_words]`: the word has a vector."""
+        return self.word_lengths > 0
+
+    @classmethod
+    def joined(cls, parts: Sequence[SplitSentences]) -> SplitSentences:
+        """The sentences of all parts, one part after the other, with what all of them lost."""
+        if len(parts) == 1:
+            return parts[0]
+        segments = None
+        if any(part.segments is not None for part in parts):
+            segments = np.concatenate([np.zeros_like(p.ids) if p.segments is None else p.segments for p in parts])
+        return cls(
+            ids=np.concatenate([part.ids for part in parts]),
+            offsets=offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
+            word_offsets=offsets_of(np.concatenate([np.diff(part.word_offsets) for part in parts])),
+            word_starts=np.concatenate([part.word_starts for part in parts]),
+            word_lengths=np.concatenate([part.word_lengths for part in parts]),
+            truncated_words=sum(part.truncated_words for part in parts),
+            empty_words=sum(part.empty_words for part in parts),
+            truncated_sentences=sum(part.truncated_sentences for part in parts),
+            pad_id=parts[0].pad_id,
+            segments=segments,
+        )
+
+    def take(self, numbers: np.ndarray) -> SplitSentences:
+        """Some of the sentences, by their numbers. What was lost is still counted over all of them."""
+        sizes, counts = self.lengths[numbers], np.diff(self.word_offsets)[numbers]
+        subwords, words = ranges(self.offsets[numbers], sizes), ranges(self.word_offsets[numbers], counts)
+        return replace(
+            self, ids=self.ids[subwords], offsets=offsets_of(sizes), word_offsets=offsets_of(counts),
+            word_starts=self.word_starts[words], word_lengths=self.word_lengths[words],
+            segments=None if self.segments is None else self.segments[subwords],
+        )  # fmt: skip
+
+    def with_special(self) -> SplitSentences:
+        """The first and last subword of each sentence ([CLS], [SEP]) as words of their own, around the others."""
+        n, counts = len(self), np.diff(self.word_offsets)
+        word_offsets = self.word_offsets + 2 * np.arange(n + 1)
+        inner = np.arange(self.n_words) + 2 * np.repeat(np.arange(n), counts) + 1
+        starts = np.zeros(self.n_words + 2 * n, dtype=np.int32)
+        lengths = np.ones_like(starts)
+        starts[inner], lengths[inner] = self.word_starts, self.word_lengths
+        starts[word_offsets[1:] - 1] = np.diff(self.offsets) - 1
+        return replace(self, word_offsets=word_offsets, word_starts=starts, word_lengths=lengths)

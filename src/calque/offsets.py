@@ -1,0 +1,20 @@
+"""Runs that stand one after the other: where each begins, and all the positions of some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def offsets_of(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
+    """Where each run begins, and where the last one ends: int64 `[n_runs + 1]`."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """All positions of runs: `concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])` without the loop."""
+    offsets = offsets_of(lengths)
+    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)

@@ -1,0 +1,108 @@
+"""Sentences as subwords: taken, joined, and with the special subwords around them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from calque.encoders import load_encoder
+from calque.encoders.batches import collate
+from calque.encoders.split import SplitSentences
+from calque.encoders.subwords import Subwords
+from calque.errors import SettingError
+from calque.tasks.classification import has_segments
+from calque.text import Sentences
+from calque.training.supervised import vectors_of
+
+PAIRS = [(["the", "in"], ["e"]), (["a"], ["in", "the", "a", "de"]), (["de", "e", "1"], ["1"])]
+
+
+def columns(pairs=PAIRS):
+    return [Sentences.of([pair[k] for pair in pairs], "en") for k in range(2)]
+
+
+@pytest.mark.parametrize("family", ["bert", "electra", "distilbert", "roberta", "xlm-roberta", "deberta-v2"])
+def test_a_pair_is_seen_as_transformers_shows_it(family, family_folders):
+    """Special subwords around and between, and segments where the model has them: the vector at the first subword is that
+    of the model's own forward pass over what the tokenizer makes of the pair."""
+    encoder = load_encoder(family_folders(family), precision="highest")
+    split = encoder.subwords.with_first(columns(), segments=has_segments(encoder.model))
+    assert has_segments(encoder.model) == (family in ("bert", "electra"))
+    found = vectors_of(encoder, split).data
+    space = " " if encoder.subwords.needs_space else ""
+    for k, pair in enumerate(PAIRS):
+        inputs = encoder.tokenizer(*(space + " ".join(words) for words in pair), return_tensors="pt")
+        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == inputs["input_ids"][0].tolist()
+        with torch.no_grad():
+            expected = encoder.model(**inputs).last_hidden_state[0, 0]
+        np.testing.assert_allclose(found[k], expected.numpy(), atol=1e-5)
+
+
+def test_segments_matter_and_stay_with_their_texts(tiny_encoder):
+    split = tiny_encoder.subwords.with_first(columns(), segments=True)
+    plain = tiny_encoder.subwords.with_first(columns())
+    assert plain.segments is None
+    assert not np.allclose(vectors_of(tiny_encoder, split).data, vectors_of(tiny_encoder, plain).data, atol=1e-3)
+    both = SplitSentences.joined([split.take(np.array([1])), split.take(np.array([2, 0])), plain])
+    whole, again = vectors_of(tiny_encoder, both).data, vectors_of(tiny_encoder, split).data
+    np.testing.assert_allclose(whole[:3], again[[1, 2, 0]], atol=1e-6)
+    np.testing.assert_allclose(whole[3:], vectors_of(tiny_encoder, plain).data, atol=1e-6)
+    # The quick way through a BERT and the one that any model goes.
+    batch = collate(split, np.array([1, 0]))
+    states = tiny_encoder.hidden_states(batch, [-1])[-1]
+    np.testing.assert_allclose(tiny_encoder.pool(states, batch).detach(), again[[1, 0]], atol=1e-5)
+
+
+def test_a_tokenizer_that_knows_single_texts_only(family_folders):
+    subwords = load_encoder(family_folders("modernbert")).subwords
+    split, single = subwords.with_first(columns()), [subwords.split(column) for column in columns()]
+    assert split.segments is None
+    for k in range(len(PAIRS)):
+        first, second = (part.ids[part.offsets[k] : part.offsets[k + 1]].tolist() for part in single)
+        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == first + second[len(subwords.prefix) :]
+
+
+def test_an_encoder_without_a_subword_for_the_whole(family_folders):
+    encoder = load_encoder(family_folders("gpt2"))
+    with pytest.raises(SettingError, match="puts none there: take head mean or bilstm"):
+        encoder.subwords.with_first(columns())
+
+
+def test_first_subword_of_pairs(tiny_encoder):
+    """A pair is what the tokenizer makes of it: special subword, text, end, text, end; the longer text is cut."""
+    texts = [Sentences.of([["the", "in"], ["a"]], "en"), Sentences.of([["e"], ["in", "the", "a"]], "en")]
+    subwords = tiny_encoder.subwords
+    split = subwords.with_first(texts)
+    single = [subwords.split(column) for column in texts]
+    for k in range(2):
+        a, b = (s.ids[s.offsets[k] : s.offsets[k + 1]].tolist() for s in single)
+        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == a + b[1:]
+    assert split.word_starts.tolist() == [0, 0]
+    assert split.word_lengths.tolist() == [1, 1]
+    short = copy.copy(subwords)
+    short.max_length = 6
+    assert np.diff(short.with_first(texts).offsets).max() <= 6
+
+
+def test_what_was_lost_stays_known(tiny_folder):
+    """Sentences of several texts in one: every array, every count and the segments, as if they had been split at once."""
+    subwords = Subwords(AutoTokenizer.from_pretrained(tiny_folder), max_length=6)
+    first, second = [["the", "in", "e", "1", "a", "de"], ["\u200b"]], [[], ["a"], ["in", "the"] * 3]
+    parts, whole = [subwords.split(part) for part in (first, second)], subwords.split(first + second)
+    assert min(whole.truncated_words, whole.empty_words, whole.truncated_sentences) > 0
+    for found in (SplitSentences.joined(parts), SplitSentences.joined([whole]).take(np.arange(5))):
+        for name, expected in vars(whole).items():
+            np.testing.assert_equal(getattr(found, name), expected)
+            assert getattr(getattr(found, name), "dtype", None) == getattr(expected, "dtype", None)
+
+
+def test_the_ends_as_words_of_their_own(tiny_encoder):
+    split = tiny_encoder.subwords.split([["the", "in"], [], ["a"]])
+    with_ends = split.with_special()
+    assert np.diff(with_ends.word_offsets).tolist() == [4, 2, 3]
+    places = with_ends.word_starts + np.repeat(with_ends.offsets[:-1], np.diff(with_ends.word_offsets))
+    assert with_ends.ids[places][with_ends.word_offsets[:-1]].tolist() == [tiny_encoder.tokenizer.cls_token_id] * 3
+    assert with_ends.ids[places][with_ends.word_offsets[1:] - 1].tolist() == [tiny_encoder.tokenizer.sep_token_id] * 3
+    assert with_ends.word_starts[[1, 2]].tolist() == split.word_starts[:2].tolist()
