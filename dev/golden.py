@@ -1,0 +1,893 @@
+"""Records what every command answers and writes, and compares two records: proves that a refactoring changed nothing.
+
+    python dev/golden.py record before --source ../frozen/src --jobs 2
+    python dev/golden.py record after --open before          # what the old code wrote is also read by the new code
+    python dev/golden.py compare before after
+    python dev/golden.py record some --only "align/*" "evaluate/ner"; python dev/golden.py compare before some
+
+A record is a folder: `golden.json`, and `work/`, where each step has a folder of its own with the files that it wrote. A step is
+one command or several, on the encoder and the text that come with calque, or on data that is planted here. `@align/rotation/out`
+in a command is what another step wrote, which therefore runs first; `@in/…` is an input. Steps `open/…` measure an encoder that
+another step saved. With `--open OLD`, every step that reads what others wrote runs once more on what stands in OLD, and must
+answer what OLD answered: folders of the old code, opened by the new.
+
+Scores, tensors and settings are compared exactly; times, dates and hashes of code are not (see `NOISE`, `TIMES`). Differences of
+figures come first; those of wording, where every number is the same (and messages of commands that fail), in a section of their
+own, because wording may be mended on purpose. Either kind makes `compare` end with 1.
+
+Libraries are imported once, and every command is a fork of that process, with one thread; calque itself is imported anew by each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import hashlib
+import html.parser
+import json
+import os
+import pickle
+import re
+import runpy
+import shlex
+import shutil
+import signal
+import struct
+import sys
+import time
+import traceback
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+#: keys of JSON files whose values are times, or hashes of source code
+TIMES = ("seconds", "milliseconds", "modified", "code", "key")
+NOISE = ((r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC)?", "DATE"), (r"http://127\.0\.0\.1:\d+/", "http://HOST/"))
+#: times in messages and on pages
+TIMES_IN_TEXT = re.compile(
+    r"(?<![\w.])\d[\d.,]* ?(s|ms|seconds)\b|seconds</dt><dd>[^<]*|(\"|&#34;)seconds\2: (\{[^}]*\}|[\d.]+)"
+)
+#: lines of progress, which a terminal would overwrite
+BARS = re.compile(r"\d%\||/s\]|\[\d\d:\d\d")
+LARGEST = 300_000  # characters of a file that go into the record; a larger one is compared by its hash
+PATIENCE = 300  # seconds: a command that takes longer hangs
+
+# -- what is run -------------------------------------------------------------------------------------------------------
+WORDS = {
+    "<align>": "align @in/train.tsv --langs en de --encoder mini --towards en --out out",
+    "<dict>": "align --dictionary @in/dict.tsv --langs en de --encoder mini --towards en --out out",
+    "<texts>": "--text en=@in/en.txt de=@in/de.txt",
+    "<pairs>": "--test @in/static.pairs.tsv --langs en de --pretokenized",
+    "<static>": "--encoder en=@in/en.vec,de=@in/de.vec --towards en --out out",
+    "<quick>": "--epochs 2 --seeds 1 --hidden 16 --out scores.jsonl",
+    "<tune>": "--epochs 1 --seeds 1 --batch 16 --tune --out scores.jsonl",
+    "<test>": "--test @in/test.tsv --langs en de",
+}
+STEPS = """
+words/gibbs: words @in/train.tsv --langs en de --model gibbs --out links --tables tables
+words/hmm: words @in/train.tsv --langs en de --model hmm --symmetrize grow-diag --posteriors --out links --tables tables
+words/fast: words @in/train.tsv --langs en de --model fast-align --symmetrize union --extra @in/test.tsv --out links
+words/use: words @in/test.tsv --langs en de --use @words/gibbs/tables --posteriors --out links
+words/use-hmm: words @in/test.tsv --langs en de --use @words/hmm/tables --symmetrize intersection --out links
+words/moses: words @in/moses --langs en de --pretokenized --limit 50 --seed 3 --symmetrize grow-diag-final-and --out
+  links
+words/tmx: words @in/text.tmx --langs en de --out links
+words/po: words @in/text.po --langs en de --out links
+
+align/rotation: <align> --method rotation ; <align> --method rotation ; <align> --method rotation --overwrite --quiet
+align/normalized: <align> --method normalized-rotation --layers -2,-1 --combine concat
+align/sentences: <align> --method sentence-rotation --pooling mean --max-length 24
+align/linear: <align> --method linear --layers 0,3,-1 --combine mean --links @words/gibbs/links
+align/sum: <align> --method rotation --layer 3 --pooling first --model hmm --symmetrize union --limit 60 --seed 2
+align/three: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --encoder mini --towards en --method
+  rotation --out out
+align/towards: align @in/train.tsv --langs en de --encoder mini --towards de --method linear --combine sum --layers
+  -2,-1 --pretokenized --out out
+align/finetune: <align> --method finetune --epochs 1 --batch 8
+align/published: <align> --method finetune --epochs 1 --reduction mean --target frozen --weight 0.5 --freeze 2 --layer 4
+  --keep-layers
+align/contrastive: <align> --epochs 1 --temperature 0.2 --learning-rate 0.0005 --checkpoint-every 3
+align/layers: <align> --method contrastive --epochs 0.5 --layers 2,-1 --accumulate 2 --batch 16 --weight 0 --precision
+  medium
+align/bfloat16: <align> --method contrastive --epochs 0.5 --batch 16 --precision bfloat16 --limit 40
+align/several: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --encoder mini --towards en --method
+  contrastive --epochs 0.5 --batch 16 --out out
+align/again: align @in/spanish.tsv --langs en es --encoder @align/contrastive/out --towards en --method rotation --out
+  out
+align/static-text: align @in/static.pairs.tsv --langs en de --pretokenized --method rotation <static>
+align/dictionary: <dict> <texts>
+align/anchors: <dict> --method linear --anchors en=@anchors/mean/out de=@anchors/german/out --refine 0 --held-out 0
+align/senses: <dict> --anchors en=@anchors/split/out de=@anchors/german/out
+align/dict-layers: <dict> <texts> --method rcsls --layers 2,-1 --combine mean --refine 2
+align/whitened: <dict> <texts> --method whitened --most 60 --at-least 2 --occurrences 3
+align/dict-normalized: <dict> <texts> --method normalized-rotation --limit 80 --pretokenized --seed 1
+align/together: align --dictionary @in/dict.tsv @in/dict.es.tsv --langs en de --langs en es --encoder mini --towards en
+  --together --text en=@in/en.txt de=@in/de.txt es=@in/es.txt --out out
+align/identical: align --dictionary identical --langs en de --encoder mini --towards en <texts> --out out
+align/static: align --dictionary @in/static.tsv --langs en de <static> --normalise unit
+align/static-rcsls: align --dictionary @in/static.tsv --langs en de --method rcsls <static> --held-out 0.2
+align/static-identical: align --dictionary identical --langs en de --encoder en=@in/en.vec,de=@in/en.vec --towards en
+  --out out
+align/static-distributions: align --unsupervised --langs en de <static> --restarts 2 --start-option frequent=150 --start-option
+  patience=5
+align/static-adversarial: align --unsupervised --start adversarial --langs en de <static> --restarts 1 --start-option epochs=2
+  --start-option updates=60 --start-option hidden=32
+align/unsupervised: align --unsupervised --langs en de --encoder mini --towards en <texts> --start-option patience=3
+  --out out
+align/released: align --released @in/maps --encoder mini --towards en --out out
+align/released-two: align --released @in/maps @in/maps2 --encoder mini --layers 3,-1 --combine sum --towards en --out
+  out
+align/elmo: align --dictionary @in/dict.tsv --langs en de --encoder en=@pretrain/elmo/out,de=@pretrain/elmo-de/out
+  --towards en <texts> --layers 1,2 --combine concat --out out
+align/elmo-text: align @in/train.tsv --langs en de --encoder @pretrain/elmo/out --towards en --method rotation --out out
+align/record: copy @align/rotation/out out ; evaluate mini retrieval <test> --out before.jsonl ; evaluate out retrieval
+  <test> --record --against before.jsonl ; evaluate out lexicon --test @in/dict.tsv --langs en de <texts> --record
+
+anchors/mean: anchors @in/en.txt --lang en --encoder mini --out out
+anchors/german: anchors @in/de.txt --lang de --encoder mini --out out --occurrences 4 --pretokenized
+anchors/split: anchors @in/long.txt --lang en --encoder mini --senses split --samples 20 --out out
+anchors/drop: anchors @in/long.txt --lang en --encoder mini --senses drop --samples 20 --seed 1 --out out
+anchors/options: anchors @in/en.txt @in/long.txt --lang en --encoder mini --layers 0,2,-1 --at-least 2 --most 50
+  --format avg_embeds --pooling mean --limit 60 --vocabulary @in/vocabulary.txt --out out
+anchors/part: anchors @in/en.txt --lang en --encoder mini --shard 1/2 --out one ; anchors @in/en.txt --lang en --encoder
+  mini --shard 2/2 --out two
+anchors/merge: anchors @anchors/part/one/sums-1-of-2.safetensors @anchors/part/two/sums-2-of-2.safetensors --merge --out
+  out --at-least 2
+
+encode/mini: encode mini @in/en.txt --lang en --out vectors.safetensors ; encode mini @in/en.txt --lang en --out
+  vectors.safetensors
+encode/options: encode mini @in/de.txt --lang de --layer 3 --pooling mean --max-length 16 --limit 30 --pretokenized
+  --precision high --out vectors.safetensors
+encode/static: encode @in/en.vec @in/static.txt --lang en --out vectors.safetensors
+encode/zh: encode mini @in/zh.txt --lang zh --layer 0 --pooling first --out vectors.safetensors
+encode/elmo: encode @pretrain/elmo/out @in/en.txt --lang en --layer 1 --out vectors.safetensors
+
+pretrain/bert: pretrain en=@in/en.txt de=@in/de.txt --layers 2 --dim 32 --vocabulary 300 --length 32 --batch 8 --updates
+  12 --checkpoint-every 5 --out out ; perplexity out en=@in/en.txt de=@in/de.txt --json
+pretrain/start: pretrain en=@in/en.txt --start mini --updates 3 --batch 4 --length 32 --half --alpha 1 --learning-rate
+  0.001 --out out
+pretrain/tokenizer: pretrain en=@in/en.txt --tokenizer @pretrain/bert/out --layers 1 --dim 16 --heads 2 --positions 64
+  --updates 3 --batch 4 --length 16 --seed 5 --out out
+pretrain/elmo: pretrain en=@in/en.txt de=@in/de.txt --model elmo --dim 8 --hidden 16 --vocabulary 300 --length 16
+  --batch 8 --updates 10 --held-out 10 --out out
+pretrain/elmo-de: pretrain de=@in/de.txt --model elmo --dim 8 --hidden 16 --vocabulary 200 --length 16 --batch 8
+  --updates 6 --out out
+
+perplexity/mini: perplexity mini en=@in/en.txt de=@in/de.txt --limit 40 --share 0.3 --seed 1
+perplexity/elmo: perplexity @pretrain/elmo/out en=@in/en.txt --json
+
+evaluate/retrieval: evaluate mini retrieval <test> --out scores.jsonl ; evaluate mini retrieval <test> --json --out
+  scores.jsonl
+evaluate/retrieval-options: evaluate mini retrieval <test> --train @in/train.tsv --candidates linked --similarity cosine
+  --layer 3 --pooling mean --model hmm --limit 40 --seed 4 --json
+evaluate/retrieval-links: evaluate mini retrieval <test> --links @words/use/links --train @in/train.tsv --train-links
+  @words/gibbs/links --non-contextual --max-length 20 --json
+evaluate/retrieval-two: evaluate @align/three/out retrieval --test @in/test.tsv @in/test.es.tsv --langs en de --langs en
+  es --json
+evaluate/aligned: evaluate @align/rotation/out retrieval <test> --out scores.jsonl
+evaluate/word-alignment: evaluate mini word-alignment --test @in/gold.tsv --langs en de --out scores.jsonl
+evaluate/word-alignment-methods: evaluate mini word-alignment --test @in/gold.tsv --langs en de --extract iterative
+  --json ; evaluate mini word-alignment --test @in/gold.tsv --langs en de --extract softmax --layer 3 --json ; evaluate
+  mini word-alignment --test @in/test.tsv --langs en de --links @words/use/links --extract transport --tokenize --json
+evaluate/ner: evaluate mini ner --train en=@in/ner.tsv --test en=@in/ner.test.tsv de=@in/ner.de.tsv --per-type
+  --test-limit 30 <quick>
+evaluate/ner-tune: evaluate mini ner --train en=@in/ner.tsv --test de=@in/ner.de.tsv --select last --limit 60 <tune>
+evaluate/ner-linear: evaluate @align/rotation/out ner --train en=@in/ner.tsv --dev de=@in/ner.de.tsv --select target
+  --head linear-crf --test de=@in/ner.de.tsv --ceiling de=@in/ner.de.tsv --rename LOC=PER --unknown miss --epochs 2
+  --seeds 2 --json
+evaluate/slots: evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv de=@in/slots.de.tsv --format
+  facebook --per-type --unknown drop <quick> ; evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv
+  <tune>
+evaluate/pos: evaluate mini pos --train en=@in/pos.tsv --test en=@in/pos.test.tsv de=@in/pos.de.tsv --column 2 --dropout
+  0.1 --patience 1 --per-epoch 50 --learning-rate 0.01 <quick> ; evaluate mini pos --train en=@in/tree.conllu --test
+  en=@in/tree.test.conllu <quick>
+evaluate/pos-tune: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.de.tsv --layer 3 --limit 60 <tune>
+evaluate/projection: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.de.tsv --project @in/train.tsv --langs
+  en de --model hmm --symmetrize intersection --seed 1 --head linear <quick>
+evaluate/nli: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick>
+evaluate/nli-tune: evaluate mini nli --train en=@in/nli.tsv --test de=@in/nli.de.tsv --limit 60 <tune> --head cls
+evaluate/sentiment: evaluate mini sentiment --train en=@in/mood.jsonl --test en=@in/mood.test.tsv de=@in/mood.de.tsv
+  --batch 16 <quick>
+evaluate/sentiment-tune: evaluate mini sentiment --train en=@in/mood.jsonl --test de=@in/mood.de.tsv --format auto
+  --limit 60 <tune>
+evaluate/sentiment-bilstm: evaluate @align/contrastive/out sentiment --train en=@in/mood.jsonl --test de=@in/mood.de.tsv
+  --rename good=fine --head bilstm --on-error skip <quick>
+evaluate/parsing: evaluate mini parsing --train en=@in/tree.conllu --test en=@in/tree.test.conllu de=@in/tree.de.conllu
+  --upos 4 <quick>
+evaluate/parsing-tune: evaluate mini parsing --train en=@in/tree.conllu --test de=@in/tree.de.conllu --limit 40 <tune>
+evaluate/lexicon: evaluate mini lexicon --test @in/dict.tsv --langs en de <texts> --out scores.jsonl ; evaluate mini
+  lexicon --test @in/dict.tsv --langs en de <texts> --entries 10-40 --lower --similarity cosine --limit 60 --json
+evaluate/lexicon-static: evaluate @align/static/out lexicon --test @in/static.tsv --langs en de --out scores.jsonl
+evaluate/wsd: evaluate mini wsd --train @in/senses.data.xml --test @in/senses.test.data.xml --out scores.jsonl ;
+  evaluate mini wsd --train @in/senses.data.xml --test @in/senses.test.data.xml --first-senses @in/index.sense
+  --restrict none --test-limit 20 --json
+
+neighbours/mini: neighbours --encoder mini --lang1 en --sentence1 "The bank closes early today." --word1 bank --lang2 de
+  --text2 @in/de.txt -k 4
+neighbours/aligned: neighbours --encoder mini --aligned @align/contrastive/out --lang1 en --sentence1 "I sat on the bank
+  ." --word1 bank --lang2 de --sentence2 "Ich saß auf der Bank ." --sentence2 "Die Bank ist geschlossen ."
+  --pretokenized --json
+neighbours/maps: neighbours --encoder @align/rotation/out --lang1 en --sentence1 "The bank closes." --word1 bank --lang2
+  de --text2 @in/de.txt --limit 20 --json
+
+analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.tsv --upos en=@in/pos.test.tsv
+  de=@in/pos.de.tsv --sizes 30,100 --bootstrap 50 --out findings.jsonl
+analyze/tuned: analyze base=mini @align/finetune/out <test> --bootstrap 20 --non-contextual --layer 4 --limit 40 --out
+  findings.jsonl
+analyze/treebank: analyze mini <test> --only pos,subwords --treebank en=@in/tree.conllu --bootstrap 20 --seed 3 --out
+  findings.jsonl
+analyze/points: analyze mini @align/rotation/out <test> --only points,examples --projection pca --pairs 30 --forms 3
+  --out findings.jsonl
+analyze/tsne: analyze mini <test> --only points --projection tsne --pairs 20 --out findings.jsonl
+analyze/linear: analyze mini <test> --only data-size --train @in/train.tsv --sizes 60 --map linear --links
+  @words/use/links --train-links @words/gibbs/links --out findings.jsonl
+analyze/shape: analyze mini @pretrain/bert/out <test> --only isometry,anisotropy,hubness,language,rank --bootstrap 20
+  --out findings.jsonl
+analyze/correlation: analyze --only correlation --results @evaluate/retrieval/scores.jsonl
+  @evaluate/aligned/scores.jsonl @evaluate/pos/scores.jsonl @evaluate/ner/scores.jsonl @study/parallel/out/results.jsonl
+  --out findings.jsonl
+
+study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out --test
+  pos=es=@in/pos.test.tsv
+study/dictionary: study @in/dictionary.toml --out out
+study/pretrain: study @in/pretrain.toml --data @in --out out
+
+report/html: report @study/parallel/out @analyze/all/findings.jsonl --out report.html --plots plots
+report/md: report @study/parallel/out @analyze/all/findings.jsonl --out report.md --title Words
+report/json: report @study/dictionary/out @evaluate/lexicon/scores.jsonl --out report.json --base base ; report
+  @evaluate/ner/scores.jsonl @evaluate/wsd/scores.jsonl --format md --out scores.txt
+report/one: report @evaluate/retrieval/scores.jsonl --out one.html ; report @analyze/correlation/findings.jsonl --out
+  two.md
+report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
+demo/de: demo --languages de --out out --seed 1
+
+explore/encoders: explore @align/rotation/out @align/contrastive/out <test> --text es=@in/es.txt --cache cache --layers
+  3,-1
+explore/demo: explore @demo/de/out --cache cache --limit 60
+
+python/names: python "import calque; print(calque.__all__)"
+python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
+"""
+HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity demo report explore"
+# Every encoder folder that a step leaves is opened and measured.
+OPENED = (
+    "rotation normalized sentences linear sum three towards finetune published contrastive layers several again dictionary "
+    "anchors senses dict-layers whitened together identical static-text static static-rcsls static-distributions "
+    "static-adversarial unsupervised released released-two elmo elmo-text"
+)
+ERRORS = """
+align @in/train.tsv --langs en de --encoder mini --towards en --method rotations --out out
+align @in/train.tsv --langs en de --encoder mini --towards fr --method rotation --out out
+align @in/train.tsv --encoder mini --towards en --out out
+align @in/train.tsv --langs en de --encoder mini --towards en --method rotation --epochs 2 --out out
+align @in/train.tsv --langs en de --encoder mini --towards en --method finetune --temperature 2 --out out
+align --encoder mini --towards en --out out
+align --dictionary @in/dict.tsv --langs en de --encoder mini --towards en --out out
+align --unsupervised --langs en de --encoder en=@in/en.vec,de=@in/de.vec --towards en --start-option nosuch=1 --out out
+align --released @in --encoder mini --towards en --out out
+words nosuch.tsv --langs en de --out links
+words @in/train.tsv --langs en de --model best --out links
+words @in/train.tsv --langs en en --out links
+words @in/train.tsv --langs en de fr --out links
+words @in/train.tsv --langs en de --out @in
+words @in/train.tsv --langs en de --use @in/dict.tsv --out links
+evaluate mini chess --test @in/test.tsv
+evaluate mini retrieval --test @in/test.tsv --langs en de --epochs 3
+evaluate mini ner --test @in/ner.test.tsv
+evaluate mini ner --train en=@in/ner.tsv --test de=@in/slots.de.tsv --seeds 1 --epochs 1
+evaluate mini pos --train en=@in/nli.tsv --test de=@in/tree.de.conllu --column nosuch --seeds 1
+evaluate mini lexicon --test @in/dict.tsv --langs en de --entries 5
+evaluate mini wsd --test @in/senses.test.data.xml
+evaluate mini parsing --train en=@in/ner.tsv --test de=@in/ner.de.tsv
+evaluate nosuch/encoder retrieval --test @in/test.tsv --langs en de
+evaluate mini retrieval --test @in/test.tsv --langs en de --layer 99
+analyze mini --test @in/test.tsv --langs en de --only beauty
+analyze mini --test @in/test.tsv --langs en de --only pos
+analyze mini --test @in/test.tsv --langs en de --only rank --sizes 10
+anchors @in/en.txt --encoder mini --out out
+anchors @in/en.txt --lang en --encoder mini --shard 3/2 --out out
+encode mini @in/damaged.txt --lang en --out vectors.safetensors
+encode mini @in/en.txt --lang en --pooling middle --out vectors.safetensors
+pretrain en=@in/en.txt --model gpt --out out
+pretrain en=@in/en.txt --heads 3 --dim 32 --updates 1 --out out
+perplexity @in/en.vec en=@in/en.txt
+neighbours --encoder mini --lang1 en --sentence1 "A bank" --word1 river --lang2 de --text2 @in/de.txt
+study @in/wrong.toml --out out
+report @in/dict.tsv --out report.html
+report @in --out report.html
+explore @in --port 0
+demo --languages xx --out out
+translate @in/en.txt
+"""
+
+STUDIES = {
+    "parallel": """
+seeds = 1
+runs = 2
+data = "."
+encoders = ["mini"]
+[methods.base]
+[methods.rotation]
+layers = [-2, -1]
+combine = "mean"
+[methods.contrastive]
+epochs = 0.5
+batch = 16
+[supervision.parallel]
+de = "train.tsv"
+es = "spanish.tsv"
+limit = 60
+[tasks.retrieval]
+train = { de = "train.tsv", es = "spanish.tsv" }
+test = { de = "test.tsv", es = "test.es.tsv" }
+limit = 40
+[tasks.word-alignment]
+test = { de = "gold.tsv" }
+[tasks.pos]
+train = ["en=pos.tsv"]
+test = ["en=pos.test.tsv", "de=pos.de.tsv"]
+epochs = 1
+hidden = 16
+[tasks.nli]
+train = ["en=nli.tsv"]
+test = ["de=nli.de.tsv"]
+epochs = 1
+hidden = 16
+limit = 40
+""",
+    "dictionary": """
+seeds = 1
+[encoders.mini]
+path = "mini"
+layers = [3, -1]
+[methods.base]
+[methods.rotation]
+refine = 1
+[methods.linear]
+[methods.identical]
+[supervision.dictionary]
+kind = "dictionary"
+entries = [0, 60]
+limit = 80
+de = "dict.tsv"
+texts = { en = "en.txt", de = "de.txt" }
+[supervision.nothing]
+kind = "text"
+limit = 80
+texts = { en = "en.txt", de = "de.txt" }
+[tasks.lexicon]
+entries = [60, 90]
+limit = 80
+texts = { en = "en.txt", de = "de.txt" }
+test = { de = "dict.tsv" }
+[tasks.wsd]
+train = ["senses.data.xml"]
+test = ["senses.test.data.xml"]
+""",
+    "pretrain": """
+seeds = 1
+together = false
+towards = "target"
+[encoders.elmo.pretrain]
+model = "elmo"
+apart = true
+dim = 8
+hidden = 16
+updates = 4
+batch = 8
+length = 16
+vocabulary = 200
+texts = { en = "en.txt", de = "de.txt" }
+[encoders.bert.pretrain]
+layers = 1
+dim = 16
+heads = 2
+vocabulary = 300
+length = 16
+batch = 4
+updates = 4
+texts = { en = "en.txt", de = "de.txt" }
+[methods.base]
+[methods.rotation]
+[supervision.parallel]
+de = "train.tsv"
+[tasks.retrieval]
+test = { de = "test.tsv" }
+""",
+    "wrong": '[methods.base]\n[tasks.retrieval]\ntest = { de = "test.tsv" }\nlimits = 3\nencoders = ["mini"]\n',
+}
+ANSWERS = """about search?q=bank&lang=en sentence?id=3 sentence?text=The+bank+closes&lang=en
+neighbours?encoder={e}&id=3&word=1&n=4 neighbours?encoder={e}&text=The+bank&word=1&n=3
+occurrences?encoder={e}&word=the&near=bank&limit=5 links?encoder={e}&id=3&to_text=Die+Bank+schließt&to_lang=de&method=softmax
+neighbours?encoder=none&id=1&word=0 nosuch"""
+
+
+def steps() -> dict[str, list[str]]:
+    """The commands of each step by its name."""
+    found = {}
+    for line in STEPS.replace("\n  ", " ").strip().splitlines():
+        if line:
+            name, _, commands = line.partition(": ")
+            for short, full in WORDS.items():
+                commands = commands.replace(short, full)
+            found[name] = [command.strip() for command in commands.split(" ; ")]
+    for name in OPENED.split():
+        static = name.startswith("static")
+        found[f"open/{name}"] = [
+            f"evaluate @align/{name}/out retrieval {WORDS['<pairs>' if static else '<test>']} --json"
+        ]
+    found |= {f"help/{verb}": [f"{verb} --help"] for verb in HELP.split()} | {
+        "help/calque": ["--help", "--version", "", "words"]
+    }
+    return found | {f"error/{n:02}": [line] for n, line in enumerate(ERRORS.strip().splitlines(), 1)}
+
+
+def needed(commands: list[str], known: dict[str, list[str]]) -> list[str]:
+    """The steps that commands read from."""
+    named = re.findall(r"@(\w+/[\w-]+)", " ".join(commands))
+    return list(dict.fromkeys(name for name in named if name in known))
+
+
+# -- what it is run on -------------------------------------------------------------------------------------------------
+def plant(folder: Path, source: Path) -> None:
+    """Parts of the sample text, and labels that follow from spelling: enough to learn, and nobody's annotation."""
+    import numpy as np
+
+    folder.mkdir(parents=True)
+    sample = next(source.rglob("sample/en.txt")).parent
+    text = {
+        lang: (sample / f"{lang}.txt").read_text(encoding="utf-8").splitlines() for lang in ("en", "de", "es", "zh")
+    }
+    cut = {lang: [re.findall(r"\w+|[^\w\s]", line) for line in lines] for lang, lines in text.items()}
+    train, test = [n for n in range(len(text["en"])) if n % 3 != 1][:120], list(range(1, 180, 3))
+    rng = np.random.default_rng(0)
+
+    def write(name: str, lines: list[str]) -> None:
+        (folder / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+    for name, other, rows in (
+        ("train", "de", train),
+        ("test", "de", test),
+        ("spanish", "es", train[:80]),
+        ("test.es", "es", test),
+    ):
+        write(f"{name}.tsv", [f"{' '.join(cut['en'][n])}\t{' '.join(cut[other][n])}" for n in rows])
+    for lang in text:
+        write(f"{lang}.txt", [text[lang][n] for n in train])
+        write(f"moses.{lang}", [" ".join(cut[lang][n]) for n in train])
+    write("long.txt", text["en"])
+    write("damaged.txt", ["", ""])
+    shutil.copy(sample / "gold.en-de.tsv", folder / "gold.tsv")
+    said = ((lang, text[lang][n].replace("&", "and")) for n in train[:30] for lang in ("en", "de"))
+    units = [f"<tuv xml:lang='{lang}'><seg>{line}</seg></tuv>" for lang, line in said]
+    units = "".join(f"<tu>{a}{b}</tu>\n" for a, b in zip(units[::2], units[1::2], strict=True))
+    write("text.tmx", [f"<?xml version='1.0'?><tmx version='1.4'><header srclang='en'/><body>{units}</body></tmx>"])
+    write("text.po", ['msgid ""\nmsgstr "Language: de\\n"\n'] + [
+        f"msgid {json.dumps(text['en'][n])}\nmsgstr {json.dumps(text['de'][n], ensure_ascii=False)}\n" for n in train[:30]
+    ])  # fmt: skip
+    for name, other in (("dict", "de"), ("dict.es", "es")):
+        write(f"{name}.tsv", _dictionary([(cut["en"][n], cut[other][n]) for n in train]))
+    write("vocabulary.txt", sorted({word for n in train for word in cut["en"][n]})[::2])
+    # Vectors of 300 words of two languages, one a rotation of the other with noise.
+    vectors, turn = rng.normal(size=(300, 24)), np.linalg.qr(rng.normal(size=(24, 24)))[0]
+    for lang, values in (("en", vectors), ("de", vectors @ turn + 0.1 * rng.normal(size=vectors.shape))):
+        words = [f"w{n}" if n < 40 else f"{lang}{n}" for n in range(300)]
+        write(
+            f"{lang}.vec",
+            ["300 24", *(f"{w} {' '.join(f'{x:.4f}' for x in row)}" for w, row in zip(words, values, strict=True))],
+        )
+    write("static.txt", [" ".join(f"en{n}" for n in rng.integers(40, 320, 8)) for _ in range(40)])
+    drawn = rng.integers(40, 300, (80, 6))
+    write(
+        "static.pairs.tsv", [f"{' '.join(f'en{n}' for n in row)}\t{' '.join(f'de{n}' for n in row)}" for row in drawn]
+    )
+    write("static.tsv", [f"en{n}\tde{n}" for n in range(40, 160)])
+    for name, dim in (("maps", 128), ("maps2", 128)):
+        (folder / name).mkdir()
+        for lang in ("en", "de"):
+            (folder / name / f"{lang}_best_mapping.pth").write_bytes(
+                pickle.dumps(np.linalg.qr(rng.normal(size=(dim, dim)))[0])
+            )
+    for suffix, lang, rows in (("", "en", train), (".test", "en", test), (".de", "de", test)):
+        _label([cut[lang][n] for n in rows], suffix, lang, write)
+    write("index.sense", ["bank%1:17:01:: 09213565 1 20", "bank%1:14:00:: 08420278 2 10"])
+    for name, study in STUDIES.items():
+        write(f"{name}.toml", [study])
+
+
+def _dictionary(pairs: list[tuple[list[str], list[str]]]) -> list[str]:
+    """For each frequent word the one it stands beside most often, by Dice."""
+    counts: list[Counter] = [Counter(), Counter(), Counter()]
+    for pair in pairs:
+        a, b = (sorted({word for word in side if word[0].isalpha()}) for side in pair)
+        for count, seen in zip(counts, (a, b, [(x, y) for x in a for y in b]), strict=True):
+            count.update(seen)
+    best: dict[str, tuple[float, str]] = {}
+    for (a, b), both in sorted(counts[2].items()):
+        if both > 1:
+            best[a] = max(best.get(a, (0.0, "")), (2 * both / (counts[0][a] + counts[1][b]), b))
+    return [f"{a}\t{b}" for a, (_, b) in sorted(best.items())]
+
+
+def _label(sentences: list[list[str]], suffix: str, lang: str, write: Any) -> None:
+    """The same sentences for every task: `ner.tsv`, `ner.test.tsv`, `ner.de.tsv`, and so on."""
+    upos = [[_part_of_speech(word) for word in words] for words in sentences]
+    names = [["O" if k == 0 or not w[0].isupper() else "B-PER" if len(w) % 2 else "B-LOC" for k, w in enumerate(words)]
+             for words in sentences]  # fmt: skip
+    for name, tags in (("ner", names), ("pos", upos)):
+        write(f"{name}{suffix}.tsv", [line for words, own in zip(sentences, tags, strict=True)
+                                      for line in (*map("\t".join, zip(words, own, strict=True)), "")])  # fmt: skip
+    write(f"tree{suffix}.conllu", [line for words, own in zip(sentences, upos, strict=True) for line in (
+        *(f"{k}\t{w}\t_\t{t}\t_\t_\t{k - 1}\t{'root' if k == 1 else t.lower()}\t_\t_"
+          for k, (w, t) in enumerate(zip(words, own, strict=True), 1)), "")])  # fmt: skip
+    slots, pairs, moods, xml, keys = [], ["premise\thypothesis\tlabel"], [], ["<corpus lang='en'><text id='d0'>"], []
+    for n, words in enumerate(sentences):
+        line, last = " ".join(words), words[-2]
+        start = line.rindex(last)
+        slots.append(
+            f"{('ask', 'tell')[len(words) % 2]}\t{start}:{start + len(last)}:last\t{line}\t{lang}_{lang.upper()}"
+        )
+        other, label = (
+            (words[: len(words) // 2], "entailment"),
+            (sentences[n - 1], "neutral"),
+            (["not", *words], "contradiction"),
+        )[n % 3]
+        pairs.append(f"{line}\t{' '.join(other)}\t{label}")
+        mood = ("bad", "good")["e" in words[0]]
+        moods.append(json.dumps({"text": line, "label": mood}) if not suffix else f"{mood}\t{line}")
+        xml.append(f"<sentence id='d0.s{n}'>")
+        for k, word in enumerate(words):
+            if len(word) > 4 and word.isalpha():
+                xml.append(f"<instance id='d0.s{n}.t{k}' lemma='{word[:4].lower()}' pos='NOUN'>{word}</instance>")
+                keys.append(f"d0.s{n}.t{k} {word[:4].lower()}%{1 + len(words) % 2}:00:00::")
+            else:
+                xml.append(f"<wf lemma='x' pos='X'>{word.replace('&', 'and')}</wf>")
+        xml.append("</sentence>")
+    write(f"slots{suffix}.tsv", slots)
+    write(f"nli{suffix}.tsv", pairs)
+    write(f"mood{suffix}.{'tsv' if suffix else 'jsonl'}", moods)
+    write(f"senses{suffix}.data.xml", [*xml, "</text></corpus>"])
+    write(f"senses{suffix}.gold.key.txt", keys)
+
+
+def _part_of_speech(word: str) -> str:
+    if not word[0].isalpha():
+        return "PUNCT"
+    return "PROPN" if word[0].isupper() else "VERB" if word.endswith(("ed", "s", "t")) else "NOUN"
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+def give(arguments: list[str], out: Path, err: Path, source: Path) -> int:
+    """Start `calque` with these arguments in a fork, or Python with `-c`; its process id."""
+    sys.stdout.flush()
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        for number, path in ((1, out), (2, err)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.path[0] = str(source)
+        sys.argv = ["calque", *arguments]
+        signal.alarm(PATIENCE)
+        if arguments[:1] == ["python"]:
+            exec(arguments[1], {"__name__": "__main__"})
+        else:
+            runpy.run_module("calque", run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def ended(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def explore(arguments: list[str], out: Path, err: Path, source: Path) -> int:
+    """Start the server, keep what it answers as files, and stop it as Ctrl-C does."""
+    pid = give([*arguments, "--no-browser", "--port", "0"], out, err, source)
+    while not (found := re.search(r"http://\S+", out.read_text())):
+        time.sleep(0.1)
+        if (status := os.waitpid(pid, os.WNOHANG))[0]:
+            return os.waitstatus_to_exitcode(status[1])
+    names: list[str] = []
+    for number, asked in enumerate(ANSWERS.split()):
+        for name in names or [""]:
+            path = urllib.parse.quote(asked.replace("{e}", name), safe="/?&=+%")
+            try:
+                with urllib.request.urlopen(f"{found[0]}api/{path}") as answer:
+                    said = answer.read()
+            except urllib.error.HTTPError as error:
+                said = json.dumps({"status": error.code, **json.loads(error.read())}).encode()
+            names = names or [each["name"] for each in json.loads(said)["encoders"]]
+            Path(f"answer-{number}-{Path(name).name if '{e}' in asked else ''}.json").write_bytes(said)
+            if "{e}" not in asked:
+                break
+    os.kill(pid, signal.SIGINT)
+    return ended(pid)
+
+
+def perform(name: str, commands: list[str], folder: Path, base: str, source: Path) -> dict[str, Any]:
+    """One step in its own folder: exit codes, what was said and what was written. `@` stands for `base`."""
+    place = folder / "work" / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    os.chdir(place)
+    out, err = (folder / "said" / f"{name.replace('/', '-')}.{stream}" for stream in ("out", "err"))
+    out.parent.mkdir(exist_ok=True)
+    for path in (out, err):
+        path.write_text("")
+    codes = []
+    for command in commands:
+        words = [
+            re.sub(r"(^|=)@(in\b)?", lambda m: m[1] + ("../../in" if m[2] else base), w) for w in shlex.split(command)
+        ]
+        if words[:1] == ["copy"]:
+            shutil.copytree(words[1], words[2])
+        elif words[:1] == ["explore"] and name.startswith("explore/"):
+            codes.append(explore(words[0:], out, err, source))
+        else:
+            codes.append(ended(give(words, out, err, source)))
+    shown = Shown(folder, source, base)
+    return {
+        "commands": commands, "codes": codes, "out": shown.lines(out.read_text()), "err": shown.lines(err.read_text()),
+        "files": shown.files(place),
+    }  # fmt: skip
+
+
+# -- what is kept of it ------------------------------------------------------------------------------------------------
+class Shown:
+    """What a step left, without what may differ: places, times, hashes of code."""
+
+    def __init__(self, folder: Path, source: Path, base: str):
+        self.places = {str(base): "../../", f"{folder}/work/": "../../", str(folder): "FOLDER", str(source): "SOURCE"}
+        self.keys: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        for place, name in {**self.places, **self.keys}.items():
+            text = text.replace(place, name)
+        for pattern, name in NOISE:
+            text = re.sub(pattern, name, text)
+        return text
+
+    def lines(self, text: str) -> list[str]:
+        shown = (line.split("\r")[-1] for line in text.split("\n"))
+        return [TIMES_IN_TEXT.sub("TIME", self.text(line)) for line in shown if line.strip() and not BARS.search(line)]
+
+    def files(self, place: Path) -> dict[str, Any]:
+        """Contents by name. Steps of a study are named by hashes that count their code: here by what they do."""
+        done = sorted(place.rglob("done.json"), key=lambda path: (path.parent.name.split("-")[0], self._label(path)))
+        kinds: Counter = Counter()
+        for path in done:
+            kind, _, key = path.parent.name.rpartition("-")
+            kinds[kind] += 1
+            self.keys[key] = f"{kinds[kind]:03}"
+        every = [path for path in place.rglob("*") if path.is_file() or not any(path.iterdir())]
+        return dict(sorted((self.text(path.relative_to(place).as_posix()), self.content(path)) for path in every))
+
+    def _label(self, path: Path) -> str:
+        about = json.loads(path.read_text())
+        return re.sub(
+            r"-[0-9a-f]{20}", "", json.dumps([about[name] for name in sorted(about) if name not in ("code", "key")])
+        )
+
+    def content(self, path: Path) -> Any:
+        if path.is_dir():
+            return {"folder": "empty"}
+        data = path.read_bytes()
+        if path.suffix == ".safetensors":
+            return self.tensors(data)
+        try:
+            text = self.text(data.decode())
+            if path.suffix in (".html", ".md"):
+                text = TIMES_IN_TEXT.sub("TIME", text)
+            if path.suffix == ".html":
+                return self.page(text)
+            if len(text) > LARGEST:
+                return {"sha256": _hash(text.encode()), "characters": len(text)}
+            if path.suffix == ".json":
+                return {"json": timeless(json.loads(text))}
+            if path.suffix == ".jsonl":
+                return {"jsonl": [timeless(json.loads(line)) for line in text.splitlines()]}
+            return {"text": text.splitlines()}
+        except ValueError:
+            return {"sha256": _hash(data), "bytes": len(data)}
+
+    def tensors(self, data: bytes) -> dict[str, Any]:
+        (size,) = struct.unpack("<Q", data[:8])
+        head, body = json.loads(data[8 : 8 + size]), data[8 + size :]
+        about = {name: self.text(value) for name, value in head.pop("__metadata__", {}).items()}
+        return {"about": about} | {
+            f"tensor {name}": f"{each['dtype']} {each['shape']} {_hash(body[slice(*each['data_offsets'])])}"
+            for name, each in head.items()
+        }  # fmt: skip
+
+    def page(self, text: str) -> dict[str, Any]:
+        """Text, pictures and markup apart."""
+        reader = _Text()
+        reader.feed(text)
+        plots = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+        return {"page": reader.lines, "plots": [_hash(plot.encode()) for plot in plots], "markup": _hash(text.encode())}
+
+
+class _Text(html.parser.HTMLParser):
+    """The lines that a reader of a page sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines: list[str] = []
+        self.hidden = False
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.hidden = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.hidden = False
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and not self.hidden:
+            self.lines.append(" ".join(data.split()))
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:24]
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: None if key in TIMES else timeless(inner) for key, inner in value.items()}
+    return [timeless(inner) for inner in value] if isinstance(value, list) else value
+
+
+# -- differences -------------------------------------------------------------------------------------------------------
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every figure with the keys that lead to it; texts stay whole."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from leaves(inner, f"{path} › {key}" if path else str(key))
+    elif (
+        isinstance(value, list)
+        and value
+        and path.rpartition(" › ")[2] not in ("out", "err", "text", "page", "commands")
+    ):
+        for number, inner in enumerate(value):
+            yield from leaves(inner, f"{path}[{number}]")
+    else:
+        yield path, value
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Of two records of a step: those of figures, and those of wording."""
+    figures, wording = [], []
+    a, b, nothing = dict(leaves(old)), dict(leaves(new)), object()
+    prose = re.compile(r"^(out|err)$|\.md › text$| › (page|markup)$")
+    for path in dict.fromkeys([*a, *b]):
+        x, y = a.get(path, nothing), b.get(path, nothing)
+        if x is y or (x == y and type(x) is type(y)):
+            continue
+        if isinstance(x, list) and isinstance(y, list):
+            lines = list(difflib.unified_diff(x, y, n=0, lineterm=""))[2:]
+            said = "\n      ".join([path, *(line[:400] for line in lines if not line.startswith("@@"))])
+            words = prose.search(path) and (2 in new["codes"] or numbers(x) == numbers(y))
+        else:
+            said = f"{path}: {'nothing' if x is nothing else repr(x)[:300]} → {'nothing' if y is nothing else repr(y)[:300]}"
+            words = bool(prose.search(path))
+        (wording if words else figures).append(said)
+    return figures, wording
+
+
+def numbers(lines: list[str]) -> list[str]:
+    return re.findall(r"\d[\d.,]*", "\n".join(lines))
+
+
+def compare(old: dict[str, Any], new: dict[str, Any], only: list[str]) -> int:
+    """Print how two records differ; how many differences there are."""
+    asked = only or new["only"]
+    names = [name for name in old["steps"] if name in new["steps"] or any(fnmatch(name, p) for p in asked)]
+    figures, wording = [], []
+    for name in dict.fromkeys([*names, *new["steps"]]):
+        if only and not any(fnmatch(name, pattern) for pattern in only):
+            continue
+        if name not in old["steps"] or name not in new["steps"]:
+            figures.append(f"{name}: only in the {'old' if name in old['steps'] else 'new'} record")
+            continue
+        for section, found in zip((figures, wording), differences(old["steps"][name], new["steps"][name]), strict=True):
+            section += [f"{name}: {said}" for said in found]
+    for title, section in (("figures", figures), ("wording", wording)):
+        print(f"-- {title}: {len(section)} differences")
+        print("".join(f"   {said}\n" for said in section), end="")
+    return len(figures) + len(wording)
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+def run(wanted: dict[str, list[str]], folder: Path, base: str, source: Path, jobs: int) -> dict[str, Any]:
+    """The records of all steps; each runs when those that it reads from are done, some side by side."""
+    waiting, running, done = dict(wanted), {}, {}
+    while waiting or running:
+        ready = [name for name, commands in waiting.items() if all(n in done for n in needed(commands, wanted))]
+        for name in ready[: jobs - len(running)]:
+            commands, started = waiting.pop(name), time.perf_counter()
+            sys.stdout.flush()
+            if not (pid := os.fork()):
+                try:
+                    record = perform(name, commands, folder, base, source)
+                    (folder / "said" / f"{name.replace('/', '-')}.json").write_text(json.dumps(record))
+                except BaseException:
+                    traceback.print_exc()
+                os._exit(0)
+            running[pid] = (name, started)
+        pid, _ = os.wait()
+        name, started = running.pop(pid)
+        done[name] = json.loads((folder / "said" / f"{name.replace('/', '-')}.json").read_text())
+        print(f"{name}: {time.perf_counter() - started:.1f} s, {' '.join(map(str, done[name]['codes']))}", flush=True)
+    return {name: done[name] for name in wanted}
+
+
+def record(folder: Path, only: list[str], source: Path, old: Path | None, jobs: int) -> int:
+    """Make a record; how many differences there were to what an old one says of its own folders."""
+    began, known = time.perf_counter(), steps()
+    wanted = {name for name in known if not only or any(fnmatch(name, pattern) for pattern in only)}
+    if not wanted:
+        sys.exit(f"no step is called {' or '.join(only)}; known are {', '.join(known)}")
+    for name in reversed([*known]):
+        wanted |= set(needed(known[name], known)) if name in wanted else set()
+    while more := {n for name in wanted for n in needed(known[name], known)} - wanted:
+        wanted |= more
+    shutil.rmtree(folder, ignore_errors=True)
+    plant(folder / "work" / "in", source)
+    found = run({n: c for n, c in known.items() if n in wanted}, folder, "../../", source, jobs)
+    whole = {"only": only or ["*"], "steps": found}
+    (folder / "golden.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False), encoding="utf-8")
+    print(f"{len(found)} steps in {time.perf_counter() - began:.0f} s: {folder / 'golden.json'}")
+    if old is None:
+        return 0
+    again = {name: known[name] for name in found if needed(known[name], known)}
+    opened = folder / "opened"
+    shutil.copytree(folder / "work" / "in", opened / "work" / "in")
+    got = {"only": [*again], "steps": run(again, opened, f"{old}/work/", source, jobs)}
+    return compare(json.loads((old / "golden.json").read_text()), got, [*again])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    one = verbs.add_parser("record", help="run the steps")
+    one.add_argument("folder", type=Path)
+    one.add_argument(
+        "--source", type=Path, default=Path(__file__).resolve().parents[1] / "src", help="folder with calque"
+    )
+    one.add_argument("--open", type=Path, help="a record whose folders are opened, too")
+    one.add_argument("--jobs", type=int, default=1, help="steps side by side")
+    two = verbs.add_parser("compare", help="print how two records differ")
+    two.add_argument("records", type=Path, nargs=2)
+    for each in (one, two):
+        each.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="steps, e.g. 'align/*'")
+    options = parser.parse_args()
+    if options.verb == "compare":
+        old, new = (json.loads((path / "golden.json").read_text(encoding="utf-8")) for path in options.records)
+        return 1 if compare(old, new, options.only) else 0
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets decides which of equally frequent words get anchors
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
+    source, folder = options.source.resolve(), options.folder.resolve()
+    os.environ |= {
+        "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(source),
+        "COLUMNS": "120", "HF_HUB_OFFLINE": "1", "NO_COLOR": "1",
+    }  # fmt: skip
+    for library in ("numba", "typer", "torch", "tokenizers", "transformers.models.bert.modeling_bert"):
+        __import__(library)
+    return 1 if record(folder, options.only, source, options.open and options.open.resolve(), options.jobs) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
