@@ -16,6 +16,7 @@ from calque.wordalign.bitext import Bitext, Side
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
 from calque.wordalign.generator import GOLDEN, unit
 from calque.wordalign.links import Links
+from calque.wordalign.model import Job
 
 TEXT = [
     ([0, 1, 2], [0, 1, 2, 1]), ([2, 0], [2, 0, 3]), ([3], [3, 3]), ([1, 3, 4, 0, 2], [1, 0]), ([], [1]), ([4, 4], [2, 4]),
@@ -92,7 +93,7 @@ def literal_fast_align(text, settings: FastAlignSettings):
 @pytest.mark.parametrize("iterations", [1, 2, 3, 6])
 def test_fast_align_is_its_paper(alpha, iterations):
     settings = FastAlignSettings(iterations=iterations, alpha=alpha, exact=True)
-    model, links = DiagonalModel.fit(bitext(), np.zeros(0), settings)
+    model, links = DiagonalModel.fit(Job(bitext(), np.zeros(0)), settings)
     for d, (text, got) in enumerate(((TEXT, links.forward), (turned(TEXT), links.backward))):
         expected, tension = literal_fast_align(text, settings)
         used = np.concatenate([[bool(a and b)] * len(b) for a, b in text]).astype(bool)

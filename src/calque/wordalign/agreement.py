@@ -12,6 +12,7 @@ from numba import njit
 from calque.wordalign.bitext import Bitext, Pairs
 from calque.wordalign.hmm import COUNT, HMM, IBM1, LANES, LINK, SAMPLE, F, sweep
 from calque.wordalign.links import Links
+from calque.wordalign.model import Job, Model
 from calque.wordalign.parallel import deal, n_shards, run
 
 REACH = 64  # jumps at least this wide share one weight
@@ -39,6 +40,10 @@ class HmmSettings:
     null_strength: float = 0.01
     jump_smoothing: float = 0.5
     floor: float = 1e-4
+
+    @property
+    def passes(self) -> int:
+        return self.ibm1_iterations + self.hmm_iterations + 1
 
 
 @dataclass
@@ -200,60 +205,34 @@ def _null(counts: np.ndarray, strength: float) -> np.ndarray:
     return (total / max(total.sum(), 1e-30)).astype(np.float32)
 
 
-class HmmModel:
+class HmmModel(Model):
     """The two HMMs that agree: expected counts of a training text, and what follows from them for any text."""
 
     kind = "hmm"
+    settings_type = HmmSettings
 
     def __init__(self, settings: HmmSettings, tables: HmmTables):
         self.settings, self.tables = settings, tables
 
     @classmethod
-    def fit(
-        cls,
-        bitext: Bitext,
-        ratio: np.ndarray,
-        settings: HmmSettings,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        step: Callable[[], object] = lambda: None,
-    ) -> tuple[HmmModel, Links]:
-        """Train on a text and align it.
-
-        Args:
-            bitext, ratio: the text, and how alike each pair of types is spelt.
-            settings: of the model.
-            seed: for other models; EM draws nothing.
-            threads: the result does not depend on it.
-            step: called after every pass.
-        """
-        passes = HmmPass(bitext, pair_prior(ratio, settings), settings, threads)
-        model = cls(settings, train(passes, step))
+    def fit(cls, job: Job, settings: HmmSettings) -> tuple[HmmModel, Links]:
+        passes = HmmPass(job.bitext, pair_prior(job.ratio, settings), settings, job.threads)
+        model = cls(settings, train(passes, job.step))
         links = passes.links(model.tables)
-        step()
+        job.step()
         return model, links
 
-    def links(
-        self,
-        bitext: Bitext,
-        ratio: np.ndarray,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        step: Callable[[], object] = lambda: None,
-    ) -> Links:
-        """Align further text."""
-        passes, tables = self.passes(bitext, ratio, threads)
+    def links(self, job: Job) -> Links:
+        passes, tables = self.passes(job)
         links = passes.links(tables)
-        step()
+        job.step()
         return links
 
-    def passes(self, bitext: Bitext, ratio: np.ndarray, threads: int) -> tuple[HmmPass, HmmTables]:
+    def passes(self, job: Job) -> tuple[HmmPass, HmmTables]:
         """The tables that further text needs: of its own pairs of types, also those that training never met."""
-        old = self.tables
+        old, bitext = self.tables, job.bitext
         counts = known(old.counts, bitext.pairs.find(old.pairs))
-        passes = HmmPass(bitext, pair_prior(ratio, self.settings), self.settings, threads)
+        passes = HmmPass(bitext, pair_prior(job.ratio, self.settings), self.settings, job.threads)
         source, target = passes.totals(counts)
         source[: len(old.source_total)] = old.source_total
         target[: len(old.target_total)] = old.target_total
@@ -266,7 +245,6 @@ class HmmModel:
         return passes, tables
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is learnt, for saving."""
         t = self.tables
         return {
             "pairs.starts": t.pairs.starts, "pairs.target": t.pairs.target, "counts": t.counts,
@@ -277,7 +255,6 @@ class HmmModel:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: HmmSettings) -> HmmModel:
-        """The model from what `arrays` gave."""
         names = (
             "counts",
             "source_total",

@@ -26,7 +26,9 @@ from numba import njit
 
 from calque.wordalign.bitext import Bitext, Pairs
 from calque.wordalign.links import Links
+from calque.wordalign.model import Job, Model
 from calque.wordalign.parallel import run
+from calque.wordalign.vocabulary import AS_IS
 
 UNSEEN = 1e-9  # probability of a pair of words before training, and of one that training never met
 STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient steps on the tension, and its bounds
@@ -52,6 +54,10 @@ class FastAlignSettings:
     alpha: float = 0.01
     exact: bool = False
 
+    @property
+    def passes(self) -> int:
+        return 2 * self.iterations
+
 
 @dataclass
 class Direction:
@@ -63,42 +69,26 @@ class Direction:
     tension: float
 
 
-class DiagonalModel:
+class DiagonalModel(Model):
     """The model in both directions, trained apart."""
 
     kind = "fast-align"
+    settings_type = FastAlignSettings
+    classes = AS_IS
+    reads_spelling = False
 
     def __init__(self, settings: FastAlignSettings, pairs: Pairs, forward: Direction, backward: Direction):
         self.settings, self.pairs, self.directions = settings, pairs, (forward, backward)
 
     @classmethod
-    def fit(
-        cls,
-        bitext: Bitext,
-        ratio: np.ndarray,
-        settings: FastAlignSettings,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        step: Callable[[], object] = lambda: None,
-    ) -> tuple[DiagonalModel, Links]:
-        """Train on a text and align it. `ratio` and `seed` are for other models; `step` is called after every pass."""
-        out = Links.none(bitext)
-        forward, backward = run(
-            [partial(_train, bitext, across, settings, out, step) for across in (True, False)], threads
-        )
-        return cls(settings, bitext.pairs, forward, backward), out
+    def fit(cls, job: Job, settings: FastAlignSettings) -> tuple[DiagonalModel, Links]:
+        out = Links.none(job.bitext)
+        tasks = [partial(_train, job.bitext, across, settings, out, job.step) for across in (True, False)]
+        forward, backward = run(tasks, job.threads)
+        return cls(settings, job.bitext.pairs, forward, backward), out
 
-    def links(
-        self,
-        bitext: Bitext,
-        ratio: np.ndarray,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        step: Callable[[], object] = lambda: None,
-    ) -> Links:
-        """Align further text."""
+    def links(self, job: Job) -> Links:
+        bitext = job.bitext
         found = bitext.pairs.find(self.pairs)
         out = Links.none(bitext)
         tasks = []
@@ -109,12 +99,11 @@ class DiagonalModel:
             tasks.append(
                 partial(_pass, bitext, across, self.settings, Direction(table, null_table, trained.tension), out)
             )
-        run(tasks, threads)
-        step()
+        run(tasks, job.threads)
+        job.step()
         return out
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is learnt, for saving."""
         arrays = {"pairs.starts": self.pairs.starts, "pairs.target": self.pairs.target}
         for name, d in zip(("forward", "backward"), self.directions, strict=True):
             arrays |= {f"{name}.table": d.table, f"{name}.null": d.null_table, f"{name}.tension": np.array([d.tension])}
@@ -122,7 +111,6 @@ class DiagonalModel:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: FastAlignSettings) -> DiagonalModel:
-        """The model from what `arrays` gave."""
         both = [
             Direction(arrays[f"{n}.table"], arrays[f"{n}.null"], float(arrays[f"{n}.tension"][0]))
             for n in ("forward", "backward")

@@ -197,21 +197,19 @@ def choose(
     for b in sentences:
         top, left, cell = source_offsets[b], target_offsets[b], origin[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
-        for j in range(m):
-            best, at = forward_null[left + j], -1
-            for i in range(n):
-                c = cell + i * m + j
-                p = np.sqrt(forward[c] * backward[c])
-                if p > best:
-                    best, at = p, i
-            forward_links[left + j] = at
-            forward_posterior[left + j] = forward[cell + at * m + j] if at >= 0 else F(0)
-        for i in range(n):
-            best, at = backward_null[top + i], -1
-            for j in range(m):
-                c = cell + i * m + j
-                p = np.sqrt(forward[c] * backward[c])
-                if p > best:
-                    best, at = p, j
-            backward_links[top + i] = at
-            backward_posterior[top + i] = backward[cell + i * m + at] if at >= 0 else F(0)
+        across, back = forward[cell : cell + n * m].reshape(n, m).T, backward[cell : cell + n * m].reshape(n, m)
+        _choose(across, back.T, forward_null[left:], forward_links[left:], forward_posterior[left:])
+        _choose(back, across.T, backward_null[top:], backward_links[top:], backward_posterior[top:])
+
+
+@njit(cache=True, nogil=True)
+def _choose(marginal, other, null, links, posterior):
+    """One direction of it; the marginals of a sentence pair as `[n_observed, n_given]`."""
+    for j in range(marginal.shape[0]):
+        best, at = null[j], -1
+        for i in range(marginal.shape[1]):
+            p = np.sqrt(marginal[j, i] * other[j, i])
+            if p > best:
+                best, at = p, i
+        links[j] = at
+        posterior[j] = marginal[j, at] if at >= 0 else F(0)

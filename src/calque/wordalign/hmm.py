@@ -247,41 +247,39 @@ def sweep(
             for j in range(m):
                 target_nulls[target[left + j]] += max(ZERO, none_f[j])
         elif want == LINK:
-            for j in range(m):
-                best, at = none_f[j], -1
-                for i in range(n):
-                    both = math.sqrt(post_f[j, i + 1] * post_b[i, j + 1])
-                    if both > best:
-                        best, at = both, i
-                forward_links[0, left + j] = at
-                forward_posterior[left + j] = post_f[j, at + 1] if at >= 0 else ZERO
-            for i in range(n):
-                best, at = none_b[i], -1
-                for j in range(m):
-                    both = math.sqrt(post_b[i, j + 1] * post_f[j, i + 1])
-                    if both > best:
-                        best, at = both, j
-                backward_links[0, top + i] = at
-                backward_posterior[top + i] = post_b[i, at + 1] if at >= 0 else ZERO
+            _link(post_f, post_b, none_f, m, n, forward_links[0, left:], forward_posterior[left:])
+            _link(post_b, post_f, none_b, n, m, backward_links[0, top:], backward_posterior[top:])
         else:
             for k in range(len(seeds)):
                 state = mix(seeds[k] ^ mix(np.uint64(b)))
-                for j in range(m):
-                    state += GOLDEN
-                    rest, at = F(unit(state)), -1
-                    for i in range(n):
-                        rest -= post_f[j, i + 1]
-                        if rest < ZERO:
-                            at = i
-                            break
-                    forward_links[k, left + j] = at
-                for i in range(n):
-                    state += GOLDEN
-                    rest, at = F(unit(state)), -1
-                    for j in range(m):
-                        rest -= post_b[i, j + 1]
-                        if rest < ZERO:
-                            at = j
-                            break
-                    backward_links[k, top + i] = at
+                state = _draw(post_f, m, n, state, forward_links[k, left:])
+                _draw(post_b, n, m, state, backward_links[k, top:])
     return forward, backward
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _link(posterior, others, null_posterior, n_observed, n_given, links, linked_posterior):
+    """The position of every word whose geometric mean of both posteriors is largest, if larger than that of none."""
+    for j in range(n_observed):
+        best, at = null_posterior[j], -1
+        for i in range(n_given):
+            both = math.sqrt(posterior[j, i + 1] * others[i, j + 1])
+            if both > best:
+                best, at = both, i
+        links[j] = at
+        linked_posterior[j] = posterior[j, at + 1] if at >= 0 else ZERO
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _draw(posterior, n_observed, n_given, state, links):
+    """A position for every word, drawn from its posterior; the generator's next state."""
+    for j in range(n_observed):
+        state += GOLDEN
+        rest, at = F(unit(state)), -1
+        for i in range(n_given):
+            rest -= posterior[j, i + 1]
+            if rest < ZERO:
+                at = i
+                break
+        links[j] = at
+    return state

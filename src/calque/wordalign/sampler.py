@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
 
@@ -13,6 +12,7 @@ from calque.wordalign.bitext import Bitext, Block
 from calque.wordalign.generator import seeds
 from calque.wordalign.gibbs import FERTILITIES, F, choose, sample, tally
 from calque.wordalign.links import Links
+from calque.wordalign.model import Job, Model
 from calque.wordalign.parallel import run
 
 REACH = 100  # jumps at least this wide share their count
@@ -44,6 +44,10 @@ class GibbsSettings:
     jump_strength: float = 5.0
     fertility_strength: float = 2.0
     hmm: HmmSettings = field(default_factory=HmmSettings)
+
+    @property
+    def passes(self) -> int:
+        return self.hmm.passes + self.burn_in
 
 
 @dataclass
@@ -125,40 +129,24 @@ class Chain:
         )  # fmt: skip
 
 
-class GibbsModel:
+class GibbsModel(Model):
     """The sampler's model: an HMM to start from, and mean counts of all chains."""
 
     kind = "gibbs"
+    settings_type = GibbsSettings
 
     def __init__(self, settings: GibbsSettings, hmm: HmmModel, forward: DirectionTables, backward: DirectionTables):
         self.settings, self.hmm, self.directions = settings, hmm, (forward, backward)
 
     @classmethod
-    def fit(
-        cls,
-        bitext: Bitext,
-        ratio: np.ndarray,
-        settings: GibbsSettings,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        step: Callable[[], object] = lambda: None,
-    ) -> tuple[GibbsModel, Links]:
-        """Train on a text and align it.
-
-        Args:
-            bitext, ratio: the text, and how alike each pair of types is spelt.
-            settings: of the model.
-            seed: of the chains.
-            threads: the result does not depend on it.
-            step: called after every pass of EM, and every sweep of all chains.
-        """
-        passes = HmmPass(bitext, pair_prior(ratio, settings.hmm), settings.hmm, threads)
-        hmm = HmmModel(settings.hmm, train(passes, step))
-        keys = seeds(seed, 3 * settings.chains).reshape(3, -1)
+    def fit(cls, job: Job, settings: GibbsSettings) -> tuple[GibbsModel, Links]:
+        bitext = job.bitext
+        passes = HmmPass(bitext, pair_prior(job.ratio, settings.hmm), settings.hmm, job.threads)
+        hmm = HmmModel(settings.hmm, train(passes, job.step))
+        keys = seeds(job.seed, 3 * settings.chains).reshape(3, -1)
         starts = passes.samples(hmm.tables, keys[0])
         del passes
-        prior = _prior(ratio, settings)
+        prior = _prior(job.ratio, settings)
         chains = []
         for d, (types, side) in enumerate(((bitext.pairs.source, bitext.source), (bitext.pairs.target, bitext.target))):
             given_prior = np.bincount(types, prior, minlength=side.n_types).astype(np.float32)
@@ -168,26 +156,17 @@ class GibbsModel:
             for chain in chains[d]:
                 chain.begin(len(prior), given_prior)
         for block in bitext.blocks():
-            run([partial(chain.tally, block) for side in chains for chain in side], threads)
-        links = _sample(bitext, chains, prior, settings, True, threads, step)
+            run([partial(chain.tally, block) for side in chains for chain in side], job.threads)
+        links = _sample(job, chains, prior, settings, learn=True)
         means = [_mean([chain.tables(prior) for chain in side]) for side in chains]
         return cls(settings, hmm, *means), links
 
-    def links(
-        self,
-        bitext: Bitext,
-        ratio: np.ndarray,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        step: Callable[[], object] = lambda: None,
-    ) -> Links:
-        """Align further text, with the counts left as they are."""
-        settings = self.settings
-        passes, tables = self.hmm.passes(bitext, ratio, threads)
-        keys = seeds(seed, 3 * settings.chains).reshape(3, -1)
+    def links(self, job: Job) -> Links:
+        bitext, settings = job.bitext, self.settings
+        passes, tables = self.hmm.passes(job)
+        keys = seeds(job.seed, 3 * settings.chains).reshape(3, -1)
         starts = passes.samples(tables, keys[0])
-        prior = _prior(ratio, settings)
+        prior = _prior(job.ratio, settings)
         found = bitext.pairs.find(self.hmm.tables.pairs)
         chains = []
         for d, (types, side) in enumerate(((bitext.pairs.source, bitext.source), (bitext.pairs.target, bitext.target))):
@@ -204,10 +183,9 @@ class GibbsModel:
             )
             for chain in chains[d]:
                 chain.load(loaded)
-        return _sample(bitext, chains, prior, settings, False, threads, step)
+        return _sample(job, chains, prior, settings, learn=False)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is learnt, for saving."""
         arrays = {f"hmm.{name}": array for name, array in self.hmm.arrays().items()}
         for name, tables in zip(("forward", "backward"), self.directions, strict=True):
             arrays |= {f"{name}.{column.name}": getattr(tables, column.name) for column in fields(tables)}
@@ -215,7 +193,6 @@ class GibbsModel:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: GibbsSettings) -> GibbsModel:
-        """The model from what `arrays` gave."""
         hmm = {name.removeprefix("hmm."): array for name, array in arrays.items() if name.startswith("hmm.")}
         both = [
             DirectionTables(**{column.name: arrays[f"{name}.{column.name}"] for column in fields(DirectionTables)})
@@ -232,24 +209,17 @@ def _padded(values: np.ndarray, n: int) -> np.ndarray:
     return np.append(values, np.zeros(n - len(values), values.dtype))
 
 
-def _sample(
-    bitext: Bitext,
-    chains: list[list[Chain]],
-    prior: np.ndarray,
-    settings: GibbsSettings,
-    learn: bool,
-    threads: int,
-    step: Callable[[], object],
-) -> Links:
+def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: GibbsSettings, *, learn: bool) -> Links:
     """Burn in all chains, collect their marginals block by block, and choose links."""
+    bitext = job.bitext
     both = [*chains[0], *chains[1]]
     for chain in both:
         chain.settle(prior)
     nowhere = np.zeros(0, np.float32), np.zeros(0, np.float32)
     for _ in range(settings.burn_in):
         for block in bitext.blocks():
-            run([partial(chain.sweep, block, learn, nowhere) for chain in both], threads)
-        step()
+            run([partial(chain.sweep, block, learn, nowhere) for chain in both], job.threads)
+        job.step()
     links = Links.none(bitext)
     for block in bitext.blocks():
         sentences, origin, cells = block
@@ -264,7 +234,7 @@ def _sample(
                 for _ in range(settings.sweeps):
                     chain.sweep(block, learn, marginals[d])
 
-        run([partial(collect, 0), partial(collect, 1)], threads)
+        run([partial(collect, 0), partial(collect, 1)], job.threads)
         for pair in marginals:
             for array in pair:
                 array /= settings.chains * settings.sweeps
@@ -273,7 +243,7 @@ def _sample(
             sentences, origin, bitext.source.offsets, bitext.target.offsets, forward, backward, forward_null,
             backward_null, links.forward, links.backward, links.forward_posterior, links.backward_posterior,
         )  # fmt: skip
-        step()
+        job.step()
     return links
 
 

@@ -7,7 +7,7 @@ import json
 import warnings
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,23 +22,19 @@ from calque.wordalign.agreement import HmmModel, HmmSettings
 from calque.wordalign.bitext import Bitext, Side
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
 from calque.wordalign.links import Links
+from calque.wordalign.model import Job, Model
 from calque.wordalign.parallel import n_threads
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
 from calque.wordalign.spelling import similarity
 from calque.wordalign.symmetrize import METHODS
 from calque.wordalign.symmetrize import symmetrize as join_directions
-from calque.wordalign.vocabulary import AS_IS, Classes, Vocabulary
+from calque.wordalign.vocabulary import Classes, Vocabulary
 
 ModelName = Literal["auto", "fast-align", "hmm", "gibbs"]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
-Model = DiagonalModel | HmmModel | GibbsModel
 FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
 MAX_WORDS = 500
-_KINDS: dict[str, tuple[type[Model], type[Settings], Classes]] = {
-    "fast-align": (DiagonalModel, FastAlignSettings, AS_IS),
-    "hmm": (HmmModel, HmmSettings, Classes()),
-    "gibbs": (GibbsModel, GibbsSettings, Classes()),
-}
+_KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
 
 
 def align_words(
@@ -137,25 +133,29 @@ class WordAligner:
         """Train on parallel text; the arguments are those of `align_words`."""
         text = corpus if extra is None else corpus + extra
         if model == "auto":
-            model = next((name for name, kind in _KINDS.items() if settings and isinstance(settings, kind[1])), "auto")
+            model = next(
+                (name for name, kind in _KINDS.items() if settings and isinstance(settings, kind.settings_type)), "auto"
+            )
         if model == "auto":
             model = "gibbs" if len(text) < FEW else "hmm"
         if model not in _KINDS:
             raise SettingError(f"model={model!r}, expected auto, {', '.join(_KINDS)}")
-        kind, kind_settings, kind_classes = _KINDS[model]
-        settings = settings or kind_settings()
-        if not isinstance(settings, kind_settings):
-            raise SettingError(f"{type(settings).__name__} for model={model!r}, which takes {kind_settings.__name__}")
+        kind = _KINDS[model]
+        chosen: Any = settings or kind.settings_type()
+        if not isinstance(chosen, kind.settings_type):
+            raise SettingError(
+                f"{type(chosen).__name__} for model={model!r}, which takes {kind.settings_type.__name__}"
+            )
         if max_words < 1:
             raise SettingError(f"max_words={max_words}, expected 1 or more")
         workers = n_threads(threads)
-        classes = classes or kind_classes
+        classes = classes or kind.classes
         source, source_side = _encode(text, "source", classes)
         target, target_side = _encode(text, "target", classes)
         bitext = _bitext(source_side, target_side, max_words)
         ratio = _ratio(kind, bitext, source.forms, target.forms)
-        with _bar(_n_steps(settings), model, text.langs, progress) as shown:
-            trained, links = kind.fit(bitext, ratio, settings, seed=seed, threads=workers, step=shown.update)  # type: ignore[arg-type]
+        with _bar(chosen.passes, model, text.langs, progress) as shown:
+            trained, links = kind.fit(Job(bitext, ratio, seed, workers, shown.update), chosen)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words)
         aligner._trained_on = _Told(corpus, links)
         return aligner
@@ -202,7 +202,7 @@ class WordAligner:
             bitext = _bitext(source, target, self.max_words)
             ratio = _ratio(type(self.model), bitext, source_forms, target_forms)
             with _bar(None, self.model.kind, self.langs, progress) as shown:
-                links = self.model.links(bitext, ratio, seed=seed, threads=n_threads(threads), step=shown.update)
+                links = self.model.links(Job(bitext, ratio, seed, n_threads(threads), shown.update))
         return _pairs(corpus, links, True), _pairs(corpus, links, False)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -243,7 +243,7 @@ class WordAligner:
             about = json.loads(metadata["calque"])
             if about.pop("digest") != _digest(json.dumps(about), arrays):
                 raise ValueError("its check sum is wrong: the file is damaged; train it again")
-            kind, kind_settings, _ = _KINDS[about["model"]]
+            kind = _KINDS[about["model"]]
             settings = dict(about["settings"])
             if "hmm" in settings:
                 settings["hmm"] = HmmSettings(**settings["hmm"])
@@ -253,7 +253,7 @@ class WordAligner:
                 Vocabulary(_unpacked(f"{name}.names", arrays), _unpacked(f"{name}.forms", arrays), classes)
                 for name in ("source", "target")
             )
-            model = kind.from_arrays(tables, kind_settings(**settings))  # type: ignore[arg-type]
+            model = kind.from_arrays(tables, kind.settings_type(**settings))
             langs = tuple(about["langs"])
             if len(langs) != 2 or not all(isinstance(lang, str) for lang in langs):
                 raise ValueError(f"languages {langs!r:.60}, expected two names")
@@ -302,7 +302,7 @@ def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
 
 def _ratio(kind: type[Model], bitext: Bitext, source: pa.Array, target: pa.Array) -> np.ndarray:
     """How alike the pairs of types are spelt, for the models that ask."""
-    return np.zeros(0, np.float32) if kind is DiagonalModel else similarity(bitext.pairs, source, target)
+    return similarity(bitext.pairs, source, target) if kind.reads_spelling else np.zeros(0, np.float32)
 
 
 def _pairs(corpus: ParallelCorpus, links: Links, across: bool) -> WordPairs:
@@ -330,14 +330,6 @@ def _unpacked(name: str, arrays: dict[str, np.ndarray]) -> pa.Array:
     )
     large.validate(full=True)
     return large.cast(pa.string())
-
-
-def _n_steps(settings: Settings) -> int:
-    if isinstance(settings, FastAlignSettings):
-        return 2 * settings.iterations
-    hmm = settings if isinstance(settings, HmmSettings) else settings.hmm
-    passes = hmm.ibm1_iterations + hmm.hmm_iterations
-    return passes + 1 if isinstance(settings, HmmSettings) else passes + settings.burn_in + 1
 
 
 def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
