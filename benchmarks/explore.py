@@ -18,7 +18,7 @@ from calque.encoders.base import Encoder
 from calque.explore.app import make_app
 from calque.explore.collection import Collection, Gatherer
 from calque.explore.explorer import Explorer
-from calque.explore.sources import Source
+from calque.explore.sources import NamedEncoder
 from calque.explore.store import Neighbourhoods, WordVectors
 from calque.text import Sentence
 from calque.vectors import Embeddings
@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
             start = time.perf_counter()
             WordVectors.build(place / "own.safetensors", collection, encoder.encode(collection.sentences), sums)  # type: ignore[arg-type]
             prepared = time.perf_counter() - start
-            measure(Explorer(collection, [Source("random", encoder, True)], Path(folder)), options)
+            measure(Explorer(collection, [NamedEncoder("random", encoder, True)], Path(folder)), options)
         if options.neighbourhoods:
             print(f"  its neighbourhoods took {prepared:.0f} s")
 

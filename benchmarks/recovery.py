@@ -1,6 +1,6 @@
 """What maps find again of a rotation that was planted, and what must be equal and is: `python -m benchmarks.recovery`.
 
-Vectors stand in heaps whose sizes follow Zipf's law; the other language is the same turned, with noise, in another order.
+Vectors stand in clusters whose sizes follow Zipf's law; the other language is the same turned, with noise, in another order.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ WORDS, DIM, NOISE = 3000, 50, 0.8
 
 def planted(rng: np.random.Generator) -> tuple[WordList, WordList, np.ndarray]:
     """Both languages, and where each source word's translation stands."""
-    heaps = 1 / np.arange(1, 101)
+    sizes = 1 / np.arange(1, 101)
     centres = rng.standard_normal((100, DIM)) * np.linspace(2, 0.3, DIM)
-    x = centres[rng.choice(100, WORDS, p=heaps / heaps.sum())]
+    x = centres[rng.choice(100, WORDS, p=sizes / sizes.sum())]
     x = x + 0.7 * rng.standard_normal(x.shape) * np.linspace(1.5, 0.4, DIM)
     turn = np.linalg.qr(rng.standard_normal((DIM, DIM)))[0]
     z = x @ turn + NOISE * rng.standard_normal(x.shape)

@@ -64,7 +64,7 @@ def test_readings_are_kept_by_file_and_settings(tsv, tmp_path, monkeypatch):
     first = read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)
     (kept,) = cache.iterdir()
     stamp = kept.stat().st_mtime_ns
-    monkeypatch.setattr("calque.corpora.parallel.open_source", None)  # it must not be read again
+    monkeypatch.setattr("calque.corpora.parallel.open_raw", None)  # it must not be read again
     again = read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)
     assert kept.stat().st_mtime_ns == stamp
     assert again.table.equals(first.table)

@@ -8,7 +8,7 @@ import pytest
 from calque.encoders.mapped import MappedEncoder
 from calque.explore.collection import Collection, Gatherer
 from calque.explore.explorer import Explorer
-from calque.explore.sources import Source
+from calque.explore.sources import NamedEncoder
 from calque.maps import Rotation
 from calque.pairs import WordPairs
 from explored_text import ENGLISH, GERMAN, HEBREW, pairs_of
@@ -23,13 +23,13 @@ def collection() -> Collection:
 
 
 @pytest.fixture(scope="module")
-def sources(tiny_encoder) -> list[Source]:
+def sources(tiny_encoder) -> list[NamedEncoder]:
     """A tiny encoder, and the same with German turned towards English."""
     corpus = pairs_of(ENGLISH, GERMAN, ("de", "en")).swapped()
     first = np.arange(len(corpus))
     links = WordPairs(first, 0 * first, 0 * first, n_sentences=len(corpus))
     mapped = MappedEncoder.fit(tiny_encoder, corpus, links, make=Rotation, towards="en")
-    return [Source("tiny", tiny_encoder, True), Source("turned", mapped, False)]
+    return [NamedEncoder("tiny", tiny_encoder, True), NamedEncoder("turned", mapped, False)]
 
 
 @pytest.fixture(scope="module")

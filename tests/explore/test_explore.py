@@ -26,7 +26,7 @@ from calque.explore.app import make_app
 from calque.explore.collection import Collection, Gatherer, is_right_to_left, is_unspaced
 from calque.explore.explorer import Explorer, Typed
 from calque.explore.server import _prepare, listen, require, serve, url_of
-from calque.explore.sources import Source, find_encoders, find_text, is_collection, place_for
+from calque.explore.sources import NamedEncoder, find_encoders, find_text, is_collection, place_for
 from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
 from calque.runs.lock import locked
 from calque.text import Sentence
@@ -247,7 +247,7 @@ def test_static_vectors_are_explored_too(collection, tmp_path):
     lines = [f"{word} {' '.join(f'{x:.3f}' for x in rng.normal(size=5))}" for word in words]
     (tmp_path / "v.vec").write_text("\n".join([f"{len(words)} 5", *lines]) + "\n", encoding="utf-8")
     static = load_encoder(tmp_path / "v.vec")
-    explorer = Explorer(collection, [Source("static", static, False)], tmp_path / "explore")
+    explorer = Explorer(collection, [NamedEncoder("static", static, False)], tmp_path / "explore")
     assert explorer.about()["encoders"][0]["layers"] == ["0"]
     assert explorer.neighbours("static", None, 2, 4)["covered"] is False
     found = explorer.neighbours("static", None, 2, 7, n=2)
@@ -374,7 +374,7 @@ def test_a_word_that_stands_alone_or_without_others_vectors_comes_last(collectio
     words = ["of 1 0", "river 0 1", "bank 1 1"]
     (tmp_path / "v.vec").write_text("\n".join(["3 2", *words]) + "\n")
     static = load_encoder(tmp_path / "v.vec").replace(normalise=False)
-    explorer = Explorer(gatherer.collection(), [Source("static", static, False)], tmp_path / "explore")
+    explorer = Explorer(gatherer.collection(), [NamedEncoder("static", static, False)], tmp_path / "explore")
     found = explorer.occurrences("static", None, "bank", "river unknown")
     assert found["near"] == ["river"]
     assert [(hit["id"], hit["near"]) for hit in found["occurrences"]] == [(1, 1.0), (2, 1.0), (0, -1.0)]

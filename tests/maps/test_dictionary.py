@@ -44,7 +44,7 @@ DIM = 16
 
 
 def planted(n=600, dim=DIM, noise=0.1, seed=0, bend=None):
-    """Words in Zipf-sized heaps, the same turned and noisy in another order, and which is which.
+    """Words in Zipf-sized clusters, the same turned and noisy in another order, and which is which.
 
     Returns source and target words with vectors, the right pairs `[n, 2]`, and the rotation.
     """
@@ -326,8 +326,8 @@ def test_identical_words_are_a_start():
 def test_adversarial_training_finds_the_rotation():
     rng = np.random.default_rng(1)
     centres = np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.2 * rng.standard_normal((3, 3))
-    heap = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # no other rotation brings heaps of these sizes onto each other
-    x = unit_rows(centres[heap] + 0.1 * rng.standard_normal((400, 3)))
+    cluster = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # no other rotation brings clusters of these sizes onto each other
+    x = unit_rows(centres[cluster] + 0.1 * rng.standard_normal((400, 3)))
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     z = unit_rows(x @ turn + 0.02 * rng.standard_normal((400, 3)))[rng.permutation(400)]
     options = dict(epochs=3, updates=100, hidden=32, batch=64, rate=0.3, judge_updates=3)

@@ -164,7 +164,7 @@ def test_with_all_words_as_negatives_it_is_the_full_softmax():
     expected = torch.nn.functional.cross_entropy(states @ head.weight[0].t() + head.bias[0], words, reduction="sum")
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(head.loss(states, words, 0, None), expected)
-    torch.testing.assert_close(head.surprise(states, words, 0).sum(), expected.detach())
+    torch.testing.assert_close(head.negative_log_likelihood(states, words, 0).sum(), expected.detach())
     for ours, theirs in zip(torch.autograd.grad(found, [states, *head.parameters()]),
                             torch.autograd.grad(expected, [states, *head.parameters()]), strict=True):  # fmt: skip
         torch.testing.assert_close(ours, theirs)
@@ -346,10 +346,10 @@ def test_perplexity_is_the_literal_one():
     frequency = np.log(method.model.vocabulary.unigram())
     numbers = [[*method.model.vocabulary.numbers(words), END] for words in held if words]
     assert found.unigram == pytest.approx(np.exp(-frequency[np.concatenate(numbers)].mean()))
-    each = method.model.surprise(held, budget=10)
+    each = method.model.negative_log_likelihood(held, budget=10)
     assert each.shape == (3, 5)  # without the empty one
     for row, words in zip(each, [words for words in held if words], strict=True):
-        np.testing.assert_allclose(row, method.model.surprise([words])[0], rtol=1e-5)
+        np.testing.assert_allclose(row, method.model.negative_log_likelihood([words])[0], rtol=1e-5)
     with pytest.raises(SettingError, match="no words"):
         method.model.perplexity([[]])
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from calque.runs.surroundings import command_line, surroundings
+from calque.runs.environment import command_line, environment
 from command import works
 
 
@@ -24,7 +24,7 @@ from command import works
 def test_the_command_without_the_folders_of_its_writer(monkeypatch, typed, said):
     monkeypatch.setattr("sys.argv", typed)
     assert command_line() == said
-    assert surroundings().get("command") == said
+    assert environment().get("command") == said
 
 
 def test_the_record_of_an_aligned_encoder_says_how_it_was_made(capsys, monkeypatch, tiny_folder, tmp_path):

@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from os import PathLike, fspath
 
-from calque.corpora.lines import BLANK, Flaw, Omission, Record, Source, read_lines
+from calque.corpora.lines import BLANK, Flaw, Omission, RawCorpus, RawPair, read_lines
 from calque.errors import InputError
 
 MOST_COLUMNS = 100  # each becomes a column of the table; a damaged line can have a million
 
 
-def read_tsv(path: str | PathLike[str]) -> Source:
+def read_tsv(path: str | PathLike[str]) -> RawCorpus:
     """`source⇥target`, further columns kept. Quotes have no meaning, as in every corpus of this form."""
-    return Source(_columns(path, "\t", "a tab"))
+    return RawCorpus(_columns(path, "\t", "a tab"))
 
 
-def read_fast_align(path: str | PathLike[str]) -> Source:
+def read_fast_align(path: str | PathLike[str]) -> RawCorpus:
     """`source ||| target`, the input of fast_align."""
-    return Source(_columns(path, "|||", "|||"))
+    return RawCorpus(_columns(path, "|||", "|||"))
 
 
-def _columns(path: str | PathLike[str], separator: str, name: str) -> Iterator[Record | Flaw | Omission]:
+def _columns(path: str | PathLike[str], separator: str, name: str) -> Iterator[RawPair | Flaw | Omission]:
     for number, line in enumerate(read_lines(path), 1):
         if isinstance(line, Flaw):
             yield line
@@ -42,17 +42,17 @@ def _columns(path: str | PathLike[str], separator: str, name: str) -> Iterator[R
                 )
                 yield Flaw(number, "too many columns", fact, path)
             else:
-                yield Record(number, source, target, extra)
+                yield RawPair(number, source, target, extra)
         else:
-            yield Record(number, source, rest)
+            yield RawPair(number, source, rest)
 
 
-def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Source:
+def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> RawCorpus:
     """Two files of which line n of the one translates line n of the other."""
-    return Source(_paired_lines(source, target))
+    return RawCorpus(_paired_lines(source, target))
 
 
-def _paired_lines(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[Record | Flaw | Omission]:
+def _paired_lines(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw | Omission]:
     pairs = enumerate(zip_longest(read_lines(source), read_lines(target)), 1)
     for number, (left, right) in pairs:
         if left is None or right is None:  # one has ended; blank lines at the end of the other are no matter
@@ -71,4 +71,4 @@ def _paired_lines(source: str | PathLike[str], target: str | PathLike[str]) -> I
         elif not right.strip():
             yield Flaw(number, "empty target", "the target side is empty, expected text", target)
         else:
-            yield Record(number, left, right)
+            yield RawPair(number, left, right)

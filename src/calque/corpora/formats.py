@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from calque.corpora import columns, hub
 from calque.corpora.compression import SUFFIXES, read_blocks, unpacked_name
-from calque.corpora.lines import Source
+from calque.corpora.lines import RawCorpus
 from calque.corpora.po import read_po
 from calque.corpora.tmx import read_tmx
 from calque.errors import InputError, SettingError
@@ -77,7 +77,7 @@ def _detect(path: str) -> Format:
     return "hub" if suffix == ".csv" else "tsv"
 
 
-def open_source(paths: list[str], langs: tuple[str, str], format: Format) -> Source:
+def open_raw(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus:
     """The sentence pairs of a text format or data set, as text."""
     if format == "moses":
         return columns.read_moses(paths[0], paths[1])

@@ -9,7 +9,7 @@ from typing import Any
 
 from calque.corpora.compression import unpacked_name
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Flaw, Omission, Record, Source
+from calque.corpora.lines import Flaw, Omission, RawCorpus, RawPair
 from calque.errors import CalqueError, InputError, MissingExtraError
 
 PREFIX = "hub:"
@@ -21,7 +21,7 @@ _SIDES = (  # names that published data sets use for the two columns
 )  # fmt: skip
 
 
-def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> Source:
+def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
     """Read with the `datasets` library.
 
     Args:
@@ -50,11 +50,11 @@ def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> Source:
     except Exception as error:  # its files, formats and network fail with errors of many libraries
         raise InputError(f"not a data set that can be read ({_said(error)})", path=path) from error
     if first is None:
-        return Source([], [])
+        return RawCorpus([], [])
     source, target = _columns(first, langs, path)
     used = {source[0], target[0]}
     extra = [name for name, values in first.items() if name not in used and not _nested(values)]
-    return Source(_rows(first, batches, source, target, extra, path), extra)
+    return RawCorpus(_rows(first, batches, source, target, extra, path), extra)
 
 
 def _open(datasets: Any, path: str) -> Any:
@@ -114,7 +114,7 @@ def _rows(
     target: Column,
     extra: list[str],
     path: str | PathLike[str],
-) -> Iterator[Record | Flaw | Omission]:
+) -> Iterator[RawPair | Flaw | Omission]:
     number = 0
     while batch is not None:
         sides = [_side(batch, column) for column in (source, target)]
@@ -122,7 +122,7 @@ def _rows(
         for k, (left, right) in enumerate(zip(*sides, strict=True)):
             number += 1
             if isinstance(left, str) and isinstance(right, str):
-                yield Record(number, left, right, [None if v[k] is None else str(v[k]) for v in others])
+                yield RawPair(number, left, right, [None if v[k] is None else str(v[k]) for v in others])
             else:
                 side, value = ("target", right) if isinstance(left, str) else ("source", left)
                 fact = f"the {side} side is {value!r:.40}, expected text"

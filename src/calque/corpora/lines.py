@@ -13,7 +13,7 @@ BLANK = "blank line"
 LONGEST_LINE = 1 << 26  # bytes; a small file can unpack to a line that no memory holds
 
 
-class Record(NamedTuple):
+class RawPair(NamedTuple):
     """A sentence pair as text."""
 
     line: int
@@ -39,11 +39,11 @@ class Omission(NamedTuple):
     reason: str
 
 
-class Source(NamedTuple):
+class RawCorpus(NamedTuple):
     """What a format's reader gives."""
 
-    items: Iterable[Record | Flaw | Omission]
-    columns: list[str] | None = None  # names of `Record.extra`; None where lines may differ in their number
+    items: Iterable[RawPair | Flaw | Omission]
+    columns: list[str] | None = None  # names of `RawPair.extra`; None where lines may differ in their number
 
 
 def whole_lines(path: str | PathLike[str]) -> Iterator[bytes]:

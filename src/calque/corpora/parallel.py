@@ -8,8 +8,8 @@ from os import fspath
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from calque.corpora.formats import FORMATS, AnyPath, Format, find_format, open_source
-from calque.corpora.lines import BLANK, Flaw, Omission, Record
+from calque.corpora.formats import FORMATS, AnyPath, Format, find_format, open_raw
+from calque.corpora.lines import BLANK, Flaw, Omission, RawPair
 from calque.corpora.store import TableWriter, cache_file
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
@@ -87,7 +87,7 @@ def read_parallel(
         kept = cache_file(cache, paths, settings)
         with suppress(InputError):  # not there yet, or damaged
             return ParallelCorpus.open(kept)
-    source = open_source(paths, langs, format)
+    source = open_raw(paths, langs, format)
     reading = _Reading(paths[0], langs, names, on_error)
     writer = TableWriter(
         kept, columns=source.columns, lines=on_error == "skip", record=corpus_record(**reading.about())
@@ -117,11 +117,11 @@ class _Reading:
         self._blank: Flaw | None = None  # the first of a run of blank lines, which counts only if something follows
         self._blanks = 0
 
-    def take(self, item: Record | Flaw | Omission, split: tuple[_Split, _Split], writer: TableWriter) -> None:
+    def take(self, item: RawPair | Flaw | Omission, split: tuple[_Split, _Split], writer: TableWriter) -> None:
         if isinstance(item, Omission):
             self._count(item, self._path)
             return
-        if isinstance(item, Record):
+        if isinstance(item, RawPair):
             line, source_text, target_text, extra = item
             source, target = split[0](source_text), split[1](target_text)
             if source and target and (writer.width is None or len(extra) <= writer.width):
@@ -168,7 +168,7 @@ class _Reading:
         }
 
 
-def _flaw(record: Record, path: str, source: Sequence[str], target: Sequence[str], width: int | None) -> Flaw:
+def _flaw(record: RawPair, path: str, source: Sequence[str], target: Sequence[str], width: int | None) -> Flaw:
     if source and target:
         fact = f"{len(record.extra) + 2} columns, expected at most {(width or 0) + 2} as in the first lines"
         return Flaw(record.line, "too many columns", f"{fact}; is there a separator in the text?", path)

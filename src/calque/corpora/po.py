@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from os import PathLike
 
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Flaw, Omission, Record, Source, whole_lines
+from calque.corpora.lines import Flaw, Omission, RawCorpus, RawPair, whole_lines
 from calque.errors import InputError
 
 _FIELD = re.compile(rb"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(.*)", re.DOTALL)
@@ -19,7 +19,7 @@ _NOT_OF_FILES = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "un
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
-def read_po(path: str | PathLike[str], langs: tuple[str, str]) -> Source:
+def read_po(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
     """Messages and their translations; untranslated, fuzzy, plural and obsolete entries are left out and
     counted.
 
@@ -30,10 +30,10 @@ def read_po(path: str | PathLike[str], langs: tuple[str, str]) -> Source:
     Raises:
         InputError: an encoding that Python does not know.
     """
-    return Source(_messages(path, langs))
+    return RawCorpus(_messages(path, langs))
 
 
-def _messages(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[Record | Flaw | Omission]:
+def _messages(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Flaw | Omission]:
     encoding, swapped = "utf-8", False
     for entry in _entries(path):
         if entry.is_header:
@@ -42,8 +42,8 @@ def _messages(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[Rec
             swapped = bool(language and best_match(langs[0], [language]) and not best_match(langs[1], [language]))
         else:
             item = entry.item(path, encoding)
-            if swapped and isinstance(item, Record):
-                item = Record(item.line, item.target, item.source)
+            if swapped and isinstance(item, RawPair):
+                item = RawPair(item.line, item.target, item.source)
             yield item
 
 
@@ -61,7 +61,7 @@ class _Entry:
     def is_header(self) -> bool:
         return self.fields.get(b"msgid") == b"" and b"msgctxt" not in self.fields and not self.obsolete
 
-    def item(self, path: str | PathLike[str], encoding: str) -> Record | Flaw | Omission:
+    def item(self, path: str | PathLike[str], encoding: str) -> RawPair | Flaw | Omission:
         if self.fault:
             return Flaw(self.line, "broken entry", self.fault, path)
         if self.obsolete:
@@ -80,7 +80,7 @@ class _Entry:
             return Flaw(self.line, f"not {encoding.upper()}", f"not {encoding}, as the header says; convert it", path)
         if "\0" in source or "\0" in target:
             return Flaw(self.line, "NUL character", "holds a NUL character, expected text", path)
-        return Record(self.line, source, target)
+        return RawPair(self.line, source, target)
 
 
 def _entries(path: str | PathLike[str]) -> Iterator[_Entry]:

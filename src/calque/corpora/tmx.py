@@ -9,13 +9,13 @@ from xml.parsers import expat
 
 from calque.corpora.compression import read_blocks
 from calque.corpora.languages import best_match
-from calque.corpora.lines import LONGEST_LINE, Flaw, Omission, Record, Source
+from calque.corpora.lines import LONGEST_LINE, Flaw, Omission, RawCorpus, RawPair
 from calque.errors import InputError
 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}  # they hold markup of the original document; <hi> and <g> hold text
 
 
-def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Source:
+def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
     """Translation units, one after the other, in bounded memory.
 
     `xml:lang` is matched as `best_match` says; a unit that lacks one of the languages is left out and
@@ -25,10 +25,10 @@ def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Source:
     Raises:
         InputError: XML that is not well formed, is no TMX, or declares entities, with the line.
     """
-    return Source(_units(path, langs))
+    return RawCorpus(_units(path, langs))
 
 
-def _units(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[Record | Flaw | Omission]:
+def _units(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Flaw | Omission]:
     units = _Units(path, langs)
     try:
         for block in read_blocks(path):
@@ -54,7 +54,7 @@ class _Units:
 
     def __init__(self, path: str | PathLike[str], langs: tuple[str, str]):
         self._path, self._langs = path, langs
-        self._done: deque[Record | Flaw | Omission] = deque()
+        self._done: deque[RawPair | Flaw | Omission] = deque()
         self._line = 0
         self._sides: dict[str, str] = {}
         self._lang = ""
@@ -69,7 +69,7 @@ class _Units:
         self.parser.EntityDeclHandler = self._entity
         self.parser.SkippedEntityHandler = self._skipped_entity
 
-    def take(self) -> Iterator[Record | Flaw | Omission]:
+    def take(self) -> Iterator[RawPair | Flaw | Omission]:
         while self._done:
             yield self._done.popleft()
 
@@ -109,11 +109,11 @@ class _Units:
     def _skipped_entity(self, name: str, _: bool) -> None:
         self._unknown = name
 
-    def _unit(self) -> Record | Flaw | Omission:
+    def _unit(self) -> RawPair | Flaw | Omission:
         source, target = (best_match(lang, self._sides) for lang in self._langs)
         if source is None or target is None or source == target:
             return Omission(self._line, "language missing")
         if self._unknown:
             fact = f"uses the entity &{self._unknown[:40]}; that nothing declares; write the character instead"
             return Flaw(self._line, "unknown entity", fact, self._path)
-        return Record(self._line, self._sides[source], self._sides[target])
+        return RawPair(self._line, self._sides[source], self._sides[target])

@@ -14,7 +14,7 @@ import numpy as np
 
 from calque.errors import SettingError
 from calque.explore.collection import Collection, is_right_to_left, is_unspaced
-from calque.explore.sources import Source
+from calque.explore.sources import NamedEncoder
 from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
 from calque.segment import split_words
 from calque.text import Sentence
@@ -38,7 +38,7 @@ class Typed:
 class View:
     """An encoder with the vectors of its layers, and the name of its own layer."""
 
-    source: Source
+    source: NamedEncoder
     layers: Layers
     own: str
 
@@ -63,7 +63,7 @@ class Explorer:
     def __init__(
         self,
         collection: Collection,
-        sources: Sequence[Source],
+        sources: Sequence[NamedEncoder],
         folder: Path,
         *,
         layers: Sequence[int] | None = None,

@@ -25,7 +25,7 @@ _DEMO_TEXT = re.compile(r"([A-Za-z]{2,3}(?:-\w+)?)\.(train|test)\.tsv")
 
 
 @dataclass(frozen=True)
-class Source:
+class NamedEncoder:
     """An encoder to explore.
 
     Attributes:
@@ -44,7 +44,7 @@ def is_collection(folder: Path) -> bool:
     return folder.is_dir() and not _is_encoder(folder) and bool(_members(folder))
 
 
-def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Source]:
+def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[NamedEncoder]:
     """Encoders by name or folder, each with the one that it was aligned from, where that can be found.
 
     Args:
@@ -56,18 +56,18 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Sour
     """
     from calque.encoders import load_encoder
 
-    found: dict[str, Source] = {}  # by fingerprint: an encoder that is named twice is there once
-    befores: list[Source] = [] if base is None else [Source(_called(base), load_encoder(base), True)]
+    found: dict[str, NamedEncoder] = {}  # by fingerprint: an encoder that is named twice is there once
+    befores: list[NamedEncoder] = [] if base is None else [NamedEncoder(_called(base), load_encoder(base), True)]
     for name in names:
         folder = Path(name)
         for member in _members(folder) if is_collection(folder) else [name]:
             encoder = load_encoder(member)
-            found.setdefault(encoder.fingerprint, Source(_called(member), encoder, False))
+            found.setdefault(encoder.fingerprint, NamedEncoder(_called(member), encoder, False))
             before = None if base is not None else _before(encoder, Path(member), len(names) == 1, say)
             befores += [] if before is None else [before]
     for each in befores:
         known = found.get(each.encoder.fingerprint, each)
-        found[each.encoder.fingerprint] = Source(known.name, known.encoder, True)
+        found[each.encoder.fingerprint] = NamedEncoder(known.name, known.encoder, True)
     return _distinct(list(found.values()))
 
 
@@ -90,7 +90,7 @@ def _results(folder: Path) -> list[dict[str, Any]]:
         return []
 
 
-def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> Source | None:
+def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> NamedEncoder | None:
     """The encoder that this one was aligned from."""
     from calque.encoders import load_encoder
 
@@ -103,7 +103,7 @@ def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> Source | N
     inside = getattr(encoder, "base", None)
     if inside is not None:  # maps: the encoder before is in the same folder
         name = record.get("encoder") or _demo_base(folder.parent) or f"{folder.name} without its maps"
-        return Source(str(name), inside, True)
+        return NamedEncoder(str(name), inside, True)
     if "encoder" not in record or "towards" not in record:
         return None
     name, expected = str(record["encoder"]), record.get("encoder_fingerprint")
@@ -115,7 +115,7 @@ def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> Source | N
         except CalqueError:
             continue
         if expected in (None, before.fingerprint):
-            return Source(name, before, True)
+            return NamedEncoder(name, before, True)
     if alone:
         say(f"{folder} was aligned from {name}, which was not found unchanged: give it with --base FOLDER to compare")
     return None
@@ -132,7 +132,7 @@ def _called(name: str | Path) -> str:
     return path.resolve().name if path.is_dir() else str(name)
 
 
-def _distinct(sources: list[Source]) -> list[Source]:
+def _distinct(sources: list[NamedEncoder]) -> list[NamedEncoder]:
     """The same with names that differ, those before alignment first."""
     taken: set[str] = set()
     renamed = []
@@ -141,7 +141,7 @@ def _distinct(sources: list[Source]) -> list[Source]:
         while name in taken:
             name, k = f"{each.name} {k}", k + 1
         taken.add(name)
-        renamed.append(Source(name, each.encoder, each.before))
+        renamed.append(NamedEncoder(name, each.encoder, each.before))
     return renamed
 
 

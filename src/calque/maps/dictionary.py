@@ -101,27 +101,27 @@ def fit_dictionary(
     """
     pairs, entries, left_out = seed_pairs(dictionary, source.words, target.words)
     how = refinement or Refinement()
-    task = Task.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
+    problem = Problem.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
     if not len(pairs):
         raise SettingError(
             f"none of {left_out:,} entries in the dictionary has vectors for both words: are the languages the right "
             "way round, and is the case of letters the same?"
         )
     if len(np.unique(entries)) < len(entries):
-        pairs = _closest(task, pairs, entries)
+        pairs = _closest(problem, pairs, entries)
     seeds, aside = pairs, None
     if how.rounds and how.held_out and len(np.unique(pairs[:, 0])) > 1:
         seeds, aside = hold_out(pairs, how.held_out, how.seed)
-    found = refine(task.x, task.z, seeds, task.solve, how, aside)
+    found = refine(problem.x, problem.z, seeds, problem.solve, how, aside)
     if found.best == 0 and aside is not None:  # no round is better than the dictionary: then all of it counts
-        found = replace(found, matrix=task.solve(pairs), pairs=pairs)
+        found = replace(found, matrix=problem.solve(pairs), pairs=pairs)
     n_aside = 0 if aside is None else len(aside)
     about = {"held_out": n_aside, "rounds": how.rounds, "frequent": how.frequent, "k": how.k}
-    return task.result(found, seeds=len(seeds), left_out=left_out, settings=about)
+    return problem.result(found, seeds=len(seeds), left_out=left_out, settings=about)
 
 
 @dataclass(frozen=True)
-class Task:
+class Problem:
     """Vectors as they are fitted, and how.
 
     Attributes:
@@ -147,7 +147,7 @@ class Task:
         normalise: Normalisation,
         whitened: Whitened | None = None,
         relaxed: Mapping[str, Any] | None = None,
-    ) -> Task:
+    ) -> Problem:
         """From vectors as they are."""
         if method not in METHODS:
             raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
@@ -208,9 +208,9 @@ def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np
     return unit, mean * np.linalg.norm(vectors.astype(np.float64), axis=1).mean()
 
 
-def _closest(task: Task, pairs: np.ndarray, entries: np.ndarray) -> np.ndarray:
+def _closest(problem: Problem, pairs: np.ndarray, entries: np.ndarray) -> np.ndarray:
     """Of each entry's pairs the one that is closest under the map of all of them."""
-    x, z = mapped(task.x, task.solve(pairs)), unit_rows(task.z)
+    x, z = mapped(problem.x, problem.solve(pairs)), unit_rows(problem.z)
     cosines = np.einsum("ij,ij->i", x[pairs[:, 0]], z[pairs[:, 1]])
     order = np.lexsort((-cosines, entries))
     first = np.unique(entries[order], return_index=True)[1]

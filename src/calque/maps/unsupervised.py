@@ -13,7 +13,7 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.procrustes import procrustes
 from calque.errors import SettingError
 from calque.maps.adversarial import adversarial_start
-from calque.maps.dictionary import DictionaryFit, Method, Normalisation, Task, Verdict
+from calque.maps.dictionary import DictionaryFit, Method, Normalisation, Problem, Verdict
 from calque.maps.distributions import distribution_start, self_learning, similarity_seeds
 from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, refine
 from calque.maps.seeds import WordVectors, identical_words
@@ -61,8 +61,8 @@ def fit_unsupervised(
     if restarts < 1:
         raise SettingError(f"restarts={restarts}, expected 1 or more")
     how = replace(refinement or Refinement(), held_out=0.0)
-    task = Task.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
-    x, z = unit_rows(task.x), unit_rows(task.z)
+    problem = Problem.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
+    x, z = unit_rows(problem.x), unit_rows(problem.z)
     tries: list[tuple[Refined, Verdict, int]] = []
     for number in range(1 if start == "identical" else restarts):
         if start == "identical":
@@ -74,13 +74,13 @@ def fit_unsupervised(
         else:
             matrix = adversarial_start(x, z, seed=seed + number, **dict(options or {}))
             pairs, _ = mutual_neighbours(mapped(x[: how.frequent], matrix), z[: how.frequent], k=how.k)
-        found = refine(task.x, task.z, pairs, task.solve, how)
+        found = refine(problem.x, problem.z, pairs, problem.solve, how)
         tries.append((found, judge(x, z, found.matrix, k=how.k, seed=seed), len(pairs)))
         if not tries[-1][1].failed:
             break
     found, verdict, seeds = max(tries, key=lambda one: (not one[1].failed, one[0].rounds[one[0].best].mutual))
     settings = {"start": start, "tries": len(tries), "gain": round(verdict.gain, 4), "rounds": how.rounds, "seed": seed}
-    return replace(task.result(found, seeds=seeds, settings=settings), verdict=verdict)
+    return replace(problem.result(found, seeds=seeds, settings=settings), verdict=verdict)
 
 
 def start_options(start: str) -> dict[str, Any]:
@@ -116,22 +116,23 @@ def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed
     Refinement makes mutual neighbours out of anything: started from random pairs it ends in a map under which many
     words have a neighbour. A map that was found must be better than that. Both, the map and three random
     dictionaries, are refined by the same rounds on the same frequent words; what counts is the sum of the CSLS of all
-    mutual neighbours, divided by the number of words. Searches in spaces that have nothing to do with each other reached
-    0.9 to 1.25 times what the lot reached; right maps of planted and real vectors 1.26 to 9 times. A map that passes is not
-    proved right; where even the right map would not pass, because the vectors are too poor, none is to be trusted.
+    mutual neighbours, divided by the number of words. Searches in spaces that have nothing to do with each other
+    reached 0.9 to 1.25 times what the random ones reached; right maps of planted and real vectors 1.26 to 9 times. A
+    map that passes is not proved right; where even the right map would not pass, because the vectors are too poor,
+    none is to be trusted.
 
     Args:
         x, z: `[n, dim]` and `[m, dim]`, rows of length 1, the most frequent words first.
         matrix: of the map, `[dim, dim]`.
         k: neighbourhood of CSLS.
-        seed: of the lots.
+        seed: of the random dictionaries.
     """
     n = min(_JUDGED_ON, len(x), len(z))
     x, z = x[:n], z[:n]
     rng = np.random.default_rng(seed)
     own, _ = mutual_neighbours(mapped(x, matrix), z, k=k)
-    lots = [np.stack([rng.permutation(n), np.arange(n)], axis=1) for _ in range(_CHANCES)]
-    value, *chances = [_reached(x, z, pairs, k) for pairs in (own, *lots)]
+    random = [np.stack([rng.permutation(n), np.arange(n)], axis=1) for _ in range(_CHANCES)]
+    value, *chances = [_reached(x, z, pairs, k) for pairs in (own, *random)]
     gain = value / max(max(chances), 1e-12)
     if gain >= GAIN:
         return Verdict(False, gain, f"{gain:.2f} times as good as maps refined from random pairs")

@@ -52,12 +52,12 @@ class _CrossEntropy(torch.autograd.Function):
             loss += (total.log() + top - answer).sum()
             if not learn:
                 continue
-            share = (mine / total).sub_(1)
+            probability = (mine / total).sub_(1)
             weighted, scores = (some / total).to(kernel.dtype), scores.to(kernel.dtype)
             d_states, d_own, d_own_b, d_w, d_b = gradients
-            d_states[here] = (scores @ kernel).div_(total).add_(share * w_own[here])
-            d_own[here] = share * some
-            d_own_b[here] = share.squeeze(1)
+            d_states[here] = (scores @ kernel).div_(total).add_(probability * w_own[here])
+            d_own[here] = probability * some
+            d_own_b[here] = probability.squeeze(1)
             d_w += scores.t() @ weighted
             d_b += scores.t() @ total.reciprocal().squeeze(1).to(kernel.dtype)
         ctx.save_for_backward(*gradients)

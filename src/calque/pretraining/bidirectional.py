@@ -217,7 +217,7 @@ class _Predict:
         seed = torch.initial_seed()
         negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
         mine = self.processes.share(np.arange(len(texts)))
-        # Each share gets every so-manieth of the texts in order of length: about the same work for all.
+        # Each share gets every n-th of the texts in order of length: about the same work for all.
         mine = mine[np.argsort([-len(texts[k]) for k in mine], kind="stable")]
         shares = [part for part in (mine[k :: self.threads.count] for k in range(self.threads.count)) if len(part)]
 

@@ -108,7 +108,7 @@ class WordSoftmax(nn.Module):
         return sampled_loss(states, words, weight, bias, negatives, self.sampler if self.correction else None)
 
     @torch.inference_mode()
-    def surprise(self, states: Tensor, words: Tensor, side: int) -> Tensor:
+    def negative_log_likelihood(self, states: Tensor, words: Tensor, side: int) -> Tensor:
         """−log p of each word over all words, `[n]`."""
         weight, bias = self.weight[side % len(self.weight)], self.bias[side % len(self.bias)]
         found = [

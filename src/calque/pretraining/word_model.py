@@ -60,7 +60,7 @@ class Perplexity:
 
     @classmethod
     def of(cls, sums: np.ndarray) -> Perplexity:
-        """From what `WordModel.surprise` gives."""
+        """From what `WordModel.negative_log_likelihood` gives."""
         forward, backward, unigram, n, unknown = sums.sum(axis=0).tolist()
         values = [math.exp(total / n) for total in (forward, backward, (forward + backward) / 2, unigram)]
         return cls(*values, words=int(n), unknown=int(unknown))
@@ -124,10 +124,12 @@ class WordModel(nn.Module):
         Raises:
             SettingError: no words.
         """
-        return Perplexity.of(self.surprise(sentences, budget=budget))
+        return Perplexity.of(self.negative_log_likelihood(sentences, budget=budget))
 
     @torch.inference_mode()
-    def surprise(self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096) -> np.ndarray:
+    def negative_log_likelihood(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096
+    ) -> np.ndarray:
         """What a perplexity is made of, sentence by sentence.
 
         Returns:
@@ -150,7 +152,7 @@ class WordModel(nn.Module):
             each = np.zeros((len(following[0]), 5))
             for side in (0, 1):
                 words = torch.from_numpy(following[side]).to(self.device)
-                each[:, side] = self.head.surprise(states[side], words, side).double().cpu().numpy()
+                each[:, side] = self.head.negative_log_likelihood(states[side], words, side).double().cpu().numpy()
                 each[:, 2] += frequency[following[side]] / 2
             each[:, 3], each[:, 4] = 1, following[0] == UNKNOWN
             predictions = blocks.lengths[numbers] - 1

@@ -13,10 +13,10 @@ from calque.report.document import (
     Line,
     More,
     Name,
+    Occurrence,
     Panel,
     Plot,
     Section,
-    Sense,
     Table,
     Text,
 )  # fmt: skip
@@ -413,20 +413,20 @@ def _pair_table(name: str, langs: tuple[str, ...], record: Record, shown: set[in
 def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
     """Forms in several senses, and where each encoder went."""
     numbers = {subject.label: subject.number for subject in subjects.all}
-    forms: dict[tuple[str, str], list[Sense]] = {}
+    forms: dict[tuple[str, str], list[Occurrence]] = {}
     total = 0
     for record in records:
         for item in record.items:
             total += 1
             if total <= _MOST_EXAMPLES:
-                sense = _sense(item, record, numbers)
-                forms.setdefault((sense.form.lower(), sense.lang), []).append(sense)
+                occurrence = _occurrence(item, record, numbers)
+                forms.setdefault((occurrence.form.lower(), occurrence.lang), []).append(occurrence)
     if not forms:
         return None
     note: Text = ()
     if total > _MOST_EXAMPLES:
         note = (f"The first {_MOST_EXAMPLES} of {total:,} occurrences.",)
-    block = Examples("examples-list", tuple((form, tuple(senses)) for (form, _), senses in forms.items()), note)
+    block = Examples("examples-list", tuple((form, tuple(own)) for (form, _), own in forms.items()), note)
     intro = (
         "Occurrences of one word form with different translations, and the nearest word in the other language by each "
         "encoder."
@@ -434,7 +434,7 @@ def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
     return Section("examples", "One form, several senses", (intro,), (block,))
 
 
-def _sense(item: Mapping, record: Record, numbers: Mapping[str, int]) -> Sense:
+def _occurrence(item: Mapping, record: Record, numbers: Mapping[str, int]) -> Occurrence:
     before, form, after = around_form(str(item["sentence"]), str(item["form"]), item.get("position"))
     answers = tuple(
         Answer(
@@ -447,7 +447,7 @@ def _sense(item: Mapping, record: Record, numbers: Mapping[str, int]) -> Sense:
     )
     lang = str(item.get("lang", record.pair[0]))
     target = next((other for other in reversed(record.pair) if other != lang), record.pair[-1])
-    return Sense(
+    return Occurrence(
         before, form, after, lang, str(item["expected"].get("word", item.get("translation", ""))),
         str(item["expected"].get("sentence", "")), target, answers, record.source,
     )  # fmt: skip

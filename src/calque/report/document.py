@@ -129,7 +129,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Sense:
+class Occurrence:
     """One occurrence of a form, what it should lead to, and where it led."""
 
     before: str
@@ -148,7 +148,7 @@ class Examples:
     """Occurrences by form."""
 
     id: str
-    forms: tuple[tuple[str, tuple[Sense, ...]], ...]
+    forms: tuple[tuple[str, tuple[Occurrence, ...]], ...]
     note: Text = ()
 
 

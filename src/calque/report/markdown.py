@@ -131,15 +131,15 @@ def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> st
 
 def _examples(examples: Examples) -> list[str]:
     parts = []
-    for form, senses in examples.forms:
+    for form, occurrences in examples.forms:
         parts.append(f"### {escape(form)}")
         lines = []
-        for sense in senses:
+        for one in occurrences:
             lines.append(
-                f"- {_escape_part(sense.before)}**{escape(sense.form)}**{_escape_part(sense.after)} "
-                f"→ **{escape(sense.expected_word)}**: {escape(sense.expected_sentence)}"
+                f"- {_escape_part(one.before)}**{escape(one.form)}**{_escape_part(one.after)} "
+                f"→ **{escape(one.expected_word)}**: {escape(one.expected_sentence)}"
             )
-            for answer in sense.answers:
+            for answer in one.answers:
                 where = "" if answer.right else f": {escape(answer.sentence)}"
                 mark = "✓" if answer.right else "✗"
                 lines.append(f"  - {escape(answer.name.label)} {mark} {escape(answer.word)}{where}")

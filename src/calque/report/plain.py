@@ -120,17 +120,17 @@ def _examples(examples: Examples) -> dict[str, Any]:
                 "form": form,
                 "senses": [
                     {
-                        "sentence": sense.before + sense.form + sense.after, "lang": sense.lang, "source": sense.source,
-                        "expected": {"word": sense.expected_word, "sentence": sense.expected_sentence},
+                        "sentence": one.before + one.form + one.after, "lang": one.lang, "source": one.source,
+                        "expected": {"word": one.expected_word, "sentence": one.expected_sentence},
                         "answers": [
                             {"name": a.name.label, "word": a.word, "sentence": a.sentence, "right": a.right}
-                            for a in sense.answers
+                            for a in one.answers
                         ],
                     }
-                    for sense in senses
+                    for one in occurrences
                 ],
             }
-            for form, senses in examples.forms
+            for form, occurrences in examples.forms
         ]
     }  # fmt: skip
 

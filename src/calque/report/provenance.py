@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from calque.report.document import Facts
-from calque.report.reading import Record, Results, Run
+from calque.report.reading import Record, Results, RunRecord
 from calque.report.subjects import Subjects
 from calque.runs.compare import rule, runs_of
 
@@ -106,14 +106,14 @@ def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...
     return (Facts("Encoders measured", tuple(rows)),) if rows else ()
 
 
-def _run(run: Run) -> Facts:
+def _run(run: RunRecord) -> Facts:
     plain = run.plain
     known = [name for name in _NAMES if plain.get(name) not in (None, "", [], {})]
     rows = [(_NAMES[name], _texts(plain[name]) if name == "texts" else _said(plain[name])) for name in known]
     return Facts(_title(run), tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
 
 
-def _title(run: Run) -> str:
+def _title(run: RunRecord) -> str:
     """The folder's name; of a study's step, which is a hash, what was done."""
     kind, _, key = run.name.rpartition("/")[2].rpartition("-")
     if not re.fullmatch(r"[0-9a-f]{20}", key):

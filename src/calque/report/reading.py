@@ -68,7 +68,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """A `calque-run.json`, by the short name that the report shows."""
 
     name: str
@@ -90,7 +90,7 @@ class Results:
 
     records: tuple[Record, ...]
     files: Mapping[str, File]
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
     repeated: int = 0
     passed_over: tuple[str, ...] = field(default=())
 
@@ -245,7 +245,7 @@ def _is_finite(number: Any) -> bool:
     return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
 
 
-def _runs(folders: Sequence[Path]) -> tuple[Run, ...]:
+def _runs(folders: Sequence[Path]) -> tuple[RunRecord, ...]:
     """Every `calque-run.json` beside the result files or a few folders below."""
     found = {}
     for folder in dict.fromkeys(folders):
@@ -259,5 +259,5 @@ def _runs(folders: Sequence[Path]) -> tuple[Run, ...]:
         except (ValueError, RecursionError) as error:
             raise InputError(f"is not JSON ({error})", path=path) from error
         if isinstance(plain, dict):
-            runs.append(Run(name.rpartition("/")[0], path, plain))
+            runs.append(RunRecord(name.rpartition("/")[0], path, plain))
     return tuple(runs)

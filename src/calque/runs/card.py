@@ -11,14 +11,14 @@ import calque
 from calque.disk import write_text
 from calque.errors import InputError
 from calque.runs.compare import asked, fallen
+from calque.runs.environment import environment
 from calque.runs.lock import locked
-from calque.runs.surroundings import surroundings
 
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:
     """Write `README.md` (for people and the hub) and `calque-run.json` (the same, for programs) into the folder."""
     (folder / "calque-run.json").write_text(
-        json.dumps(surroundings() | record, indent=2, default=str) + "\n", encoding="utf-8"
+        json.dumps(environment() | record, indent=2, default=str) + "\n", encoding="utf-8"
     )
     languages = record.get("langs") or sorted({lang for text in record["texts"] for lang in text["langs"]})
     others = [lang for lang in languages if lang != record["towards"]]

@@ -16,8 +16,8 @@ from calque.errors import SettingError
 from calque.linking import Say
 from calque.progress import bar
 from calque.runs.compare import mean_of
+from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
-from calque.runs.surroundings import surroundings
 
 if TYPE_CHECKING:
     from calque.analyses import Finding, View
@@ -113,7 +113,7 @@ def _demo(
     (folder / "analyses.jsonl").write_text("".join(lines), encoding="utf-8")
     chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
     record = {
-        **surroundings(), "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
+        **environment(), "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
         "encoder": base.name, "encoder_fingerprint": base.fingerprint,
         "encoder_precision": getattr(base, "precision", None), "towards": "en", "seed": seed,
         "texts": [{"path": f"text/{lang}.train.tsv", "langs": ["en", lang], "sentence_pairs": len(text.train),

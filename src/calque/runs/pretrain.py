@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from calque.corpora.languages import name_and_path
 from calque.errors import InputError, SettingError
 from calque.linking import Say, digest_of
+from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
-from calque.runs.surroundings import surroundings
 
 if TYPE_CHECKING:
     from calque.text import Sentences
@@ -89,7 +89,7 @@ def _train(method, corpora, tokenizer, texts, folder: Path, half: bool, checkpoi
     )
     mixture, history = method.mixture, method.history
     record = {
-        **surroundings(),
+        **environment(),
         "settings": method.settings(),
         "vocabulary": len(tokenizer),
         "parameters": sum(p.numel() for p in method.model.parameters()),

@@ -11,9 +11,9 @@ import numpy as np
 
 from calque.errors import SettingError
 from calque.linking import Say
+from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.pretrain import _divided, read_languages
-from calque.runs.surroundings import surroundings
 
 if TYPE_CHECKING:
     from calque.pretraining.bidirectional import BiLanguageModel
@@ -88,7 +88,7 @@ def _record(
 
     mixture, history, vocabulary = method.mixture, method.history, method.model.vocabulary
     return {
-        **surroundings(),
+        **environment(),
         "settings": method.settings(),
         "vocabulary": len(vocabulary),
         "parameters": sum(p.numel() for p in method.model.network.parameters()),

@@ -110,7 +110,7 @@ def word_perplexity(
     """
     from calque.pretraining.word_model import Perplexity
 
-    sums = model.surprise(sentences)
+    sums = model.negative_log_likelihood(sentences)
     found = Perplexity.of(sums)
     about = {"forward": round(found.forward, 3), "backward": round(found.backward, 3), "unknown": found.unknown,
              "vocabulary": len(model.vocabulary), "encoder": name}  # fmt: skip

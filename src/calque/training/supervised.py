@@ -139,7 +139,7 @@ class TrainedVectors(Source):
         self._encoder, self._split, self._processes = encoder, split, processes
 
     def take(self, numbers: np.ndarray) -> Vectors:
-        # Each share gets every so-manieth of the texts in order of length: about the same work for all.
+        # Each share gets every n-th of the texts in order of length: about the same work for all.
         order = numbers[np.argsort(-self._split.lengths[numbers], kind="stable")]
         assert self.threads is not None
         count = min(self.threads.count, len(order))

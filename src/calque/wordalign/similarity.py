@@ -28,7 +28,7 @@ def mutual(similarity: np.ndarray) -> np.ndarray:
     if similarity.size:
         best_target, best_source = similarity.argmax(1), similarity.argmax(0)
         rows = np.flatnonzero(best_source[best_target] == np.arange(len(similarity)))
-        linked[rows, best_target[rows]] = _share(similarity[rows, best_target[rows]])
+        linked[rows, best_target[rows]] = _positive(similarity[rows, best_target[rows]])
     return linked
 
 
@@ -46,7 +46,7 @@ def iterative(similarity: np.ndarray, *, rounds: int = 2, discount: float = 0.9)
         new = mutual(2 * positive * weight - 1) * (weight > 0) * (linked == 0)
         if not new.any():
             break
-        linked = linked + np.where(new > 0, _share(similarity), 0)
+        linked = linked + np.where(new > 0, _positive(similarity), 0)
     return linked
 
 
@@ -138,7 +138,7 @@ def _covered(side: Embeddings, sentence: int) -> np.ndarray:
     return rows if side.covered is None else rows[side.covered[rows]]
 
 
-def _share(cosine: np.ndarray) -> np.ndarray:
+def _positive(cosine: np.ndarray) -> np.ndarray:
     """A cosine as a number above 0 and up to 1."""
     return np.clip(0.5 * (1 + cosine), 1e-6, 1.0)
 

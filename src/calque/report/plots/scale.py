@@ -36,8 +36,8 @@ class Logarithmic:
     end: float
 
     def __call__(self, value: float) -> float:
-        share = (math.log(value) - math.log(self.first)) / (math.log(self.last) - math.log(self.first))
-        return self.start + share * (self.end - self.start)
+        part = (math.log(value) - math.log(self.first)) / (math.log(self.last) - math.log(self.first))
+        return self.start + part * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
         """1, 2 and 5 times powers of ten, or powers alone where that is enough."""

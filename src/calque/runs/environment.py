@@ -15,7 +15,7 @@ import calque
 _LIBRARIES = ("torch", "transformers", "numpy", "numba")
 
 
-def surroundings() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """The command line, if the run was begun from one; versions, threads and the machine."""
     import torch
 
