@@ -10,7 +10,7 @@ import time
 import torch
 
 from benchmarks.stand_in import stand_in_encoder, stand_in_text
-from calque.alignment import FineTune
+from calque.alignment.finetune import FineTune
 from calque.encoders import load_encoder
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import torch
 
-from calque.alignment import Contrastive, FineTune
+from calque.alignment.contrastive import Contrastive
+from calque.alignment.finetune import FineTune
 from calque.corpora import read_parallel
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder

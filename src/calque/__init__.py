@@ -14,10 +14,10 @@ __version__ = "0.1.0.dev0"
 # Name → module. Loaded on first use, so that `import calque` and `calque --help` stay quick.
 _EXPORTS = {
     "CalqueError": "calque.errors",
-    "Contrastive": "calque.alignment",
+    "Contrastive": "calque.alignment.contrastive",
     "Embeddings": "calque.vectors",
     "Encoder": "calque.encoders",
-    "FineTune": "calque.alignment",
+    "FineTune": "calque.alignment.finetune",
     "LinearMap": "calque.maps",
     "MappedEncoder": "calque.encoders.mapped",
     "NormalizedRotation": "calque.maps",
@@ -63,7 +63,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from calque.alignment import Contrastive, FineTune
+    from calque.alignment.contrastive import Contrastive
+    from calque.alignment.finetune import FineTune
     from calque.corpora import read_parallel
     from calque.encoders import Encoder, load_encoder
     from calque.encoders.mapped import MappedEncoder

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from calque.alignment import Contrastive, FineTune
 from calque.alignment.aligned import AlignedText
-from calque.alignment.contrastive import info_nce
+from calque.alignment.contrastive import Contrastive, info_nce
+from calque.alignment.finetune import FineTune
 from calque.alignment.freezing import freeze_below
 from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes

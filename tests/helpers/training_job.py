@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from calque.alignment import Contrastive, FineTune
+from calque.alignment.contrastive import Contrastive
+from calque.alignment.finetune import FineTune
 from calque.encoders import load_encoder
 from linked_text import make_text
 

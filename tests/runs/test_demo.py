@@ -11,8 +11,8 @@ from command import run
 
 
 def test_table_folders_and_the_same_again(capsys, tiny_folder, tmp_path, monkeypatch):
-    monkeypatch.setitem(module._OPTIONS, "contrastive", {"epochs": 1})
-    monkeypatch.setitem(module._OPTIONS, "finetune", {"epochs": 1})
+    monkeypatch.setitem(module.METHODS, "contrastive", {"epochs": 1})
+    monkeypatch.setitem(module.METHODS, "finetune", {"epochs": 1})
     options = ["demo", "--encoder", tiny_folder, "--languages", "de,tr", "--quiet"]
     code, first, err = run(capsys, *options, "--out", tmp_path / "one")
     assert code == 0, err

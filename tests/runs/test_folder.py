@@ -161,7 +161,7 @@ def test_stopped_by_a_signal(name, capsys, monkeypatch, train, tiny_folder, tmp_
 
 
 def test_a_checkpoint_by_the_clock(tiny_encoder, tmp_path, monkeypatch):
-    from calque.alignment import Contrastive
+    from calque.alignment.contrastive import Contrastive
     from calque.training import loop
     from linked_text import make_text
 

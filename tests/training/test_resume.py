@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import training_job
-from calque.alignment import Contrastive
+from calque.alignment.contrastive import Contrastive
 from calque.errors import InputError, SettingError
 from training_job import main
 

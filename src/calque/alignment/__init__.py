@@ -1,9 +1,68 @@
-"""Alignment: weights into weights, by parallel text."""
+"""Alignment: methods that learn from parallel text or dictionaries. METHODS names them all, and loads none."""
 
-from calque.alignment.contrastive import Contrastive
-from calque.alignment.finetune import FineTune
-from calque.alignment.tuner import Tuner
+from __future__ import annotations
 
-TUNERS: dict[str, type[Tuner]] = {"finetune": FineTune, "contrastive": Contrastive}
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["TUNERS", "Contrastive", "FineTune", "Tuner"]
+from calque.named import Table
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """A method by its name.
+
+    Attributes:
+        target: where its class stands, `package.module:Class`; a `Method`.
+        help: what it does, in a line.
+        settings: arguments that make the class this method.
+        learns_from: "parallel" (text with word links), "dictionary", or both.
+        trains: whether it changes the encoder's weights, and so has a seed, a schedule and checkpoints.
+    """
+
+    target: str
+    help: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    learns_from: tuple[str, ...] = ("parallel",)
+    trains: bool = False
+
+
+def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
+    """Maps are fitted on linked words by one class; `DictionaryMaps` fits on dictionaries whatever can be."""
+    target = "calque.alignment.maps:LinkedMaps"
+    if "parallel" not in learns_from:
+        target = "calque.alignment.dictionary:DictionaryMaps"
+    return MethodRow(target, text, {"method": name}, learns_from)
+
+
+def _row_of(name: str, found: type) -> MethodRow:
+    return MethodRow(name, (found.__doc__ or "").partition("\n")[0], trains=getattr(found, "trains", False))
+
+
+METHODS: Table[MethodRow] = Table(
+    "method",
+    {
+        "rotation": _maps("rotation", "orthogonal map of word vectors", "parallel", "dictionary"),
+        "normalized-rotation": _maps(
+            "normalized-rotation", "rotation of vectors that are centred first", "parallel", "dictionary"
+        ),
+        "sentence-rotation": _maps("sentence-rotation", "rotation fitted on means of sentences", "parallel"),
+        "linear": _maps("linear", "map by least squares", "parallel", "dictionary"),
+        "finetune": MethodRow(
+            "calque.alignment.finetune:FineTune", "trains the encoder to bring linked words together", trains=True
+        ),
+        "contrastive": MethodRow(
+            "calque.alignment.contrastive:Contrastive", "the same, and apart from all other words", trains=True
+        ),
+        "rcsls": _maps("rcsls", "map that is best for retrieval by CSLS", "dictionary"),
+        "whitened": _maps("whitened", "rotation of whitened vectors", "dictionary"),
+    },
+    base="calque.alignment.base:Method",
+    row_of=_row_of,
+)
+
+
+def methods_for(supervision: str) -> tuple[str, ...]:
+    """Names of the methods that learn from "parallel" text or from a "dictionary"."""
+    return tuple(name for name, row in METHODS.items() if supervision in row.learns_from)

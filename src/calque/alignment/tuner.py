@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from calque.alignment.aligned import AlignedText
+from calque.alignment.base import Method
 from calque.alignment.freezing import freeze_below
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from calque.text import ParallelCorpus
 
 
-class Tuner(ABC):
+class Tuner(Method):
     """A method that changes the encoder's weights. Subclasses say which loss; `tune` gives back a new encoder.
 
     Args:
@@ -168,6 +169,13 @@ class Tuner(ABC):
         self.counts, self.used = text.counts, schedule
         tuned.model.eval().requires_grad_(True)
         return tuned
+
+    align = tune
+
+    def record(self) -> dict[str, Any]:
+        return {"settings": self.settings(), "schedule": vars(self.used), "counts": vars(self.counts),
+                "updates": len(self.history), "first_loss": self.history[0]["loss"],
+                "last_loss": self.history[-1]["loss"]}  # fmt: skip
 
     def _check(self, encoder: Any) -> None:
         """That the encoder has what training needs, and that something of it would learn."""

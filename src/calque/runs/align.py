@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calque.alignment import METHODS, methods_for
 from calque.errors import SettingError
 from calque.linking import Say, Words, skipped
+from calque.named import is_path
 from calque.runs.card import model_card
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.links import links_of
 
 if TYPE_CHECKING:
+    from calque.alignment.base import Method
     from calque.encoders import Encoder
     from calque.text import ParallelCorpus
-
-MAPS = ("rotation", "normalized-rotation", "sentence-rotation", "linear")
-TUNERS = ("finetune", "contrastive")
 
 
 @dataclass
@@ -56,7 +56,7 @@ def align(
         texts: parallel texts in any format that `read_parallel` knows.
         langs: their languages, one pair for each text or one for all.
         encoder: hub name, folder or `mini`.
-        method: one of `MAPS` or `TUNERS`.
+        method: one of `METHODS` that learns from parallel text, or `package.module:Class`.
         towards: the language that the others move towards.
         out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a training
             that was stopped goes on from what it finds there.
@@ -70,11 +70,9 @@ def align(
         progress: show bars on standard error.
         say: takes one line of progress.
     """
-    from calque.encoders import load_encoder
+    from calque.encoders import HuggingFaceEncoder, load_encoder
 
-    if method not in MAPS + TUNERS:
-        raise SettingError(f"unknown method {method!r}, expected one of {', '.join(MAPS + TUNERS)}")
-    words, options = words or Words(), dict(options or {})
+    how, words = make_method(method, towards, options or {}), words or Words()
     check(out, overwrite=overwrite)
     if links and len(links) != len(texts):
         raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")
@@ -91,8 +89,11 @@ def align(
             found = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
         linked = time.perf_counter()
         say(f"{method}: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, found)):,} word links")
-        training = {"folder": folder / TRAINING, "checkpoint_every": checkpoint_every}
-        aligned, record = _run(method, base, corpora, found, towards, training, options, progress)
+        aligned = how.align(
+            base, corpora, found, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
+        )
+        record = how.record()
+        _warn(record, corpora)
         record.update(
             method=method,
             towards=towards,
@@ -109,8 +110,8 @@ def align(
             seconds={"words": round(linked - started, 2), "method": round(time.perf_counter() - linked, 2)},
         )  # fmt: skip
         if _is_first():
-            if method in TUNERS:
-                aligned.save(folder, keep_layers=keep_layers)  # type: ignore[call-arg]
+            if METHODS[method].trains and isinstance(aligned, HuggingFaceEncoder):
+                aligned.save(folder, keep_layers=keep_layers)
                 record["vectors"] = _saved_vectors(aligned, folder)
             else:
                 aligned.save(folder)
@@ -118,35 +119,28 @@ def align(
     return Aligned(aligned, Path(out), record)
 
 
-def _run(method, base, corpora, found, towards, training, options, progress) -> tuple[Encoder, dict[str, Any]]:
-    if method in TUNERS:
-        from calque.alignment import TUNERS as BY_NAME
+def make_method(name: str, towards: str, options: Mapping[str, Any]) -> Method:
+    """A method that learns from parallel text.
 
-        tuner = BY_NAME[method](towards=towards, **options)
-        tuned = tuner.tune(base, corpora, found, **training, progress=progress)
-        _warn(tuner.counts, tuner.max_words, corpora)
-        steps = tuner.history
-        record = {"settings": tuner.settings(), "schedule": vars(tuner.used), "counts": vars(tuner.counts),
-                  "updates": len(steps), "first_loss": steps[0]["loss"], "last_loss": steps[-1]["loss"]}  # fmt: skip
-        return tuned, record
-    from calque.encoders.mapped import MappedEncoder
-    from calque.maps import KINDS
-
-    unit = "sentences" if method == "sentence-rotation" else "words"
-    make: Callable = KINDS["rotation" if unit == "sentences" else method]
-    mapped = MappedEncoder.fit(
-        base, corpora, found, make=make, towards=towards, unit=unit, progress=progress, **options
-    )
-    settings = {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}
-    return mapped, {"settings": settings}
+    Raises:
+        SettingError: there is none of this name, or it has no such option.
+    """
+    if name not in methods_for("parallel") and not is_path(name):
+        raise SettingError(f"unknown method {name!r}, expected one of {', '.join(methods_for('parallel'))}")
+    made = METHODS.load(name)
+    try:
+        return made(towards=towards, **METHODS[name].settings, **options)
+    except TypeError as error:
+        raise SettingError(f"{name} cannot be made with {', '.join(options) or 'no options'} ({error})") from error
 
 
-def _warn(counts: Any, max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
-    """Say which sentence pairs the training had no use for; lines without a pair were counted when they were read."""
+def _warn(record: Mapping[str, Any], corpora: Sequence[ParallelCorpus]) -> None:
+    """Say which sentence pairs a training had no use for; lines without a pair were counted when they were read."""
+    counts = record.get("counts", {})
     unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
     reasons = {
-        f"with more than {max_words} words on a side": counts.too_long,
-        "without a word link": counts.without_links - unusable,
+        f"with more than {record['settings'].get('max_words')} words on a side": counts.get("too_long", 0),
+        "without a word link": counts.get("without_links", 0) - unusable,
     }
     told = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n > 0)
     if told and _is_first():

@@ -15,6 +15,7 @@ from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.errors import SettingError
 from calque.linking import Say
 from calque.progress import bar
+from calque.runs.align import make_method
 from calque.runs.compare import mean_of
 from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from calque.tasks import Score
     from calque.text import ParallelCorpus
 
-METHODS = ("rotation", "finetune", "contrastive")
-# The text is small: more passes than for a real one, in smaller batches.
-_OPTIONS: dict[str, dict[str, Any]] = {"finetune": {"epochs": 4}, "contrastive": {"epochs": 8}}
+#: methods that are shown, with their options: the text is small, and wants more passes than a real one
+METHODS: dict[str, dict[str, Any]] = {"rotation": {}, "finetune": {"epochs": 4}, "contrastive": {"epochs": 8}}
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _demo(
         "encoder_precision": getattr(base, "precision", None), "towards": "en", "seed": seed,
         "texts": [{"path": f"text/{lang}.train.tsv", "langs": ["en", lang], "sentence_pairs": len(text.train),
                    "word_pairs": len(text.train_links)} for lang, text in texts.items()],
-        "methods": {method: _OPTIONS.get(method, {}) for method in METHODS},
+        "methods": METHODS,
         "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)},
     }  # fmt: skip
     (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
@@ -180,15 +180,8 @@ def _text(lang: str, seed: int) -> _Text:
 def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, kept: Path, progress: bool) -> Encoder:
     """By one method; a training goes on from what an earlier demo kept, be it the end."""
     corpora, links = [text.train for text in texts], [text.train_links for text in texts]
-    if method == "rotation":
-        from calque.encoders.mapped import MappedEncoder
-        from calque.maps import Rotation
-
-        return MappedEncoder.fit(base, corpora, links, make=Rotation, towards="en", progress=progress)
-    from calque.alignment import TUNERS
-
-    tuner = TUNERS[method](towards="en", seed=seed, **_OPTIONS[method])  # pyright: ignore[reportCallIssue]
-    return tuner.tune(base, corpora, links, folder=kept, progress=progress)
+    options = METHODS[method] | ({} if method == "rotation" else {"seed": seed})
+    return make_method(method, "en", options).align(base, corpora, links, folder=kept, progress=progress)
 
 
 def _measured(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calque.runs.align import TUNERS
+from calque.alignment import METHODS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.options import BY_LANGUAGE, PARTS, of_anchors
 from calque.runs.study.plan import BASE, Study, listed
@@ -111,7 +111,7 @@ class Grid:
                         continue
                     for seed in plan.training_seeds(given):
                         settings = given if seed is None else {**given, "seed": seed}
-                        if settings["method"] in TUNERS:  # one training for each layer
+                        if METHODS[settings["method"]].trains:  # one training for each layer
                             for layer, load in loads.items():
                                 called = label(method, learnt, some, layer, seed)
                                 step = self._aligned(base, settings, texts, some, load, called)

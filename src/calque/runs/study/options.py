@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from calque.alignment import METHODS
 from calque.errors import SettingError
+<<<<<<< HEAD
 from calque.linking import Words
 from calque.runs.align import TUNERS
+=======
+from calque.named import is_path
+>>>>>>> 569c112 (One table of methods, and one way to align)
 from calque.runs.dictionary import align_dictionary
 from calque.runs.evaluate import TASKS as PARALLEL
 from calque.runs.meaning import disambiguate, lexicon
@@ -96,13 +101,9 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
         own = {"normalise": Normalisation, "combine": Combine, "held_out": Share}
         return {"supervision": Files, **of(align_dictionary, *_RUN, *without), **own}
     shared = {"method": str, "supervision": Files, "layer": Layer, "pooling": _POOLING}
-    if given["method"] not in TUNERS:
-        from calque.encoders.mapped import Combine
-
-        return {**shared, "layers": Sequence[Layer], "combine": Combine}
-    from calque.alignment import TUNERS as BY_NAME
-
-    return {**shared, **of(BY_NAME[given["method"]], "towards")}
+    name = given["method"]
+    own = of(METHODS.load(name), "towards", *METHODS[name].settings)
+    return {**shared, **own, **({"layers": Sequence[Layer]} if "layers" in own else {})}
 
 
 def of_start(start: str) -> Types:
@@ -190,15 +191,9 @@ def make_method(where: str, given: Mapping[str, Any], towards: str) -> None:
     Raises:
         SettingError: the class that has them says so.
     """
-    if given["method"] in TUNERS:
-        from calque.alignment import TUNERS as BY_NAME
-
-        _make(
-            where,
-            BY_NAME[given["method"]],
-            {"towards": towards, **given},
-            ("method", "supervision", "layer", "pooling"),
-        )
+    name = given["method"]
+    if METHODS[name].trains or is_path(name):
+        _make(where, METHODS.load(name), {"towards": towards, **given}, ("method", "supervision", "layer", "pooling"))
 
 
 def make_training(where: str, task: str, given: Mapping[str, Any]) -> None:

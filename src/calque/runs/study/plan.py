@@ -9,10 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+<<<<<<< HEAD
 from calque.corpora.languages import language_of, name_and_path
+=======
+from calque.alignment import METHODS, methods_for
+>>>>>>> 569c112 (One table of methods, and one way to align)
 from calque.errors import InputError, SettingError
-from calque.runs.align import MAPS, TUNERS
-from calque.runs.dictionary import IDENTICAL, METHODS, STARTS
+from calque.named import is_path
+from calque.runs.dictionary import IDENTICAL, STARTS
 from calque.runs.study.options import (
     BY_LANGUAGE,
     OF_ENCODER,
@@ -37,7 +41,7 @@ from calque.runs.study.values import Files, check, check_value, no_repetition
 BASE = "base"
 RANDOM_STARTS = tuple(start for start in STARTS if start != IDENTICAL)
 #: what each kind of supervision can be used for
-KINDS = {"parallel": (*MAPS, *TUNERS), "dictionary": tuple(METHODS), "text": STARTS}
+KINDS = {"parallel": methods_for("parallel"), "dictionary": methods_for("dictionary"), "text": STARTS}
 #: settings in a table of supervision that are not languages
 OWN = ("kind", "texts", "entries", *of_anchors())
 
@@ -192,13 +196,13 @@ class Study:
         method, every = given["method"], {method for several in KINDS.values() for method in several}
         check_value(f"{where}.method", method, str)
         check_value(f"{where}.supervision", given.get("supervision", "all"), Files)
-        if method not in every:
+        if method not in every and not is_path(method):
             raise SettingError(f"unknown method {method!r}, expected {', '.join(sorted(every))}")
         if "start" in given:
             check_value(f"{where}.start", given["start"], Literal[STARTS])
-            check_value(f"{where}.method", method, Literal[tuple(METHODS)])
+            check_value(f"{where}.method", method, Literal[KINDS["dictionary"]])
         if not self.supervisions(given):
-            kinds = [kind for kind, several in KINDS.items() if (given.get("start") or method) in several]
+            kinds = [kind for kind in KINDS if _learns(given.get("start") or method, kind)]
             raise SettingError(
                 f"method {name!r} has nothing to learn from: expected [supervision.NAME] with "
                 f"kind = {' or '.join(map(repr, kinds))}"
@@ -275,11 +279,11 @@ class Study:
         if unknown:
             raise SettingError(f"unknown supervision {', '.join(sorted(unknown))}")
         name = method.get("start") or method["method"]
-        return [s for s in self.supervision if s in wanted and name in KINDS[self.supervision[s]["kind"]]]
+        return [s for s in self.supervision if s in wanted and _learns(name, self.supervision[s]["kind"])]
 
     def training_seeds(self, method: Mapping[str, Any]) -> list[int | None]:
         """Seeds that a method is trained with; None for one that has nothing random."""
-        if method["method"] not in TUNERS and method.get("start") not in RANDOM_STARTS:
+        if not METHODS[method["method"]].trains and method.get("start") not in RANDOM_STARTS:
             return [None]
         # A start that fails is tried again with the next seeds: those are not another run's.
         apart = method.get("restarts", 3) if "start" in method else 1
@@ -305,6 +309,11 @@ class Study:
 def listed(files: Sequence[str] | str | None) -> list[str]:
     """Files, of which one may stand without its list."""
     return [files] if isinstance(files, str) else list(files or [])
+
+
+def _learns(method: str, kind: str) -> bool:
+    """Whether a method can use a kind of supervision; one from elsewhere learns from parallel text."""
+    return method in KINDS[kind] or (kind == "parallel" and is_path(method))
 
 
 def _method(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

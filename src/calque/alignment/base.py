@@ -1,0 +1,55 @@
+"""What every method of alignment is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+
+
+class Method(ABC):
+    """A way to align the languages of an encoder. What it gives is again an encoder, and says nothing of the way.
+
+    A class from elsewhere that is named on the command line or in a study is made with `towards` and the options that
+    were given there, all by keyword.
+
+    Attributes:
+        towards: the language that the others move towards.
+    """
+
+    towards: str
+
+    @abstractmethod
+    def align(
+        self,
+        encoder: Any,
+        corpus: Any,
+        pairs: Any,
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> Encoder:
+        """An encoder whose languages lie together; `encoder` stays as it is.
+
+        Args:
+            encoder: the one to align.
+            corpus: a `ParallelCorpus`, or several; for a method that learns from dictionaries the words' anchors,
+                `{language: {layer: Anchors}}`.
+            pairs: what translates what there: `WordPairs` for each corpus; or dictionaries, none for a method that does
+                without.
+            folder: where a method that trains keeps its checkpoints.
+            checkpoint_every: updates between these.
+            progress: show bars on standard error.
+        """
+
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on, for the record: by default all public attributes."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def record(self) -> dict[str, Any]:
+        """What the model card tells of the last `align`: `settings`, and what else there is."""
+        return {"settings": self.settings()}

@@ -1,0 +1,61 @@
+"""Vectors into vectors, as a method: maps that are fitted on linked words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calque.alignment.base import Method
+from calque.encoders.mapped import Combine, MappedEncoder
+from calque.errors import SettingError
+from calque.maps import KINDS
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+    from calque.pairs import WordPairs
+    from calque.text import ParallelCorpus
+
+#: the map that a method fits, and the pairs that it fits it on; all other maps are fitted on words
+_OF_SENTENCES = {"sentence-rotation": "rotation"}
+
+
+class LinkedMaps(Method):
+    """A map for each language and layer, fitted on linked words in context or on sentences; see `MappedEncoder.fit`.
+
+    Args:
+        method: rotation (Wang et al. 2019), normalized-rotation, linear, or sentence-rotation (Aldarmaki & Diab 2019).
+        towards: the language whose space the others are mapped into.
+        layers: layers to map; None for the encoder's own.
+        combine: sum, mean or concat of the mapped layers, or the last of them only.
+    """
+
+    def __init__(self, method: str, *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"):
+        kind = _OF_SENTENCES.get(method, method)
+        if kind not in KINDS:
+            raise SettingError(f"unknown map {method!r}, expected one of {', '.join((*KINDS, *_OF_SENTENCES))}")
+        self.method, self.towards, self.layers = method, towards, layers
+        self.combine: Combine = combine
+        self._make = KINDS[kind]
+        self._told: dict[str, Any] = {}
+
+    def align(
+        self,
+        encoder: Any,
+        corpus: ParallelCorpus | Sequence[ParallelCorpus],
+        pairs: WordPairs | Sequence[WordPairs],
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> Encoder:
+        """The encoder with maps; nothing is kept in `folder`, since the fit is one pass over the text."""
+        mapped = MappedEncoder.fit(
+            encoder, corpus, pairs, make=self._make, towards=self.towards, layers=self.layers, combine=self.combine,
+            unit="sentences" if self.method in _OF_SENTENCES else "words", progress=progress,
+        )  # fmt: skip
+        self._told = {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}
+        return mapped
+
+    def record(self) -> dict[str, Any]:
+        return {"settings": self._told}
