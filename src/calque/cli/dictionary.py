@@ -3,18 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
+from calque.cli.checks import share
 from calque.cli.options import pairs_of
 from calque.errors import SettingError
 
 _KINDS = {int: "a whole number", float: "a number", str: "a name"}
 
 
+@dataclass(frozen=True)
+class Fitting:
+    """Maps from dictionaries, or from neither text nor dictionary."""
+
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE...", help="Dictionaries: text to average word vectors over, one per language."),
+    ] = None
+    anchors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR...", help="Dictionaries: folders written by calque anchors, instead of text."),
+    ] = None
+    refine: Annotated[int | None, typer.Option(min=0, help="Dictionaries: rounds of refinement; default 5.")] = None
+    held_out: Annotated[
+        float | None,
+        typer.Option(
+            callback=share, help="Dictionaries: share of entries held out to choose the best round; default 0.1."
+        ),
+    ] = None
+    normalise: Annotated[
+        str | None,
+        typer.Option(help="Dictionaries: none, unit, centre or unit-centre-unit; the default depends on the method."),
+    ] = None
+    together: Annotated[bool, typer.Option("--together", help="Dictionaries: rotate all languages jointly.")] = False
+    start: Annotated[str | None, typer.Option(help="--unsupervised: distributions (default) or adversarial.")] = None
+    restarts: Annotated[int | None, typer.Option(min=1, help="--unsupervised: number of restarts; default 3.")] = None
+    start_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="--unsupervised: option of --start, e.g. frequent=5000; repeatable."),
+    ] = None
+    most: Annotated[
+        int | None,
+        typer.Option(min=1, help="Dictionaries: also use the N most frequent words of each language; default 50000."),
+    ] = None
+    at_least: Annotated[
+        int | None, typer.Option(min=1, help="Dictionaries: minimum number of occurrences of a word; default 1.")
+    ] = None
+    occurrences: Annotated[
+        int | None, typer.Option(min=1, help="Dictionaries: average at most N occurrences of a word.")
+    ] = None
+
+    def files(self) -> list[str]:
+        """What is read."""
+        return [*(self.text or []), *(self.anchors or [])]
+
+
 def with_dictionaries(
-    dictionaries: Sequence[str], langs: Sequence[str], method: str, fitted: Mapping[str, Any], place: Mapping[str, Any]
+    dictionaries: Sequence[str], langs: Sequence[str], method: str, fitting: Fitting, place: Mapping[str, Any]
 ) -> None:
     """Maps from dictionaries, from words spelt alike, or without either.
 
@@ -22,7 +70,7 @@ def with_dictionaries(
         dictionaries: files, or `identical` alone; none for unsupervised maps.
         langs: the flat list of `--langs`.
         method: of the maps.
-        fitted: options of these maps that were given.
+        fitting: options of these maps.
         place: arguments that they have in common with others.
 
     Raises:
@@ -32,11 +80,11 @@ def with_dictionaries(
 
     if not langs:
         raise SettingError("--langs is missing: name the languages to map, e.g. --langs en de")
-    options = dict(fitted)
+    options = {name: value for name, value in vars(fitting).items() if value is not None}
     start = options.pop("start", None)
     if dictionaries:
         for name in ("start", "restarts", "start_option"):
-            if name in fitted:
+            if getattr(fitting, name) is not None:
                 raise SettingError(f"--{name.replace('_', '-')} is only for --unsupervised")
         if IDENTICAL in dictionaries and len(dictionaries) > 1:
             raise SettingError(f"--dictionary {IDENTICAL} must be the only dictionary: it serves all languages")

@@ -106,6 +106,11 @@ def _flat(group: type[Any]) -> list[inspect.Parameter]:
     ]  # fmt: skip
 
 
+def names_of(group: type[Any]) -> list[str]:
+    """The parameters of a group of options."""
+    return [each.name for each in fields(group)]
+
+
 @dataclass(frozen=True)
 class Loading:
     """Vectors of the encoder."""

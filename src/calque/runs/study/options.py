@@ -7,12 +7,8 @@ from typing import Any, Literal
 
 from calque.alignment import METHODS
 from calque.errors import SettingError
-<<<<<<< HEAD
 from calque.linking import Words
-from calque.runs.align import TUNERS
-=======
 from calque.named import is_path
->>>>>>> 569c112 (One table of methods, and one way to align)
 from calque.runs.dictionary import align_dictionary
 from calque.runs.evaluate import TASKS as PARALLEL
 from calque.runs.meaning import disambiguate, lexicon

@@ -9,11 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-<<<<<<< HEAD
-from calque.corpora.languages import language_of, name_and_path
-=======
 from calque.alignment import METHODS, methods_for
->>>>>>> 569c112 (One table of methods, and one way to align)
+from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
 from calque.named import is_path
 from calque.runs.dictionary import IDENTICAL, STARTS
