@@ -10,7 +10,7 @@ import pytest
 from calque.analyses import ANALYSES, Questions
 from calque.analyses.anisotropy import anisotropy, explained_variance, mean_cosine
 from calque.analyses.correlation import correlation, fisher_interval, match, pearson
-from calque.analyses.curves import encode_layers, growing_maps, headline, layer_curve, layers_of, size_curve
+from calque.analyses.curves import growing_maps, headline, layer_curve, size_curve
 from calque.analyses.examples import examples, senses, translations_of
 from calque.analyses.groups import CLASSES, accuracies, binned, by_length, by_pos, by_position, by_rank, by_subwords
 from calque.analyses.hubness import hubness, occurrences, powers, skewness
@@ -517,7 +517,7 @@ def test_layers_and_sizes():
     source = Embeddings(source.data, source.offsets)
     encoder = Layered(questions.corpus, source, target)
     source, target = (encoder.encode(side) for side in (questions.corpus.source, questions.corpus.target))
-    assert layers_of(encoder) == [0, 1, 2]
+    assert list(encoder.layers) == [0, 1, 2]
     sides = [encoder.encode_layers(side, [0, 1, 2]) for side in (questions.corpus.source, questions.corpus.target)]
     curve = [f for f in layer_curve(questions, "e", *sides) if f.score.metric == "accuracy.all"]
     assert [f.x for f in curve] == [0.0, 1.0, 2.0]
@@ -546,9 +546,9 @@ def test_layers_of_a_variety_go_through_the_maps_of_its_language(tiny_encoder):
     rows = [(n, k) for n, sentence in enumerate(words) for k in range(len(sentence))]
     pairs = WordPairs(*np.array([(n, k, k) for n, k in rows]).T, n_sentences=len(words))
     mapped = MappedEncoder.fit(tiny_encoder, corpus, pairs, make=Rotation, towards="en", layers=(1, 2))
-    assert layers_of(mapped) == [1, 2]
-    own, variety = (encode_layers(mapped, Sentences.of(words, lang), [1, 2]) for lang in ("de", "de-AT"))
-    raw = encode_layers(mapped, Sentences.of(words, "en"), [1, 2])
+    assert mapped.layers == (1, 2)
+    own, variety = (mapped.encode_layers(Sentences.of(words, lang), [1, 2]) for lang in ("de", "de-AT"))
+    raw = mapped.encode_layers(Sentences.of(words, "en"), [1, 2])
     for layer in (1, 2):
         np.testing.assert_array_equal(variety[layer].data, own[layer].data)
         assert np.abs(variety[layer].data - raw[layer].data).max() > 0.01

@@ -8,7 +8,7 @@ from torch import nn
 from calque import Contrastive, FineTune, MappedEncoder, Rotation, WordAlignment, WordRetrieval
 from calque.algebra.normalize import unit_rows
 from calque.encoders import load_encoder
-from calque.encoders.base import Encoder, require
+from calque.encoders.base import TrainableEncoder, require
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.split import SplitSentences
 from calque.errors import InputError, SettingError
@@ -27,11 +27,11 @@ def text():
     return corpus, WordPairs.of([[(k, k) for k in range(len(sentence))] for sentence in words])
 
 
-class Letters(Encoder):
+class Letters(TrainableEncoder):
     """A letter is a unit, and a word the mean of its letters; nothing but what training asks for."""
 
     def __init__(self):
-        self.name, self.dim, self.layer, self.n_layers, self.subwords = "letters", 16, 0, 0, self
+        self.name, self.dim, self.subwords = "letters", 16, self
         self.model = nn.Embedding(128, 16)
 
     def split(self, sentences):
@@ -61,9 +61,6 @@ class Letters(Encoder):
     @property
     def fingerprint(self):
         return str(self.model.weight.sum().item())
-
-    def save(self, folder):
-        raise AssertionError("not needed")
 
 
 def linked(encoder, corpus, pairs):
@@ -100,12 +97,11 @@ def test_an_encoder_with_what_training_asks_for_can_be_trained(make, measure, te
 
 
 @pytest.mark.parametrize(("use", "missing"), [
-    (lambda *text: MappedEncoder.fit(Planted(), *text, make=Rotation, towards="en"),
-     r"planted cannot be mapped: Planted has no layer \(the layer that encode returns, counted from 0\), "
-     r"layer_number \(.*\), encode_layers \({layer: Embeddings} of some sentences\); see .*docs/guides/own\.md"),
+    (lambda *text: MappedEncoder.fit(object(), *text, make=Rotation, towards="en"),
+     r"object cannot be mapped: object has no .*, layer \(the layer that encode returns, counted from 0\), "
+     r"layer_numbers \(.*\), encode_layers \({layer: Embeddings} of some sentences\); see .*docs/guides/own\.md"),
     (lambda *text: Contrastive(towards="en").tune(Planted(), *text),
-     r"planted cannot be trained: Planted has no layer \(.*\), n_layers \(.*\), model \(the torch\.nn\.Module.*\), "
-     r"subwords \(.*\), forward \(.*\); see"),
+     r"planted cannot be trained: Planted has no model \(the torch\.nn\.Module.*\), subwords \(.*\), forward \(.*\); see"),
     (lambda *text: WordRetrieval(*text).evaluate(object()),
      r"object cannot be measured: object has no name \(.*\), dim \(.*\), fingerprint \(.*\), encode \(a vector for every word\)"),
     (lambda *text: WordAlignment(*text).evaluate(object()), "object cannot be measured"),
@@ -117,23 +113,15 @@ def test_what_an_encoder_lacks_is_named(use, missing, text):
 
 
 def test_maps_of_an_encoder_of_ones_own_are_saved_and_opened(text, tmp_path):
-    class Layered(Planted):
-        layer = 0
-
-        def layer_number(self, layer):
-            return 0
-
-        def encode_layers(self, sentences, layers, *, progress=False):
-            return {layer: self.encode(sentences) for layer in layers}
-
+    class Local(Planted):
         def save(self, folder):
             folder.mkdir(exist_ok=True)
             (folder / "own.txt").write_text("planted")
 
-    mapped = MappedEncoder.fit(Layered(), *text, make=Rotation, towards="en")
+    mapped = MappedEncoder.fit(Local(), *text, make=Rotation, towards="en")
     mapped.save(tmp_path / "out")
     assert (tmp_path / "out" / "own.txt").is_file()
-    again = MappedEncoder.open(tmp_path / "out", Layered())
+    again = MappedEncoder.open(tmp_path / "out", Local())
     np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
     with pytest.raises(InputError, match="under these maps is of a kind of its own: .*MappedEncoder.open"):
         load_encoder(tmp_path / "out")
@@ -141,8 +129,37 @@ def test_maps_of_an_encoder_of_ones_own_are_saved_and_opened(text, tmp_path):
 
 def test_encoders_without_weights_to_train_say_so(text, tiny_encoder):
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
-    with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no layer .*model.*subwords.*forward"):
+    with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no model .*subwords.*forward"):
         Contrastive(towards="en").tune(mapped, *text)
+    with pytest.raises(SettingError, match="has maps already: map .*, which they are for"):
+        MappedEncoder.fit(mapped, *text, make=Rotation, towards="en")
+
+
+def test_an_encoder_with_one_layer_need_not_say_so(text, tmp_path):
+    planted, corpus = Planted(), text[0]
+    assert (planted.layer, list(planted.layers), planted.languages, planted.rows) == (0, [0], (), "words")
+    assert planted.layer_numbers(None) == planted.layer_numbers([-1]) == (0,)
+    expected = planted.encode(corpus.source).data
+    for found in planted.encode_layers(corpus.source, [0, -1]).values():
+        np.testing.assert_array_equal(found.data, expected)
+    for layers, why in (([1], "layer 1: planted has one layer, 0"), ([], "layers is empty")):
+        with pytest.raises(SettingError, match=why):
+            planted.layer_numbers(layers)
+    with pytest.raises(SettingError, match="dtype='float16': planted gives float32"):
+        planted.encode_layers(corpus.source, [0], dtype="float16")
+    with pytest.raises(SettingError, match="letters cannot be saved: Letters has no save"):
+        Letters().save(tmp_path / "out")
+
+
+def test_several_layers_are_counted_and_must_be_given(text):
+    class Deep(Planted):
+        n_layers, layer = 3, 3
+
+    assert Deep().layer_numbers([0, -1, -2]) == (0, 3, 2)
+    with pytest.raises(SettingError, match="layer 4: planted has layers 0 to 3, -1 is the last"):
+        Deep().layer_number(4)
+    with pytest.raises(SettingError, match="planted has several layers, but Deep has no encode_layers"):
+        Deep().encode_layers(text[0].source, [1, 2])
 
 
 def test_asking_for_a_member_does_not_compute_it():

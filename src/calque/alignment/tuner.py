@@ -144,7 +144,7 @@ class Tuner(Method):
         if schedule.learning_rate is None:
             schedule = replace(schedule, learning_rate=self.default_rate(encoder.dim))
         plan = BatchPlan(text.lengths, batch=self.batch, seed=schedule.seed, window=self.window)
-        layers = self._layers(encoder)
+        layers = encoder.layer_numbers(self.layers)
         tuned = copy.copy(encoder)
         tuned.model = copy.deepcopy(encoder.model)
         tuned.model.to(device=processes.device).float().train()  # type: ignore[call-arg]
@@ -180,19 +180,9 @@ class Tuner(Method):
     def _check(self, encoder: Any) -> None:
         """That the encoder has what training needs, and that something of it would learn."""
         require(encoder, "trained")
-        highest = max(self._layers(encoder))
+        highest = max(encoder.layer_numbers(self.layers))
         if self.freeze is not None and highest <= self.freeze < encoder.n_layers:
             raise SettingError(
                 f"freeze={self.freeze}: the loss reads layer {highest} and below, which would all stay as they are; freeze "
                 "fewer layers"
             )
-
-    def _layers(self, encoder: HuggingFaceEncoder) -> tuple[int, ...]:
-        """Layer numbers from 0; the encoder's own layer where none are named."""
-        if self.layers is None:
-            return (encoder.layer,)
-        n = encoder.n_layers
-        numbers = tuple(layer + n + 1 if layer < 0 else layer for layer in self.layers)
-        if not numbers or min(numbers) < 0 or max(numbers) > n:
-            raise SettingError(f"layers {list(self.layers)}: this encoder has 0 (embeddings) to {n}")
-        return numbers

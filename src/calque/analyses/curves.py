@@ -18,29 +18,9 @@ from calque.vectors import Embeddings
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.pairs import WordPairs
-    from calque.text import ParallelCorpus, Sentences
+    from calque.text import ParallelCorpus
 
 _BLOCK = 2048  # sentence pairs of a training text encoded at a time
-
-
-def layers_of(encoder: Encoder) -> list[int]:
-    """Numbers of the layers that an encoder can give; none if it has only one."""
-    mapped = getattr(encoder, "layers", None)
-    if mapped is not None and hasattr(encoder, "maps"):
-        return list(mapped) if len(mapped) > 1 else []
-    n = getattr(encoder, "n_layers", 0)
-    return list(range(n + 1)) if n and hasattr(encoder, "encode_layers") else []
-
-
-def encode_layers(
-    encoder: Any, sentences: Sentences, layers: Sequence[int], *, progress: bool = False
-) -> dict[int, Embeddings]:
-    """Several layers of a text from one pass; of an encoder with maps, each layer through its own map."""
-    if not hasattr(encoder, "maps_of"):
-        return encoder.encode_layers(sentences, layers, progress=progress)
-    found = encoder.base.encode_layers(sentences, layers, progress=progress)
-    maps = encoder.maps_of(sentences.lang)
-    return found if maps is None else {layer: mapped(vectors, maps[layer]) for layer, vectors in found.items()}
 
 
 def mapped(vectors: Embeddings, by: VectorMap) -> Embeddings:

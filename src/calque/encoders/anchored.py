@@ -96,13 +96,10 @@ def sum_anchors(
     k, n = shard
     if not 0 <= k < n:
         raise SettingError(f"shard {k} of {n}: expected 0 to {n - 1}")
-    inner: Any = encoder
-    if layers is None:
-        numbers = [int(getattr(encoder, "layer", -1))]
-    elif not hasattr(encoder, "encode_layers"):
-        raise SettingError(f"{encoder.name} does not give single layers: leave layers out")
+    if layers is None:  # an encoder with maps gives no layer that other maps could be fitted on
+        numbers = [-1 if encoder.layer is None or encoder.base is not None else encoder.layer]
     else:
-        numbers = sorted({inner.layer_number(layer) for layer in layers})
+        numbers = sorted(set(encoder.layer_numbers(layers)))
     blocks = _blocks(text, block) if isinstance(text, Sentences) else iter(text)
     first = next(blocks, Sentences.of([]))
     words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
@@ -129,7 +126,8 @@ def sum_anchors(
             wanted = np.flatnonzero(sums.wanted(part))
             chosen = part if len(wanted) == len(part) else part.take(wanted)
             if len(chosen):
-                found = {numbers[0]: encoder.encode(chosen)} if layers is None else inner.encode_layers(chosen, numbers)
+                one = layers is None
+                found = {numbers[0]: encoder.encode(chosen)} if one else encoder.encode_layers(chosen, numbers)
                 sums.add(chosen, found)
             sums.n_sentences = done  # those that were not encoded count too: a stopped pass goes on behind them
             if kept is not None and time.monotonic() - saved >= save_every:

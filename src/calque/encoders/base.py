@@ -1,4 +1,4 @@
-"""What every method ends as, and what else an encoder must have to be aligned."""
+"""What every method ends as, and what else an encoder must have to be trained."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 from calque.text import Sentence
 from calque.vectors import Embeddings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from calque.encoders.batches import WordBatch
+    from calque.encoders.subwords import SplitSentences
 
 _MEASURED = {
     "name": "what reports call it",
@@ -20,33 +26,43 @@ _MEASURED = {
 }
 _MAPPED = _MEASURED | {
     "layer": "the layer that encode returns, counted from 0",
-    "layer_number": "a layer counted from 0, −1 being the last",
+    "layer_numbers": "layers counted from 0, −1 being the last",
     "encode_layers": "{layer: Embeddings} of some sentences",
 }
-_TUNED = _MEASURED | {
+_TRAINED = _MEASURED | {
     "layer": "the layer that encode returns, counted from 0",
     "n_layers": "number of the last layer",
     "model": "the torch.nn.Module whose weights are trained",
     "subwords": "its split(sentences) gives SplitSentences",
     "forward": "{layer: word vectors} of a WordBatch, with gradients",
 }
-_USES = {"measured": _MEASURED, "mapped": _MAPPED, "trained": _TUNED}
+_USES = {"measured": _MEASURED, "mapped": _MAPPED, "trained": _TRAINED}
 
 
 class Encoder(ABC):
-    """Gives each word of a sentence a vector. This is all that a task asks for.
+    """Gives each word of a sentence a vector.
 
-    Maps (`MappedEncoder.fit`) also need `layer`, `layer_number` and `encode_layers`, as `LayeredEncoder` has them. Methods
-    that train weights (`Tuner.tune`) need `layer`, `n_layers`, `model`, `subwords` and `forward`, as
-    `HuggingFaceEncoder` has them; see `require`.
+    Tasks ask for `name`, `dim`, `fingerprint` and `encode`, which is all that an encoder has to have. As it stands here
+    it has one layer, number 0; one with several says so in `n_layers`, and gives them in `encode_layers`.
 
     Attributes:
         dim: dimensions of a vector.
         name: what reports call it.
+        n_layers: number of the last layer, where layers are counted from 0.
+        layer: the layer that `encode` gives; None if it gives a sum or a mixture of several.
+        base: the encoder that this one is built on, if it is built on one.
+        precision: of float32 matrix products in `encode`; None if it computes none.
+        rows: what a row of the vectors is.
     """
 
     dim: int
     name: str
+    n_layers: int = 0
+    layer: int | None = 0
+    base: Encoder | None = None
+    precision: str | None = None
+    rows: ClassVar[Literal["words", "key points"]] = "words"
+    _first_layer: ClassVar[str] = ""  # what layer 0 is, for messages
 
     @property
     @abstractmethod
@@ -65,27 +81,46 @@ class Encoder(ABC):
             out: write to this file, mapped into memory, instead of holding all vectors in memory.
         """
 
-    @abstractmethod
-    def save(self, folder: str | PathLike[str]) -> None:
-        """Write to a folder that `calque.load_encoder` reads."""
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages that it has tables, encoders or maps for; none if it takes any."""
+        return ()
 
+    # -- layers ----------------------------------------------------------------------------------------------------
+    @property
+    def layers(self) -> Sequence[int]:
+        """Numbers of all layers that `encode_layers` can give."""
+        return range(self.n_layers + 1)
 
-class LayeredEncoder(Encoder):
-    """An encoder that has several layers, and gives any of them from one pass."""
-
-    @abstractmethod
     def layer_number(self, layer: int) -> int:
-        """`layer` counted from 0.
+        """`layer` counted from 0; −1 is the last of `layers`.
 
         Raises:
             SettingError: the encoder has no such layer.
         """
+        layers = self.layers
+        number = layers[layer] if -len(layers) <= layer < 0 else layer
+        if number in layers:
+            return number
+        if len(layers) == 1:
+            has = f"one layer, {layers[0]}"
+        elif isinstance(layers, range):
+            has = f"layers 0{self._first_layer and f' ({self._first_layer})'} to {layers[-1]}, -1 is the last"
+        else:
+            has = f"layers {', '.join(map(str, layers))}"
+        raise SettingError(f"layer {layer}: {self.name} has {has}")
 
-    @abstractmethod
-    def _encode(
-        self, sentences, layers: list[int], progress: bool, out: Mapping[int, Path] | None, dtype: str
-    ) -> dict[int, Embeddings]:
-        """Embeddings by the number of the layer; into files where `out` names them."""
+    def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
+        """`layers` counted from 0; None for the one that `encode` gives, or the last where that is none of them.
+
+        Raises:
+            SettingError: the encoder has no such layer, or none is named.
+        """
+        if layers is None:
+            layers = [-1 if self.layer is None else self.layer]
+        if not layers:
+            raise SettingError("layers is empty: name one or more, or leave it out for the encoder's own")
+        return tuple(self.layer_number(layer) for layer in layers)
 
     def encode_layers(
         self,
@@ -100,12 +135,109 @@ class LayeredEncoder(Encoder):
 
         Args:
             out: a folder, in which layer 6 becomes `layer-06.safetensors`; else as in `encode`.
+            dtype: of the stored vectors, float32 or float16, where the encoder has the choice.
         """
         numbers = {layer: self.layer_number(layer) for layer in layers}
         distinct = sorted(set(numbers.values()))
         paths = None if out is None else {n: Path(out) / f"layer-{n:02d}.safetensors" for n in distinct}
         found = self._encode(sentences, distinct, progress, paths, dtype)
         return {layer: found[number] for layer, number in numbers.items()}
+
+    def _encode(
+        self, sentences, layers: list[int], progress: bool, out: Mapping[int, Path] | None, dtype: str
+    ) -> dict[int, Embeddings]:
+        """Embeddings by the number of the layer; into files where `out` names them."""
+        if layers != [self.layer]:
+            raise SettingError(f"{self.name} has several layers, but {type(self).__name__} has no encode_layers")
+        if dtype != "float32":
+            raise SettingError(f"dtype={dtype!r}: {self.name} gives float32")
+        (n,) = layers
+        return {n: self.encode(sentences, progress=progress, out=None if out is None else out[n])}
+
+    # -- disk ------------------------------------------------------------------------------------------------------
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write to a folder that `calque.load_encoder` reads."""
+        raise SettingError(f"{self.name} cannot be saved: {type(self).__name__} has no save")
+
+    def save_whole(self, folder: str | PathLike[str]) -> None:
+        """Save as what others build on: layers keep their numbers, and the fingerprint stays."""
+        self.save(folder)
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
+        """Read what `save` wrote; here, an encoder that has nothing to read.
+
+        Args:
+            folder: where it is.
+            about: what its `calque.json` says; None to read that.
+            options: those arguments of `load_encoder` that were given.
+
+        Raises:
+            InputError: something is missing or damaged.
+            SettingError: an option that this encoder does not have.
+        """
+        if cls.save is not Encoder.save:
+            raise InputError(f"{cls.__name__} cannot be opened: it has save, but no open", path=folder)
+        return build(cls, options)
+
+
+class TrainableEncoder(Encoder):
+    """An encoder whose weights can be trained, and which can be fine-tuned for a task.
+
+    One whose model works in two steps without padding, as BERT's does, says so in `is_flat`, and has `embedded` and
+    `above`, as `HuggingFaceEncoder` has them; training it is quicker.
+
+    Attributes:
+        layer: the layer that `encode` gives.
+        model: what is trained, a `torch.nn.Module`.
+        subwords: its `split(sentences)` gives `SplitSentences`.
+    """
+
+    layer: int = 0  # type: ignore[assignment]
+    model: Any
+    subwords: Any
+
+    def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
+        """The sentences as the model reads them."""
+        return self.subwords.split(sentences)
+
+    @abstractmethod
+    def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
+        """Word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
+
+        Args:
+            batch: one, or several whose words come one after the other.
+        """
+
+    def is_flat(self) -> bool:
+        """Whether `embedded` and `above` work for this model, as it is now."""
+        return False
+
+
+def stored(found: Embeddings, out: str | PathLike[str] | None) -> Embeddings:
+    """Vectors from a file, where they are wanted there, else as they are."""
+    if out is None:
+        return found
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    found.save(out)
+    return Embeddings.open(out)
+
+
+def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
+    """An encoder of a class that needs no arguments.
+
+    Raises:
+        SettingError: options were given, or the class cannot be built without.
+    """
+    for option in options or {}:
+        raise SettingError(f"{option} does not apply to {kind.__name__}")
+    try:
+        return kind()
+    except TypeError as error:
+        raise SettingError(
+            f"{kind.__module__}:{kind.__qualname__} cannot be built without arguments ({error}): give a subclass that "
+            "knows them"
+        ) from error
 
 
 def require(encoder: Any, use: Literal["measured", "mapped", "trained"]) -> None:
@@ -123,3 +255,5 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"]) -> None
             f"{name} cannot be {use}: {type(encoder).__name__} has no {members}; "
             'see "Your own model, method, task" in the documentation (docs/guides/own.md)'
         )
+    if use == "mapped" and getattr(encoder, "base", None) is not None:
+        raise SettingError(f"{encoder.name} has maps already: map {encoder.base.name}, which they are for")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from calque.encoders.about import read_about
-from calque.encoders.base import LayeredEncoder
+from calque.encoders.base import Encoder, stored
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.characters import WordTypes
 from calque.encoders.elmo_files import file_pair, read_network, write_network
@@ -32,7 +32,7 @@ from calque.vectors import Embeddings
 _MIXED = -1  # the number under which `extract` keeps the mixture of all layers
 
 
-class ElmoEncoder(LayeredEncoder):
+class ElmoEncoder(Encoder):
     """Words as layers of ELMo (Peters et al. 2018), from the files of bilm-tf and AllenNLP.
 
     Layer 0 is the vector of the characters, twice; layers 1 to L are those of the LSTM, each with its forward half before
@@ -41,7 +41,7 @@ class ElmoEncoder(LayeredEncoder):
 
     Args:
         network: put in evaluation mode.
-        layer: the layer that `encode` gives.
+        layer: the layer that `encode` gives, where it gives one.
         mix: a number for each layer, 0 to L: `encode` gives scale · Σ softmax(mix)_j · layer_j instead (Eq. 1).
         scale: γ of the mixture.
         stateful: as AllenNLP and bilm-tf have it: the k-th sentence of a batch begins with the states that the k-th
@@ -59,6 +59,8 @@ class ElmoEncoder(LayeredEncoder):
     Raises:
         SettingError: a value that this network cannot have.
     """
+
+    _first_layer = "characters"
 
     def __init__(
         self,
@@ -80,29 +82,18 @@ class ElmoEncoder(LayeredEncoder):
             raise SettingError(f"batch={batch}, expected at least 1 sentence")
         self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
         self.stateful, self.batch, self.precision = stateful, batch, check_precision(precision)
-        self.layer = self.layer_number(layer)
+        self._chosen = self.layer_number(layer)
+        self.layer = self._chosen if mix is None else None
         # Each step is a product of the sentences that still run with weights that no cache holds, so many run together.
         self.budget = 4096
 
     def __repr__(self) -> str:
-        what = f"layer {self.layer} of {self.n_layers}" if self.mix is None else f"{self.n_layers + 1} layers mixed"
+        what = f"layer {self._chosen} of {self.n_layers}" if self.mix is None else f"{self.n_layers + 1} layers mixed"
         return f"{type(self).__name__}({self.name}, {what}, {self.dim}d{', stateful' if self.stateful else ''})"
 
     @property
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
-
-    def layer_number(self, layer: int) -> int:
-        """`layer` counted from 0.
-
-        Raises:
-            SettingError: the network has no such layer.
-        """
-        if not -self.n_layers - 1 <= layer <= self.n_layers:
-            raise SettingError(
-                f"layer {layer}: {self.name} has layers 0 (characters) to {self.n_layers}, -1 is the last"
-            )
-        return layer % (self.n_layers + 1)
 
     # -- many sentences --------------------------------------------------------------------------------------------
     def encode(
@@ -123,14 +114,14 @@ class ElmoEncoder(LayeredEncoder):
                 stateful encoder cannot continue: it begins again, and the file appears at the end.
             dtype: of the stored vectors, float32 or float16.
         """
-        key = self.layer if self.mix is None else _MIXED
+        key = self._chosen if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress, None if out is None else {key: Path(out)}, dtype)[key]
 
     def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
         if dtype not in ("float32", "float16"):
             raise SettingError(f"dtype={dtype!r}: vectors are stored as float32 or float16")
         self.network.eval()
-        with matmul_precision(self.precision):
+        with matmul_precision(self.precision or "highest"):
             if self.stateful:
                 sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
                 return self._carried(sentences, layers, progress, out, dtype)
@@ -180,12 +171,7 @@ class ElmoEncoder(LayeredEncoder):
                 shown.update(split.n_words)
                 start = stop
         found = {layer: Embeddings(rows, offsets) for layer, rows in data.items()}
-        if out is None:
-            return found
-        for layer, path in out.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            found[layer].save(path)
-        return {layer: Embeddings.open(path) for layer, path in out.items()}
+        return found if out is None else {layer: stored(each, out[layer]) for layer, each in found.items()}
 
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
@@ -195,7 +181,7 @@ class ElmoEncoder(LayeredEncoder):
         network = self.network
         shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
         memory = [self.stateful, self.batch] if self.stateful else [False]
-        about = [self.layer, self.mix, self.scale, memory, shape, weights_digest(network)]
+        about = [self._chosen, self.mix, self.scale, memory, shape, weights_digest(network)]
         about += [self.precision] if self.precision != "highest" else []
         return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -203,8 +189,8 @@ class ElmoEncoder(LayeredEncoder):
         """Write `options.json` and `weights.hdf5`, which AllenNLP reads as well, and what `load_encoder` needs more."""
         with saving(folder) as path:
             write_network(self.network, path)
-            names = ("layer", "mix", "scale", "stateful", "batch", "precision")
-            about = {"kind": "elmo", **{name: getattr(self, name) for name in names}}
+            about = {"kind": "elmo", "layer": self._chosen, "mix": self.mix, "scale": self.scale,
+                     "stateful": self.stateful, "batch": self.batch, "precision": self.precision}  # fmt: skip
             (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
     @classmethod

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from calque.encoders.base import Encoder, LayeredEncoder
+from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.cut import cut_above
@@ -35,7 +35,7 @@ POOLINGS = ("last", "first", "mean")
 ABOUT_FILE = "calque.json"
 
 
-class HuggingFaceEncoder(LayeredEncoder):
+class HuggingFaceEncoder(TrainableEncoder):
     """Words as hidden states of a `transformers` model: one layer, one vector for the subwords of a word.
 
     Layer 0 is the embedding output, layer L the last, and −1 means the last everywhere. The word vectors of a sentence
@@ -61,6 +61,8 @@ class HuggingFaceEncoder(LayeredEncoder):
     Raises:
         SettingError: a value that this model cannot have.
     """
+
+    _first_layer = "embeddings"
 
     def __init__(
         self,
@@ -95,18 +97,6 @@ class HuggingFaceEncoder(LayeredEncoder):
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
-
-    def layer_number(self, layer: int) -> int:
-        """`layer` counted from 0.
-
-        Raises:
-            SettingError: the model has no such layer.
-        """
-        if not -self.n_layers - 1 <= layer <= self.n_layers:
-            raise SettingError(
-                f"layer {layer}: {self.name} has layers 0 (embeddings) to {self.n_layers}, -1 is the last"
-            )
-        return layer % (self.n_layers + 1)
 
     # -- what the model is like ------------------------------------------------------------------------------------
     def _limit(self, wanted: int | None) -> int | None:
@@ -245,7 +235,7 @@ class HuggingFaceEncoder(LayeredEncoder):
 
         self.model.eval()
         try:
-            with matmul_precision(self.precision), attached:
+            with matmul_precision(self.precision or "highest"), attached:
                 return extract(
                     sentences,
                     subwords=self.subwords,
@@ -310,6 +300,9 @@ class HuggingFaceEncoder(LayeredEncoder):
             }
             (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
+    def save_whole(self, folder: str | PathLike[str]) -> None:
+        self.save(folder, keep_layers=True)
+
 
 def save_model(model: Any, folder: str | PathLike[str]) -> None:
     """`save_pretrained` without its progress bar: one for a single file of weights is noise on standard error."""
@@ -320,14 +313,6 @@ def save_model(model: Any, folder: str | PathLike[str]) -> None:
     finally:
         if bars:
             logging.enable_progress_bar()
-
-
-def save_whole(encoder: Encoder, folder: str | PathLike[str]) -> None:
-    """Save an encoder that others build on: its layers keep their numbers, and it keeps its fingerprint."""
-    if isinstance(encoder, HuggingFaceEncoder):
-        encoder.save(folder, keep_layers=True)
-    else:
-        encoder.save(folder)
 
 
 def _mean(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:

@@ -13,9 +13,8 @@ import numpy as np
 
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, require
+from calque.encoders.base import Encoder, require, stored
 from calque.encoders.folder import saving
-from calque.encoders.huggingface import HuggingFaceEncoder, save_whole
 from calque.errors import InputError, SettingError
 from calque.maps import KINDS, VectorMap
 from calque.progress import bar
@@ -50,7 +49,7 @@ class MappedEncoder(Encoder):
 
     def __init__(
         self,
-        base: HuggingFaceEncoder,
+        base: Encoder,
         maps: Mapping[str, Mapping[int, VectorMap]],
         *,
         towards: str,
@@ -62,11 +61,14 @@ class MappedEncoder(Encoder):
         layers = {tuple(sorted(by_layer)) for by_layer in maps.values()}
         if len(layers) != 1 or not min(layers):
             raise SettingError(f"every language needs maps of the same layers, got {sorted(layers)}")
-        self.base, self.towards = base, towards
+        require(base, "mapped")
+        self.base: Encoder = base  # type: ignore[assignment]
         self.combine: Combine = combine
-        self.maps = {lang: dict(by_layer) for lang, by_layer in maps.items()}
-        (self.layers,) = layers
-        self.dim = base.dim * (len(self.layers) if combine == "concat" else 1)
+        self.towards, self.maps = towards, {lang: dict(by_layer) for lang, by_layer in maps.items()}
+        (self._layers,) = layers
+        self.n_layers = self._layers[-1]
+        self.layer = self.n_layers if combine == "last" or len(self._layers) == 1 else None
+        self.dim = base.dim * (len(self._layers) if combine == "concat" else 1)
         self.settings = dict(settings or {})
         self.name = f"{base.name}+{self.settings.get('method', 'maps')}"
 
@@ -74,7 +76,7 @@ class MappedEncoder(Encoder):
     @classmethod
     def fit(
         cls,
-        base: HuggingFaceEncoder,
+        base: Encoder,
         corpus: ParallelCorpus | Sequence[ParallelCorpus],
         pairs: WordPairs | Sequence[WordPairs],
         *,
@@ -95,7 +97,7 @@ class MappedEncoder(Encoder):
             corpus, pairs: parallel text and its word links; several for several languages.
             make: gives a new map, e.g. `Rotation`.
             towards: the language whose space the others are mapped into; every corpus must have it.
-            layers: layers to map; None: the encoder's own.
+            layers: layers to map; None: the encoder's own, or the last where it mixes several.
             combine: see the class.
             unit: pairs of linked words (Wang et al. 2019), or of sentence means (Aldarmaki & Diab 2019; Cao 2020,
                 "sentence-aligned"). A sentence counts whether it has links or not.
@@ -103,12 +105,12 @@ class MappedEncoder(Encoder):
             progress: show a bar on standard error.
 
         Raises:
-            SettingError: the encoder does not give its layers, or settings that do not fit together.
+            SettingError: the encoder has maps already, or settings that do not fit together.
         """
         require(base, "mapped")
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
         links = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
-        numbers = sorted({base.layer_number(layer) for layer in (layers if layers is not None else [base.layer])})
+        numbers = sorted(set(base.layer_numbers(layers)))
         moments: dict[str, dict[int, Moments]] = {}
         used = 0
         shown = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
@@ -145,6 +147,15 @@ class MappedEncoder(Encoder):
 
     # -- encoding --------------------------------------------------------------------------------------------------
     @property
+    def layers(self) -> tuple[int, ...]:
+        """Numbers of the layers that have maps."""
+        return self._layers
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.towards, *self.maps)))
+
+    @property
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
         digest.update(json.dumps([self.base.fingerprint, self.towards, self.combine, self.layers]).encode())
@@ -162,31 +173,32 @@ class MappedEncoder(Encoder):
         Raises:
             SettingError: a sentence does not say its language.
         """
+        wanted = self._layers[-1:] if self.combine == "last" else self._layers
+        found = self.encode_layers(sentences, wanted, progress=progress)
+        first, *others = (found[layer] for layer in wanted)
+        if self.combine == "concat":
+            result = np.concatenate([first.data, *(each.data for each in others)], axis=1)
+        else:
+            result = first.data
+            for each in others:
+                result += each.data
+            if self.combine == "mean":
+                result /= len(wanted)
+        return stored(Embeddings(result, first.offsets, first.covered), out)
+
+    def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
+        """Each layer through its own maps, without combining them."""
+        if dtype != "float32":
+            raise SettingError(f"dtype={dtype!r}: mapped vectors are float32")
         if not isinstance(sentences, Sentences):
             sentences = list(sentences)
-        langs = self._languages(sentences)
-        found = self.base.encode_layers(sentences, self.layers, progress=progress)
-        first = found[self.layers[0]]
-        mapped = self._map(found, _rows(langs, first.offsets))
-        embeddings = Embeddings(mapped, first.offsets, first.covered)
-        if out is None:
-            return embeddings
-        embeddings.save(out)
-        return Embeddings.open(out)
+        langs = self._mapped_languages(sentences)
+        found = self.base.encode_layers(sentences, layers, progress=progress)
+        rows = _rows(langs, found[layers[0]].offsets)
+        mapped = {layer: self._map(found[layer], layer, rows) for layer in layers}
+        return mapped if out is None else {layer: stored(each, out[layer]) for layer, each in mapped.items()}
 
-    def maps_of(self, lang: str) -> Mapping[int, VectorMap] | None:
-        """The maps that text in a language goes through, by layer.
-
-        They are its own or, as for de-AT, those of the language that it is a variety of; None for `towards`, and for
-        languages that no maps were fitted for.
-
-        Raises:
-            SettingError: no language is named, but there are maps.
-        """
-        found = self._mapped_as(lang)
-        return self.maps[found] if found else None
-
-    def _languages(self, sentences: Sentences | Sequence[Sentence]) -> str | list[str]:
+    def _mapped_languages(self, sentences: Sentences | Sequence[Sentence]) -> str | list[str]:
         """The language whose maps each sentence goes through, or one for all of them; empty for none."""
         if isinstance(sentences, Sentences):
             return self._mapped_as(sentences.lang) if len(sentences) else ""
@@ -203,26 +215,13 @@ class MappedEncoder(Encoder):
         found = best_match(lang, [*self.maps, self.towards])
         return found if found is not None and found in self.maps else ""
 
-    def _map(self, found: dict[int, Embeddings], rows: dict[str, slice | np.ndarray]) -> np.ndarray:
-        wanted = self.layers[-1:] if self.combine == "last" else self.layers
-        layers = []
-        for layer in wanted:
-            vectors = np.array(found[layer].data, dtype=np.float32)
-            for lang, which in rows.items():
-                vectors[which] = self.maps[lang][layer].transform(vectors[which])
-            layers.append(vectors)
-        if self.combine == "concat":
-            result = np.concatenate(layers, axis=1)
-        else:
-            result = layers[0]
-            for vectors in layers[1:]:
-                result += vectors
-            if self.combine == "mean":
-                result /= len(layers)
-        covered = found[self.layers[0]].covered
-        if covered is not None:
-            result[~covered] = 0.0  # a word without a vector has none after a translation either
-        return result
+    def _map(self, found: Embeddings, layer: int, rows: dict[str, slice | np.ndarray]) -> Embeddings:
+        vectors = np.array(found.data, dtype=np.float32)
+        for lang, which in rows.items():
+            vectors[which] = self.maps[lang][layer].transform(vectors[which])
+        if found.covered is not None:
+            vectors[~found.covered] = 0.0  # a word without a vector has none after a translation either
+        return Embeddings(vectors, found.offsets, found.covered)
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
@@ -233,7 +232,7 @@ class MappedEncoder(Encoder):
         `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so on.
         """
         with saving(folder) as path:
-            save_whole(self.base, path)
+            self.base.save_whole(path)
             tensors = {
                 f"{lang}.{layer}.{name}": array
                 for lang, by_layer in self.maps.items()
@@ -264,7 +263,7 @@ class MappedEncoder(Encoder):
             (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], base: HuggingFaceEncoder) -> MappedEncoder:
+    def open(cls, folder: str | PathLike[str], base: Encoder) -> MappedEncoder:  # type: ignore[override]
         """Read maps that `save` wrote.
 
         Args:

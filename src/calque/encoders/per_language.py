@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder
+from calque.encoders.base import Encoder, stored
 from calque.encoders.folder import saving
-from calque.encoders.huggingface import save_whole
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.text import Sentence, Sentences
@@ -33,26 +32,22 @@ class PerLanguage(Encoder):
         name: what reports call it; None for the names of all.
 
     Raises:
-        SettingError: encoders that differ, or that do not give their layers one by one.
+        SettingError: encoders that differ.
     """
 
-    def __init__(self, encoders: Mapping[str, Any], *, name: str | None = None):
+    def __init__(self, encoders: Mapping[str, Encoder], *, name: str | None = None):
         if not encoders:
             raise SettingError("no encoder was given")
         self.encoders = dict(encoders)
-        shapes = {}
-        for lang, encoder in self.encoders.items():
-            if not hasattr(encoder, "encode_layers"):
-                raise SettingError(f"{lang}: {encoder.name} does not give its layers one by one")
-            shapes[lang] = (encoder.dim, encoder.n_layers, encoder.layer)
+        shapes = {lang: (each.dim, each.n_layers, each.layer) for lang, each in self.encoders.items()}
         if len(set(shapes.values())) != 1:
             raise SettingError(f"(dimensions, layers, layer) of the encoders must be the same, got {shapes}")
         self.dim, self.n_layers, self.layer = next(iter(shapes.values()))
         self.name = name or "+".join(encoder.name for encoder in self.encoders.values())
 
-    def layer_number(self, layer: int) -> int:
-        """`layer` counted from 0."""
-        return next(iter(self.encoders.values())).layer_number(layer)
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(self.encoders)
 
     def encode(
         self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
@@ -62,35 +57,40 @@ class PerLanguage(Encoder):
         Raises:
             SettingError: a sentence is in a language without an encoder.
         """
-        found = self.encode_layers(sentences, [self.layer], progress=progress)[self.layer]
-        if out is None:
-            return found
-        found.save(out)
-        return Embeddings.open(out)
+        found = self._joined(sentences, [0], lambda encoder, part: {0: encoder.encode(part, progress=progress)})
+        return stored(found[0], out)
 
-    def encode_layers(
-        self, sentences: Iterable[Sentence], layers: Sequence[int], *, progress: bool = False
+    def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
+        options: dict[str, Any] = {"progress": progress, **({} if dtype == "float32" else {"dtype": dtype})}
+        found = self._joined(sentences, layers, lambda each, part: each.encode_layers(part, layers, **options))
+        return found if out is None else {layer: stored(each, out[layer]) for layer, each in found.items()}
+
+    def _joined(
+        self,
+        sentences: Iterable[Sentence],
+        keys: Sequence[int],
+        encode: Callable[[Encoder, Sentences], Mapping[int, Embeddings]],
     ) -> dict[int, Embeddings]:
-        """Several layers, by the numbers that were asked for."""
+        """What the languages' encoders give, by key, in the order of the sentences."""
         if isinstance(sentences, Sentences):
-            return self._of(sentences.lang).encode_layers(sentences, layers, progress=progress)
+            return dict(encode(self._of(sentences.lang), sentences))
         sentences = list(sentences)
         places: dict[str, list[int]] = {}
         for place, sentence in enumerate(sentences):
             places.setdefault(sentence.lang, []).append(place)
         offsets = offsets_of(list(map(len, sentences)))
-        data = {layer: np.zeros((offsets[-1], self.dim), dtype=np.float32) for layer in layers}
+        data = {key: np.zeros((offsets[-1], self.dim), dtype=np.float32) for key in keys}
         covered = np.ones(offsets[-1], dtype=bool)
         for lang, of in places.items():
             part = Sentences.of([sentences[place].words for place in of], lang)
             rows = np.concatenate([np.arange(offsets[place], offsets[place + 1]) for place in of])
-            for layer, found in self._of(lang).encode_layers(part, layers, progress=progress).items():
-                data[layer][rows] = found.data
+            for key, found in encode(self._of(lang), part).items():
+                data[key][rows] = found.data
                 if found.covered is not None:
                     covered[rows] = found.covered
-        return {layer: Embeddings(rows, offsets, covered) for layer, rows in data.items()}
+        return {key: Embeddings(rows, offsets, covered) for key, rows in data.items()}
 
-    def _of(self, lang: str) -> Any:
+    def _of(self, lang: str) -> Encoder:
         found = best_match(lang, self.encoders)  # a variety, as de-AT, is read by its language's
         if found is None:
             raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
@@ -105,7 +105,7 @@ class PerLanguage(Encoder):
         """Write each encoder to a folder of its own, and `calque.json`, which names them."""
         with saving(folder) as path:
             for number, encoder in enumerate(self.encoders.values()):
-                save_whole(encoder, path / f"encoder-{number}")
+                encoder.save_whole(path / f"encoder-{number}")
             about = {"kind": "per-language", "langs": list(self.encoders), "name": self.name}
             (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 

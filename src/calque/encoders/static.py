@@ -72,8 +72,6 @@ class StaticEncoder(Encoder):
         SettingError: tables of different dimensions, or a map that does not fit.
     """
 
-    layer = 0  # the only one; with `layer_number` and `encode_layers` it serves whatever works layer by layer
-
     def __init__(
         self,
         tables: Mapping[str, WordTable],
@@ -134,22 +132,8 @@ class StaticEncoder(Encoder):
 
     # -- encoding --------------------------------------------------------------------------------------------
     @property
-    def n_layers(self) -> int:
-        return 0
-
-    def layer_number(self, layer: int) -> int:
-        """0 for 0 and −1; there is no other layer."""
-        if layer not in (0, -1):
-            raise SettingError(f"layer {layer}: static vectors have one layer, 0")
-        return 0
-
-    def encode_layers(
-        self, sentences: Iterable[Sentence], layers: Sequence[int], *, progress: bool = False
-    ) -> dict[int, Embeddings]:
-        """`encode`, for callers that work layer by layer."""
-        numbers = [(layer, self.layer_number(layer)) for layer in layers]
-        found = self.encode(sentences, progress=progress)
-        return {layer: found for layer, _ in numbers}
+    def languages(self) -> tuple[str, ...]:
+        return () if "" in self.tables else tuple(self.tables)
 
     def encode(
         self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None

@@ -365,7 +365,7 @@ class Explorer:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers say so
                 if numbers:
-                    found |= view.source.encoder.encode_layers(sentences, numbers)  # type: ignore[attr-defined]
+                    found |= view.source.encoder.encode_layers(sentences, numbers)
                 if None in view.layers.numbers.values():
                     found[None] = view.source.encoder.encode(sentences)
             made = {

@@ -92,7 +92,7 @@ def _results(folder: Path) -> list[dict[str, Any]]:
 
 def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> NamedEncoder | None:
     """The encoder that this one was aligned from."""
-    from calque.encoders import load_encoder
+    from calque.encoders import HuggingFaceEncoder, load_encoder
 
     record: dict[str, Any] = {}
     if (folder / RECORD).is_file():
@@ -100,14 +100,15 @@ def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> NamedEncod
             record = dict(json.loads((folder / RECORD).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
             raise InputError(f"not written by calque ({error})", path=folder / RECORD) from error
-    inside = getattr(encoder, "base", None)
-    if inside is not None:  # maps: the encoder before is in the same folder
+    if encoder.base is not None:  # maps: the encoder before is in the same folder
         name = record.get("encoder") or _demo_base(folder.parent) or f"{folder.name} without its maps"
-        return NamedEncoder(str(name), inside, True)
+        return NamedEncoder(str(name), encoder.base, True)
     if "encoder" not in record or "towards" not in record:
         return None
     name, expected = str(record["encoder"]), record.get("encoder_fingerprint")
-    settings = {option: getattr(encoder, option) for option in ("layer", "pooling") if hasattr(encoder, option)}
+    settings: dict[str, Any] = {"layer": encoder.layer}
+    if isinstance(encoder, HuggingFaceEncoder):
+        settings["pooling"] = encoder.pooling
     places = [place for place in (folder.parent / name, Path(name)) if place.is_dir()]
     for place in [*map(str, places), *([] if places else [name])]:
         try:

@@ -185,7 +185,7 @@ class Layers:
         asked = [number for number in self.numbers.values() if number is not None]
         sentences = self._library.sentences
         if asked:  # all of them, whatever is done: the same question finds what a stopped run left
-            self._raw |= encoder.encode_layers(sentences, asked, progress=progress, out=self._encoding)  # type: ignore[attr-defined]
+            self._raw |= encoder.encode_layers(sentences, asked, progress=progress, out=self._encoding)
         if None in self.numbers.values():
             self._raw[None] = encoder.encode(sentences, progress=progress)
 
@@ -351,17 +351,15 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
     Raises:
         SettingError: it has no such layer.
     """
-    number = getattr(encoder, "layer_number", None)
-    mapped = getattr(encoder, "layers", None)
-    if number is None or getattr(encoder, "mix", None) is not None:
-        if mapped is None:
-            return {"own": None}, "own"
-        combine = getattr(encoder, "combine", "last")
-        name = str(mapped[-1]) if combine == "last" or len(mapped) == 1 else f"{'+'.join(map(str, mapped))} {combine}"
-        return {name: None}, name
-    own = number(getattr(encoder, "layer", -1))
-    if getattr(encoder, "n_layers", None) == 0:  # static vectors
+    from calque.encoders.mapped import MappedEncoder
+
+    own = encoder.layer
+    if own is None:
+        own = f"{'+'.join(map(str, encoder.layers))} {encoder.combine}" if isinstance(encoder, MappedEncoder) else "own"
+        return {own: None}, own
+    if encoder.base is not None or len(encoder.layers) == 1:
         return {str(own): None}, str(own)
+    number = encoder.layer_number
     chosen = [0, number(-1) // 2, own] if wanted is None else [number(layer) for layer in wanted]
     numbers = sorted({*chosen, own})
     return {str(k): k for k in numbers}, str(own)

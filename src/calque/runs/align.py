@@ -99,7 +99,7 @@ def align(
             towards=towards,
             encoder=base.name,
             encoder_fingerprint=base.fingerprint,
-            encoder_precision=getattr(base, "precision", None),
+            encoder_precision=base.precision,
             texts=[
                 {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus),
                  "word_pairs": len(p), "unusable_lines": sum(corpus.skipped.values())}

@@ -256,32 +256,31 @@ def _seen(
     *, some: bool,
 ) -> tuple[View, list[Finding]]:  # fmt: skip
     """One encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
-    from calque.analyses.curves import encode_layers, headline, layer_curve, layers_of, size_curve
+    from calque.analyses.curves import headline, layer_curve, size_curve
     from calque.analyses.groups import accuracies, by_subwords
+    from calque.encoders.base import TrainableEncoder
     from calque.maps import KINDS
 
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
-    layers, findings = layers_of(encoder), []
-    curve = wanted("layers", bool(layers), f"{name} has only one layer", some=some)
-    own = _own_layer(encoder)
+    layers, own, findings = encoder.layers, encoder.layer, []
+    curve = wanted("layers", len(layers) > 1, f"{name} has only one layer", some=some)
     texts = [questions.sentences(side) for side in ("source", "target")]
     if curve:
-        found = [encode_layers(encoder, text, layers, progress=progress) for text in texts]
-        if own in layers:
+        found = [encoder.encode_layers(text, layers, progress=progress) for text in texts]
+        if own is not None:
             vectors = [by_layer[own] for by_layer in found]
         else:
             vectors = [encoder.encode(text, progress=progress) for text in texts]
         view = questions.ask(name, vectors[0], vectors[1], about)
-        known = {own: view} if own is not None and own in layers else {}
+        known = {} if own is None else {own: view}
         findings += layer_curve(questions, name, found[0], found[1], about=about, known=known)
     else:
         vectors = [encoder.encode(text, progress=progress) for text in texts]
         view = questions.ask(name, vectors[0], vectors[1], about)
-    subwords = getattr(getattr(encoder, "base", encoder), "subwords", None)
-    if wanted("subwords", subwords is not None, f"{name} has no subwords", some=some) and subwords is not None:
-        counts = {
-            side: subwords.split(text).word_lengths for side, text in zip(("source", "target"), texts, strict=True)
-        }
+    inner = encoder.base or encoder
+    splits = isinstance(inner, TrainableEncoder)
+    if wanted("subwords", splits, f"{name} has no subwords", some=some) and isinstance(inner, TrainableEncoder):
+        counts = {side: inner.split(text).word_lengths for side, text in zip(("source", "target"), texts, strict=True)}
         findings += accuracies("subwords", questions, view, by_subwords(questions, counts))
     trained = _training(path, questions.langs)
     grows = bool(options.sizes) and questions.task.train is not None
@@ -303,13 +302,6 @@ def _seen(
                 questions, view, encoder, pairs, options.sizes, make=KINDS[options.map], progress=progress
             )
     return view, findings
-
-
-def _own_layer(encoder: Any) -> int | None:
-    """The layer that `encode` gives, where it is one layer."""
-    if hasattr(encoder, "maps"):
-        return encoder.layers[-1] if encoder.combine == "last" else None
-    return None if getattr(encoder, "mix", None) is not None else getattr(encoder, "layer", None)
 
 
 def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, Any]] | None:

@@ -115,7 +115,7 @@ def _demo(
     record = {
         **environment(), "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
         "encoder": base.name, "encoder_fingerprint": base.fingerprint,
-        "encoder_precision": getattr(base, "precision", None), "towards": "en", "seed": seed,
+        "encoder_precision": base.precision, "towards": "en", "seed": seed,
         "texts": [{"path": f"text/{lang}.train.tsv", "langs": ["en", lang], "sentence_pairs": len(text.train),
                    "word_pairs": len(text.train_links)} for lang, text in texts.items()],
         "methods": METHODS,

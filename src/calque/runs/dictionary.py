@@ -140,7 +140,7 @@ def align_dictionary(
         "langs": sorted(wanted),
         "encoder": base.name,
         "encoder_fingerprint": base.fingerprint,
-        "encoder_precision": getattr(base, "precision", None),
+        "encoder_precision": base.precision,
         "texts": [
             {"path": Path(path).name, "langs": list(pair), "entries": len(entries.source)}
             for path, pair, entries in zip(dictionaries, pairs, read, strict=bool(dictionaries))
@@ -200,7 +200,7 @@ def _anchors(
             f"averaging word vectors needs text: give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
         )
     read = read_languages([f"{lang}={path}" for lang, path in named], pretokenized=pretokenized, limit=limit, say=say)
-    numbers = [base.layer] if layers is None else layers  # type: ignore[attr-defined]
+    numbers = base.layer_numbers(layers)
     for lang, text in read.items():
         if lang in wanted and lang not in found:
             say(f"{lang}: anchors from {len(text):,} sentences")

@@ -49,7 +49,7 @@ def align_released(
 
     check(out, overwrite=overwrite)
     base: Any = load_encoder(encoder, **dict(load or {}))
-    numbers = [base.layer if layers is None else base.layer_number(layer) for layer in layers or [0]]
+    numbers = base.layer_numbers(layers or None)
     if len(numbers) != len(folders):
         raise SettingError(f"{len(folders)} folders of maps for {len(numbers)} layers: give one of --layers per folder")
     maps: dict[str, dict[int, VectorMap]] = {}
@@ -62,7 +62,7 @@ def align_released(
     aligned = with_maps(base, maps, towards=towards, combine=combine, settings=settings)  # type: ignore[arg-type]
     record = {
         "method": "released maps", "towards": towards, "langs": sorted(maps), "encoder": base.name,
-        "encoder_fingerprint": base.fingerprint, "encoder_precision": getattr(base, "precision", None),
+        "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision,
         "texts": [], "settings": settings | {"layers": numbers}, "kind": "elmo",
     }  # fmt: skip
     with writing(out, overwrite=overwrite) as folder:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from calque.distributed import Processes
-from calque.encoders.base import require
+from calque.encoders.base import TrainableEncoder, require
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
 from calque.tasks.base import Score, Task
@@ -201,7 +201,7 @@ class ZeroShot(Task, Generic[D]):
 
     def split(self, encoder: Any, data: D) -> SplitSentences:
         """The texts as subwords where the encoder learns too."""
-        return encoder.subwords.split(self.sentences(data))
+        return encoder.split(self.sentences(data))
 
     def frozen(self, embeddings: Embeddings, device: torch.device) -> Source:
         """The source over vectors of `sentences`."""
@@ -311,11 +311,11 @@ class Run(Generic[D]):
     def _read(self, each: Named[D]) -> Any:
         if not self.task.tune:
             return self.encoder.encode(self.task.sentences(each.data), progress=self.progress)
-        if not hasattr(self.encoder, "subwords"):
+        if not isinstance(self.encoder, TrainableEncoder):
             raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen features (leave out --tune)")
         split = self.task.split(self.encoder, each.data)
         if split.truncated_sentences:
-            limit = self.encoder.subwords.max_length  # type: ignore[attr-defined]
+            limit = self.encoder.subwords.max_length
             told = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and are truncated"
             warnings.warn(told, stacklevel=2)
         return split

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import WordBatch
 from calque.threads import Threads
 
@@ -30,7 +31,7 @@ def shares_at_once(encoder: HuggingFaceEncoder, device: torch.device) -> int:
     threads draw from one source would not be the same twice.
     """
     drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in encoder.model.modules())
-    flat = hasattr(encoder, "is_flat") and encoder.is_flat()
+    flat = isinstance(encoder, TrainableEncoder) and encoder.is_flat()
     if device.type != "cpu" or not flat or drops:
         return 1
     body: nn.Module = encoder.model.encoder  # type: ignore[assignment]
