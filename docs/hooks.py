@@ -20,6 +20,7 @@ FILES = {
 }
 _MARKED = re.compile(r"^<!-- test: file (\S+) -->\n+```(\w*)\n", re.MULTILINE)
 BLANK = "\n\n"
+_TABLE = re.compile(r"^<!-- table of (\S+) -->$", re.MULTILINE)
 _DEMO = "<!-- what calque demo prints -->"
 _LATEX = re.compile(r"<(span|div) class=\"arithmatex\">\s*\\([(\[])(.*?)\\[)\]]\s*</\1>", re.DOTALL)
 
@@ -34,9 +35,19 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, **_):
-    """Files get their name over them, and what the demo prints comes from the README."""
+    """Files get their name over them, tables of names are those of the code, and what the demo prints comes from the
+    README."""
     markdown = _MARKED.sub(lambda found: f'```{found[2] or "text"} title="{found[1]}"\n', markdown)
+    markdown = _TABLE.sub(lambda found: table(found[1]), markdown)
     return markdown.replace(_DEMO, demo()) if _DEMO in markdown else markdown
+
+
+def table(target: str) -> str:
+    """The rows of a table of names, `package.module:TABLE`, with what each does."""
+    from calque.named import imported
+
+    rows = [f"| `{name}` | {_cell(row.help)} |" for name, row in imported(target).items()]
+    return "\n".join(["| name | what it does |", "|---|---|", *rows])
 
 
 def demo() -> str:

@@ -74,19 +74,22 @@ class Table(Mapping[str, R], Generic[R]):
         rows: by name.
         base: `package.module:Class` of which every class must be a subclass.
         row_of: makes the row of a class from elsewhere, given its name and itself.
+
+    Attributes:
+        rows: by name; whoever adds one here finds it in help, studies, reports and documentation.
     """
 
     def __init__(self, what: str, rows: Mapping[str, R], *, base: str, row_of: Callable[[str, type], R]):
-        self.what, self._rows, self._base, self._row_of = what, dict(rows), base, row_of
+        self.what, self.rows, self._base, self._row_of = what, dict(rows), base, row_of
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
+        return iter(self.rows)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._rows or (isinstance(name, str) and is_path(name))
+        return name in self.rows or (isinstance(name, str) and is_path(name))
 
     def __getitem__(self, name: str) -> R:
         """The row of a name.
@@ -94,11 +97,11 @@ class Table(Mapping[str, R], Generic[R]):
         Raises:
             SettingError: there is none.
         """
-        if name in self._rows:
-            return self._rows[name]
+        if name in self.rows:
+            return self.rows[name]
         if not is_path(name):
             raise SettingError(
-                f"unknown {self.what} {name!r}, expected one of {', '.join(self._rows)}, or package.module:Class"
+                f"unknown {self.what} {name!r}, expected one of {', '.join(self.rows)}, or package.module:Class"
             )
         return self._row_of(name, self._checked(name))
 
@@ -108,7 +111,7 @@ class Table(Mapping[str, R], Generic[R]):
         Raises:
             SettingError: there is none, or it is of another kind.
         """
-        return self._checked(self._rows[name].target if name in self._rows else self[name].target)
+        return self._checked(self.rows[name].target if name in self.rows else self[name].target)
 
     def _checked(self, target: str) -> type[Any]:
         found, base = imported(target), imported(self._base)

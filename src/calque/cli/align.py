@@ -73,6 +73,16 @@ class Tuning:
     ] = 200
 
 
+def _methods() -> str:
+    """What `--method` can be, by what there is to learn from."""
+    usual = {"parallel": "contrastive", "dictionary": "rotation"}
+    told = {
+        kind: ", ".join(f"{name} (default)" if name == usual[kind] else name for name in methods_for(kind))
+        for kind in usual
+    }
+    return f"With parallel text: {told['parallel']}, or package.module:Class. With dictionaries: {told['dictionary']}."
+
+
 @grouped
 def align(
     context: typer.Context,
@@ -92,13 +102,7 @@ def align(
             "--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary, e.g. en de; repeatable."
         ),
     ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="With parallel text: rotation, normalized-rotation, sentence-rotation, linear, finetune or contrastive "
-            "(default). With dictionaries: rotation (default), normalized-rotation, linear, rcsls or whitened."
-        ),
-    ] = None,
+    method: Annotated[str | None, typer.Option(help=_methods())] = None,
     dictionary: Annotated[
         list[str] | None,
         typer.Option(

@@ -37,8 +37,7 @@ from calque.runs.study.values import Files, check, check_value, no_repetition
 
 BASE = "base"
 RANDOM_STARTS = tuple(start for start in STARTS if start != IDENTICAL)
-#: what each kind of supervision can be used for
-KINDS = {"parallel": methods_for("parallel"), "dictionary": methods_for("dictionary"), "text": STARTS}
+KINDS = ("parallel", "dictionary", "text")
 #: settings in a table of supervision that are not languages
 OWN = ("kind", "texts", "entries", *of_anchors())
 
@@ -165,7 +164,7 @@ class Study:
 
     def _check_supervision(self, name: str, given: Mapping[str, Any]) -> None:
         where, kind = f"supervision.{name}", given["kind"]
-        if kind not in tuple(KINDS):
+        if kind not in KINDS:
             raise SettingError(f"supervision {name!r} is of kind {kind!r}, expected {', '.join(KINDS)}")
         own = of_supervision(kind)
         langs = [lang for lang in given if lang not in OWN] if kind != "text" else []
@@ -190,14 +189,14 @@ class Study:
         if name == BASE:
             check(where, given, {})
             return
-        method, every = given["method"], {method for several in KINDS.values() for method in several}
+        method, every = given["method"], {method for kind in KINDS for method in _users(kind)}
         check_value(f"{where}.method", method, str)
         check_value(f"{where}.supervision", given.get("supervision", "all"), Files)
         if method not in every and not is_path(method):
             raise SettingError(f"unknown method {method!r}, expected {', '.join(sorted(every))}")
         if "start" in given:
             check_value(f"{where}.start", given["start"], Literal[STARTS])
-            check_value(f"{where}.method", method, Literal[KINDS["dictionary"]])
+            check_value(f"{where}.method", method, Literal[_users("dictionary")])
         if not self.supervisions(given):
             kinds = [kind for kind in KINDS if _learns(given.get("start") or method, kind)]
             raise SettingError(
@@ -308,9 +307,14 @@ def listed(files: Sequence[str] | str | None) -> list[str]:
     return [files] if isinstance(files, str) else list(files or [])
 
 
+def _users(kind: str) -> tuple[str, ...]:
+    """What a kind of supervision can be used for."""
+    return STARTS if kind == "text" else methods_for(kind)
+
+
 def _learns(method: str, kind: str) -> bool:
     """Whether a method can use a kind of supervision; one from elsewhere learns from parallel text."""
-    return method in KINDS[kind] or (kind == "parallel" and is_path(method))
+    return method in _users(kind) or (kind == "parallel" and is_path(method))
 
 
 def _method(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
