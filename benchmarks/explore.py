@@ -18,8 +18,9 @@ from calque.encoders.base import Encoder
 from calque.explore.app import make_app
 from calque.explore.collection import Collection, Gatherer
 from calque.explore.explorer import Explorer
+from calque.explore.neighbourhoods import Neighbourhoods
 from calque.explore.sources import NamedEncoder
-from calque.explore.store import Neighbourhoods, WordVectors
+from calque.explore.store import WordVectors
 from calque.text import Sentence
 from calque.vectors import Embeddings
 

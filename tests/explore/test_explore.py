@@ -24,10 +24,12 @@ from calque.errors import InputError, MissingExtraError, OutputError, SettingErr
 from calque.explore import server
 from calque.explore.app import make_app
 from calque.explore.collection import Collection, Gatherer, is_right_to_left, is_unspaced
-from calque.explore.explorer import Explorer, Typed
+from calque.explore.explorer import Explorer
+from calque.explore.neighbourhoods import K, Neighbourhoods, Stopped
 from calque.explore.server import _prepare, listen, require, serve, url_of
 from calque.explore.sources import NamedEncoder, find_encoders, find_text, is_collection, place_for
-from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
+from calque.explore.store import Layers, WordVectors, layers_of
+from calque.explore.view import Typed
 from calque.runs.lock import locked
 from calque.text import Sentence
 from calque.vectors import Embeddings
@@ -321,10 +323,10 @@ def test_a_typed_sentence_has_the_vectors_of_the_same_sentence_of_the_text(explo
 
 
 def test_typed_sentences_are_remembered_and_their_number_is_limited(explorer, monkeypatch):
-    monkeypatch.setattr("calque.explore.explorer._TYPED", 2)
+    monkeypatch.setattr("calque.explore.view._TYPED", 2)
     for text in ("one house", "two houses", "three houses"):
         explorer.neighbours("tiny", None, explorer.typed(text, "en"), 0)
-    assert [typed.text for _, typed in explorer._typed] == ["two houses", "three houses"]
+    assert [typed.text for typed in explorer.views["tiny"].typed] == ["two houses", "three houses"]
 
 
 def test_a_word_without_a_vector_is_told(explorer):
@@ -340,13 +342,11 @@ def test_occurrences_of_a_word_are_ranked_by_the_words_it_is_to_stand_near(explo
         answer = explorer.occurrences("tiny", "1", "Bank", near)
         phrase = [*near.split(), "Bank"]
         assert (answer["lang"], answer["near"], answer["total"]) == ("en", phrase[:-1], 2)
-        asked = unit_rows(explorer.views["tiny"].source.encoder.encode_layers([Sentence(phrase, "en")], [1])[1].data)
+        asked = unit_rows(explorer.views["tiny"].encoder.encode_layers([Sentence(phrase, "en")], [1])[1].data)
         expected = []
         for sentence, place in ((2, 4), (3, 1)):
             words = ENGLISH[sentence].split()
-            vectors = unit_rows(
-                explorer.views["tiny"].source.encoder.encode_layers([Sentence(words, "en")], [1])[1].data
-            )
+            vectors = unit_rows(explorer.views["tiny"].encoder.encode_layers([Sentence(words, "en")], [1])[1].data)
             others = [vectors[k] for k in range(len(words)) if k != place]
             score = np.mean([max(float(asked[k] @ other) for other in others) for k in range(len(phrase) - 1)])
             expected.append((sentence, place, score))

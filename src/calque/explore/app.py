@@ -45,7 +45,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from calque.errors import CalqueError, SettingError
-from calque.explore.explorer import Explorer, Typed
+from calque.explore.explorer import Explorer
+from calque.explore.view import Typed
 
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::\d{1,5})?", re.ASCII)
 LOCAL = ("127.0.0.1", "localhost", "::1")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +11,14 @@ import numpy as np
 
 from calque.errors import SettingError
 from calque.explore.collection import Collection, is_right_to_left, is_unspaced
+from calque.explore.neighbourhoods import K, Neighbourhoods, Stopped
 from calque.explore.sources import NamedEncoder
-from calque.explore.store import K, Layers, Neighbourhoods, Stopped, WordVectors, layers_of
-from calque.segment import split_words
-from calque.text import Sentence
-from calque.vectors import Embeddings
+from calque.explore.store import WordVectors
+from calque.explore.view import Typed, View
 from calque.wordalign.similarity import METHODS, links_from_embeddings
 
 LONGEST = 1000  # characters of a sentence that is typed
-_TYPED = 256  # typed sentences whose vectors are remembered
 _MOST = 50  # neighbours of a language
-
-
-@dataclass(frozen=True)
-class Typed:
-    """A sentence of the user's own."""
-
-    text: str
-    lang: str
-
-
-@dataclass(frozen=True)
-class View:
-    """An encoder with the vectors of its layers, and the name of its own layer."""
-
-    source: NamedEncoder
-    layers: Layers
-    own: str
 
 
 class Explorer:
@@ -51,7 +29,7 @@ class Explorer:
 
     Args:
         collection: the text.
-        sources: the encoders.
+        encoders: with their names.
         folder: where vectors are kept, for any number of encoders and texts.
         layers: see `layers_of`.
         progress: show bars on standard error.
@@ -63,23 +41,20 @@ class Explorer:
     def __init__(
         self,
         collection: Collection,
-        sources: Sequence[NamedEncoder],
+        encoders: Sequence[NamedEncoder],
         folder: Path,
         *,
         layers: Sequence[int] | None = None,
         progress: bool = False,
     ):
-        if not sources:
+        if not encoders:
             raise SettingError("no encoder to explore")
         self.collection = collection
         self.views: dict[str, View] = {}
         self._sums = Neighbourhoods(progress=progress)
-        for source in sources:
-            numbers, own = layers_of(source.encoder, layers)
-            place = folder / f"{collection.fingerprint[:12]}-{source.encoder.fingerprint[:12]}"
-            stores = Layers(source.encoder, numbers, collection, place, self._sums, progress=progress)
-            self.views[source.name] = View(source, stores, own)
-        self._typed: OrderedDict[tuple[str, Typed], dict[str, Embeddings]] = OrderedDict()
+        for named in encoders:
+            place = folder / f"{collection.fingerprint[:12]}-{named.encoder.fingerprint[:12]}"
+            self.views[named.name] = View(named, collection, place, self._sums, layers, progress=progress)
         self.before, self.after = self._shown_first()
         for name in dict.fromkeys((self.before, self.after)):
             self.views[name].layers.get(self.views[name].own)
@@ -87,7 +62,7 @@ class Explorer:
         collection.index()
 
     def _shown_first(self) -> tuple[str, str]:
-        befores = [name for name, view in self.views.items() if view.source.before]
+        befores = [name for name, view in self.views.items() if view.before]
         afters = [name for name in self.views if name not in befores] or befores
         return (befores or afters)[0], "contrastive" if "contrastive" in afters else afters[-1]
 
@@ -121,7 +96,7 @@ class Explorer:
                 for lang, (first, last) in collection.ranges.items()
             ],
             "encoders": [
-                {"name": name, "before": view.source.before, "dim": view.source.encoder.dim, "layers": list(view.layers.numbers),
+                {"name": name, "before": view.before, "dim": view.encoder.dim, "layers": list(view.layers.numbers),
                  "own": view.own}
                 for name, view in self.views.items()
             ],
@@ -177,7 +152,7 @@ class Explorer:
 
     def _words(self, which: int | Typed) -> tuple[str, ...]:
         if isinstance(which, Typed):
-            return tuple(split_words(which.text, which.lang))
+            return which.words
         if not 0 <= which < len(self.collection):
             raise SettingError(f"no sentence {which}, only 0 to {len(self.collection) - 1}")
         return self.collection.sentences[which].words
@@ -201,13 +176,14 @@ class Explorer:
         Raises:
             SettingError: no such encoder, layer, sentence or word.
         """
-        store, name = self._store(encoder, layer)
+        view = self._view(encoder)
+        store, name = view.store(layer)
         words, lang = self._words(which), self._language(which)
         if not 0 <= word < len(words):
             raise SettingError(f"no word {word}, the sentence has {len(words)}")
         if not 1 <= n <= _MOST:
             raise SettingError(f"n={n}, expected 1 to {_MOST}")
-        vectors = self._vectors(encoder, name, which)
+        vectors = view.vectors(name, which)
         row = None if isinstance(which, Typed) else int(self.collection.offsets[which]) + word
         covered = vectors.covered is None or bool(vectors.covered[word])
         answer: dict[str, Any] = {"encoder": encoder, "layer": name, "word": words[word], "covered": covered}
@@ -258,7 +234,8 @@ class Explorer:
         Raises:
             SettingError: no such encoder, layer or language; no word to be near to.
         """
-        store, name = self._store(encoder, layer)
+        view = self._view(encoder)
+        store, name = view.store(layer)
         form, lang = word.strip().casefold(), self._known(lang)
         having = [each for each in self.collection.languages if (each, form) in self.collection.forms]
         text = near if form in near.casefold().split() else f"{near} {word}"
@@ -266,7 +243,7 @@ class Explorer:
             guess = self.typed(text).lang
             lang = guess if guess in having or not having else having[0]
         typed = self.typed(text, lang)
-        phrase, vectors = self._words(typed), self._vectors(encoder, name, typed)
+        phrase, vectors = typed.words, view.vectors(name, typed)
         context = [
             k for k, each in enumerate(phrase)
             if each.casefold() != form and any(map(str.isalnum, each))
@@ -315,8 +292,11 @@ class Explorer:
         """
         if method not in METHODS:
             raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
-        _, name = self._store(encoder, layer)
-        pairs = links_from_embeddings(*(self._vectors(encoder, name, each) for each in (which, other)), method=method)
+        view = self._view(encoder)
+        _, name = view.store(layer)
+        for each in (which, other):
+            self._words(each)  # there are such sentences
+        pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other), method=method)
         strength = np.ones(len(pairs)) if pairs.posterior is None else pairs.posterior
         return {
             "encoder": encoder,
@@ -329,50 +309,7 @@ class Explorer:
         }
 
     # -- vectors ---------------------------------------------------------------------------------------------------
-    def _store(self, encoder: str, layer: str | None) -> tuple[WordVectors, str]:
+    def _view(self, encoder: str) -> View:
         if encoder not in self.views:
             raise SettingError(f"no encoder {encoder!r}, only {', '.join(self.views)}")
-        view = self.views[encoder]
-        name = layer or view.own
-        if name not in view.layers:
-            raise SettingError(f"no layer {name!r} of {encoder}, only {', '.join(view.layers.numbers)}")
-        return view.layers.get(name), name
-
-    def _vectors(self, encoder: str, layer: str, which: int | Typed) -> Embeddings:
-        """Vectors of one sentence, of length 1."""
-        if isinstance(which, Typed):
-            return self._encoded(encoder, which)[layer]
-        self._words(which)
-        store = self.views[encoder].layers.get(layer).embeddings
-        first, last = self.collection.offsets[which : which + 2]
-        covered = None if store.covered is None else np.asarray(store.covered[first:last])
-        return Embeddings(store.data[first:last], np.array([0, last - first]), covered)
-
-    def _encoded(self, encoder: str, typed: Typed) -> dict[str, Embeddings]:
-        """A typed sentence under all layers of an encoder, from memory if it was asked for lately."""
-        from calque.algebra.normalize import unit_rows
-        from calque.encoders.extraction import UncoveredWordsWarning
-
-        key = (encoder, typed)
-        with self._sums.lock:  # a model encodes one sentence at a time
-            if key in self._typed:
-                self._typed.move_to_end(key)
-                return self._typed[key]
-            view = self.views[encoder]
-            sentences = [Sentence(self._words(typed), typed.lang)]
-            numbers = [number for number in view.layers.numbers.values() if number is not None]
-            found: dict[int | None, Embeddings] = {}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers say so
-                if numbers:
-                    found |= view.source.encoder.encode_layers(sentences, numbers)
-                if None in view.layers.numbers.values():
-                    found[None] = view.source.encoder.encode(sentences)
-            made = {
-                name: Embeddings(unit_rows(found[number].data), found[number].offsets, found[number].covered)
-                for name, number in view.layers.numbers.items()
-            }
-            self._typed[key] = made
-            while len(self._typed) > _TYPED:
-                self._typed.popitem(last=False)
-            return made
+        return self.views[encoder]

@@ -16,16 +16,15 @@ import numpy as np
 
 from calque.algebra.normalize import unit_rows
 from calque.disk import amount
-from calque.errors import CalqueError, InputError, SettingError
+from calque.errors import InputError, SettingError
 from calque.explore.collection import Collection
-from calque.progress import bar
+from calque.explore.neighbourhoods import K, Neighbourhoods
 from calque.runs.lock import InUseError, locked
 from calque.vectors import Embeddings, filling, map_arrays
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
 
-K = 10  # neighbourhood of CSLS, as in the papers
 _BLOCK = 65_536  # rows brought to length 1 at a time
 _FORMAT = 1  # raise it with any change of what a store holds
 
@@ -257,90 +256,6 @@ def _make_room(folder: Path, collection: Collection, dim: int, matrices: int) ->
         )
 
 
-class Stopped(CalqueError):
-    """The computation was called off."""
-
-
-class Neighbourhoods:
-    """Computes the mean cosine of every word with its `K` nearest words of every language.
-
-    Attributes:
-        lock: held for each pair of languages; who else computes with PyTorch meanwhile takes it too, as the precision of
-            products is a setting of the whole process.
-        progress: show a bar on standard error.
-    """
-
-    def __init__(self, *, progress: bool = False):
-        self.lock = threading.Lock()
-        self.progress = progress
-        self._stop = False
-
-    def stop(self) -> None:
-        """Call off what runs: it raises `Stopped` after the pair of languages that it is at."""
-        self._stop = True
-
-    def check(self) -> None:
-        """Whether to go on.
-
-        Raises:
-            Stopped: it was called off.
-        """
-        if self._stop:
-            raise Stopped("the explorer is shutting down")
-
-    def __call__(self, data: np.ndarray, covered: np.ndarray | None, collection: Collection) -> np.ndarray:
-        """float32 `[n_languages, n_words]`; 0 for a word without a vector.
-
-        Args:
-            data: rows of length 1.
-            covered: bool `[n_words]`, which words have a vector; None for all.
-        """
-        import torch
-
-        from calque.algebra.sweep import sweep
-
-        languages = collection.languages
-        hubness = np.zeros((len(languages), len(data)), dtype=np.float32)
-        rows = [_rows(collection.rows(lang), covered) for lang in languages]
-        pairs = [(a, b) for a in range(len(languages)) for b in range(a, len(languages))]
-        total = sum(len(rows[a]) * len(rows[b]) for a, b in pairs)
-        with bar(total, unit="pair", title="neighbourhoods", show=self.progress, scaled=True) as shown:
-            for a, b in pairs:
-                self.check()
-                if not len(rows[a]) or not len(rows[b]):
-                    continue
-                x, y = (torch.from_numpy(_part(data, rows[side])) for side in (a, b))
-                with self.lock:
-                    lists = sweep(x, y, K if a != b else K + 1)
-                if a != b:
-                    hubness[b, rows[a]] = _mean(lists.rows.values)
-                    hubness[a, rows[b]] = _mean(lists.columns.values)
-                elif len(rows[a]) > 1:
-                    hubness[a, rows[a]] = _mean(lists.rows.values[:, 1:])  # the first of each is itself
-                shown.update(len(rows[a]) * len(rows[b]))
-        return hubness
-
-
-def _rows(language: slice, covered: np.ndarray | None) -> np.ndarray:
-    rows = np.arange(language.start, language.stop)
-    return rows if covered is None else rows[np.asarray(covered[language])]
-
-
-def _part(data: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows as a matrix; a view where they lie side by side."""
-    if rows[-1] - rows[0] + 1 == len(rows):
-        return np.asarray(data[rows[0] : rows[-1] + 1])
-    return np.ascontiguousarray(data[rows])
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    return values.mean(axis=1, dtype=np.float64).astype(np.float32)
-
-
-def _largest(values: np.ndarray, k: int) -> np.ndarray:
-    return np.partition(values, len(values) - k)[len(values) - k :]
-
-
 def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:
     """The layers of an encoder that are explored, by name, and the name of its own.
 
@@ -363,3 +278,7 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
     chosen = [0, number(-1) // 2, own] if wanted is None else [number(layer) for layer in wanted]
     numbers = sorted({*chosen, own})
     return {str(k): k for k in numbers}, str(own)
+
+
+def _largest(values: np.ndarray, k: int) -> np.ndarray:
+    return np.partition(values, len(values) - k)[len(values) - k :]

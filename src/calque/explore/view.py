@@ -1,0 +1,117 @@
+"""An encoder to look through: the vectors of the text's words under its layers, and of sentences that are typed."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from calque.algebra.normalize import unit_rows
+from calque.errors import SettingError
+from calque.explore.collection import Collection
+from calque.explore.neighbourhoods import Neighbourhoods
+from calque.explore.sources import NamedEncoder
+from calque.explore.store import Layers, WordVectors, layers_of
+from calque.segment import split_words
+from calque.text import Sentence
+from calque.vectors import Embeddings
+
+_TYPED = 256  # typed sentences whose vectors are remembered
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A sentence of the user's own."""
+
+    text: str
+    lang: str
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        return tuple(split_words(self.text, self.lang))
+
+
+class View:
+    """An encoder over a collection.
+
+    Args:
+        named: the encoder.
+        collection: the text.
+        folder: of this encoder and this text alone.
+        sums: what computes neighbourhoods; its lock is held while a typed sentence is encoded.
+        layers: see `layers_of`.
+        progress: show a bar on standard error.
+
+    Attributes:
+        before: whether other encoders were made from it by aligning.
+        layers: the vectors of the text under each layer.
+        own: the name of the encoder's own layer.
+        typed: what was typed lately, with its vectors under every layer.
+    """
+
+    def __init__(
+        self,
+        named: NamedEncoder,
+        collection: Collection,
+        folder: Path,
+        sums: Neighbourhoods,
+        layers: Sequence[int] | None = None,
+        *,
+        progress: bool = False,
+    ):
+        self.encoder, self.name, self.before = named.encoder, named.name, named.before
+        numbers, self.own = layers_of(named.encoder, layers)
+        self.layers = Layers(named.encoder, numbers, collection, folder, sums, progress=progress)
+        self.typed: OrderedDict[Typed, dict[str, Embeddings]] = OrderedDict()
+        self._collection, self._lock = collection, sums.lock
+
+    def store(self, layer: str | None) -> tuple[WordVectors, str]:
+        """The vectors of a layer, None for the encoder's own, and its name.
+
+        Raises:
+            SettingError: no such layer.
+        """
+        name = layer or self.own
+        if name not in self.layers:
+            raise SettingError(f"no layer {name!r} of {self.name}, only {', '.join(self.layers.numbers)}")
+        return self.layers.get(name), name
+
+    def vectors(self, layer: str, which: int | Typed) -> Embeddings:
+        """Vectors of one sentence, of length 1."""
+        if isinstance(which, Typed):
+            return self._encoded(which)[layer]
+        store = self.layers.get(layer).embeddings
+        first, last = self._collection.offsets[which : which + 2]
+        covered = None if store.covered is None else np.asarray(store.covered[first:last])
+        return Embeddings(store.data[first:last], np.array([0, last - first]), covered)
+
+    def _encoded(self, typed: Typed) -> dict[str, Embeddings]:
+        """A typed sentence under all layers, from memory if it was asked for lately."""
+        from calque.encoders.extraction import UncoveredWordsWarning
+
+        with self._lock:  # a model encodes one sentence at a time
+            if typed in self.typed:
+                self.typed.move_to_end(typed)
+                return self.typed[typed]
+            sentences = [Sentence(typed.words, typed.lang)]
+            numbers = [number for number in self.layers.numbers.values() if number is not None]
+            found: dict[int | None, Embeddings] = {}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers say so
+                if numbers:
+                    found |= self.encoder.encode_layers(sentences, numbers)
+                if None in self.layers.numbers.values():
+                    found[None] = self.encoder.encode(sentences)
+            made = {
+                name: Embeddings(unit_rows(found[number].data), found[number].offsets, found[number].covered)
+                for name, number in self.layers.numbers.items()
+            }
+            self.typed[typed] = made
+            while len(self.typed) > _TYPED:
+                self.typed.popitem(last=False)
+            return made
