@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from calque.report import provenance
-from calque.report.analyses import GROUPED, examples, grouped, points, shape
+from calque.report.bins import GROUPED, grouped
 from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
 from calque.report.questions import Question, sort_questions
 from calque.report.reading import Record, Results
+from calque.report.shape import shape
 from calque.report.subjects import find_subjects
 from calque.report.tables import glance, heat_map, question_table
 from calque.report.transfer import transfer
 from calque.report.verdict import metric_name, sentences, summary, task_name
+from calque.report.words import examples, points
 
 _SHAPE = ("isometry", "hubness", "anisotropy", "language")
 
