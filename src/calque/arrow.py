@@ -1,4 +1,4 @@
-"""Python and NumPy values as Arrow arrays.
+"""Python and NumPy values as Arrow arrays, and rows of Arrow tables.
 
 `pyarrow.array` imports pandas, where that is installed, to ask whether it is given something of pandas. That takes half
 a second, as long as all else that a short command does; so the common cases do without it.
@@ -11,6 +11,8 @@ from itertools import chain
 
 import numpy as np
 import pyarrow as pa
+
+from calque.offsets import offsets_of
 
 WORDS = pa.list_(pa.string())
 
@@ -63,3 +65,33 @@ def _offsets(sizes: Iterable[int], n: int) -> np.ndarray:
     offsets = np.zeros(n + 1, dtype=np.int32)
     np.cumsum(np.fromiter(sizes, dtype=np.int32, count=n), out=offsets[1:])
     return offsets
+
+
+def slice_rows(table: pa.Table, index: slice) -> pa.Table:
+    """Arrow tables slice by offset and length only; steps need a gather."""
+    start, stop, step = index.indices(table.num_rows)
+    if step == 1:
+        return table.slice(start, max(0, stop - start))
+    return take_rows(table, np.arange(start, stop, step))
+
+
+def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
+    """Rows at `indices`. `Table.take` would first copy all batches into one: a mapped corpus would be
+    loaded."""
+    rows = np.asarray(indices, dtype=np.int64)
+    rows = np.where(rows < 0, rows + table.num_rows, rows)
+    if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:
+        raise IndexError(f"pairs {rows.min()} to {rows.max()} of {table.num_rows}")
+    order = np.argsort(rows, kind="stable")
+    batches = table.to_batches()
+    starts = offsets_of([len(batch) for batch in batches])
+    cuts = np.searchsorted(rows[order], starts)
+    parts = [
+        batch.take(from_numpy(rows[order[first:last]] - start))
+        for batch, start, first, last in zip(batches, starts[:-1], cuts[:-1], cuts[1:], strict=True)
+        if last > first
+    ]
+    taken = pa.Table.from_batches(parts, table.schema)
+    if (np.diff(rows) >= 0).all():
+        return taken
+    return taken.take(from_numpy(np.argsort(order)))

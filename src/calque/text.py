@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calque.arrow import WORDS, from_numpy, from_words, to_numpy
+from calque.arrow import WORDS, from_numpy, from_words, slice_rows, take_rows, to_numpy
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 
@@ -86,7 +86,7 @@ class Sentences(Sequence[Sentence]):
     def __getitem__(self, index: slice) -> Sentences: ...
     def __getitem__(self, index: int | slice) -> Sentence | Sentences:
         if isinstance(index, slice):
-            return Sentences(_slice(pa.table({"words": self._column}), index)["words"], self.lang)
+            return Sentences(slice_rows(pa.table({"words": self._column}), index)["words"], self.lang)
         return Sentence(tuple(self._column[index].as_py()), self.lang)
 
     def __iter__(self) -> Iterator[Sentence]:
@@ -184,7 +184,7 @@ class ParallelCorpus:
     def __getitem__(self, index: slice) -> ParallelCorpus: ...
     def __getitem__(self, index: int | slice) -> tuple[Sentence, Sentence] | ParallelCorpus:
         if isinstance(index, slice):
-            return self._part(_slice(self.table, index))
+            return self._part(slice_rows(self.table, index))
         return self.source[index], self.target[index]
 
     def __repr__(self) -> str:
@@ -234,7 +234,7 @@ class ParallelCorpus:
 
     def take(self, indices: Sequence[int] | np.ndarray) -> ParallelCorpus:
         """The pairs at `indices`, in that order."""
-        return self._part(_take(self.table, indices))
+        return self._part(take_rows(self.table, indices))
 
     def swapped(self) -> ParallelCorpus:
         """Source and target exchanged."""
@@ -338,33 +338,3 @@ def _words(sentences: Iterable[Sequence[str]]) -> pa.Array:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
-
-
-def _slice(table: pa.Table, index: slice) -> pa.Table:
-    """Arrow tables slice by offset and length only; steps need a gather."""
-    start, stop, step = index.indices(table.num_rows)
-    if step == 1:
-        return table.slice(start, max(0, stop - start))
-    return _take(table, np.arange(start, stop, step))
-
-
-def _take(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
-    """Rows at `indices`. `Table.take` would first copy all batches into one: a mapped corpus would be
-    loaded."""
-    rows = np.asarray(indices, dtype=np.int64)
-    rows = np.where(rows < 0, rows + table.num_rows, rows)
-    if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:
-        raise IndexError(f"pairs {rows.min()} to {rows.max()} of {table.num_rows}")
-    order = np.argsort(rows, kind="stable")
-    batches = table.to_batches()
-    starts = offsets_of([len(batch) for batch in batches])
-    cuts = np.searchsorted(rows[order], starts)
-    parts = [
-        batch.take(from_numpy(rows[order[first:last]] - start))
-        for batch, start, first, last in zip(batches, starts[:-1], cuts[:-1], cuts[1:], strict=True)
-        if last > first
-    ]
-    taken = pa.Table.from_batches(parts, table.schema)
-    if (np.diff(rows) >= 0).all():
-        return taken
-    return taken.take(from_numpy(np.argsort(order)))

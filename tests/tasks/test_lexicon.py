@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calque.anchors import Anchors
+from calque.anchors import anchors_of
 from calque.annotated import Dictionary, SenseText
 from calque.errors import SettingError
 from calque.tasks.disambiguation import Disambiguation, first_senses
@@ -19,7 +19,7 @@ def test_anchors_are_means_over_occurrences():
     data = rng.standard_normal((sum(map(len, text)), 5)).astype(np.float32)
     covered = rng.random(len(data)) > 0.1
     embeddings = Embeddings(data, np.cumsum([0, *map(len, text)]), covered)
-    found = Anchors.of(Sentences.of(text, "en"), embeddings, at_least=3)
+    found = anchors_of(Sentences.of(text, "en"), embeddings, at_least=3)
     flat = [word for sentence in text for word in sentence]
     slow = {}
     for word, row, has in zip(flat, data.astype(np.float64), covered, strict=True):
@@ -31,7 +31,7 @@ def test_anchors_are_means_over_occurrences():
         assert count == len(slow[word])
         np.testing.assert_allclose(vector, np.mean(slow[word], axis=0), atol=1e-6)
     assert list(found.counts) == sorted(found.counts, reverse=True)
-    assert len(Anchors.of(Sentences.of(text, "en"), embeddings, most=2)) == 2
+    assert len(anchors_of(Sentences.of(text, "en"), embeddings, most=2)) == 2
 
 
 class Noisy(Planted):

@@ -3,12 +3,13 @@
 from calque.anchors.files import open_anchors, read_avg_embeds, save_anchors, write_avg_embeds
 from calque.anchors.means import Anchors
 from calque.anchors.senses import SenseAnchors, split_senses
-from calque.anchors.sums import AnchorSums
+from calque.anchors.sums import AnchorSums, anchors_of
 
 __all__ = [
     "AnchorSums",
     "Anchors",
     "SenseAnchors",
+    "anchors_of",
     "open_anchors",
     "read_avg_embeds",
     "save_anchors",

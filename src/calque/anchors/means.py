@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calque.text import Sentences
-from calque.vectors import Embeddings
-
 
 @dataclass(frozen=True)
 class Anchors:
@@ -34,29 +31,6 @@ class Anchors:
 
     def __len__(self) -> int:
         return len(self.words)
-
-    @classmethod
-    def of(
-        cls,
-        sentences: Sentences,
-        embeddings: Embeddings,
-        *,
-        at_least: int = 1,
-        most: int | None = None,
-    ) -> Anchors:
-        """Average the occurrences of each word of a text whose vectors are at hand; see `AnchorSums` for more.
-
-        Args:
-            sentences: text.
-            embeddings: its vectors.
-            at_least: occurrences below which a word is left out.
-            most: keep only so many of the most frequent words.
-        """
-        from calque.anchors.sums import AnchorSums
-
-        sums = AnchorSums(embeddings.dim, lang=sentences.lang)
-        sums.add(sentences, embeddings)
-        return sums.finish(at_least=at_least, most=most)[sums.layers[0]]
 
     @property
     def mean_norm(self) -> float | None:

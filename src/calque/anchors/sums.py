@@ -278,6 +278,20 @@ class AnchorSums:
         return made
 
 
+def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 1, most: int | None = None) -> Anchors:
+    """Average the occurrences of each word of a text whose vectors are at hand; see `AnchorSums` for more.
+
+    Args:
+        sentences: text.
+        embeddings: its vectors.
+        at_least: occurrences below which a word is left out.
+        most: keep only so many of the most frequent words.
+    """
+    sums = AnchorSums(embeddings.dim, lang=sentences.lang)
+    sums.add(sentences, embeddings)
+    return sums.finish(at_least=at_least, most=most)[sums.layers[0]]
+
+
 def _check(about: Any) -> None:
     """Raise unless these are the numbers and names that `save` writes."""
     for name in ("dim", "n_sentences", "uncovered", "seed"):

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from calque.report.document import Answer, Cell, Examples, Head, Line, Name, Occurrence, Panel, Plot, Section, Table, Text
+from calque.report.document import (
+    Answer,
+    Cell,
+    Examples,
+    Head,
+    Line,
+    Name,
+    Occurrence,
+    Panel,
+    Plot,
+    Section,
+    Table,
+    Text,
+)
 from calque.report.plots.projection import Word, projection
 from calque.report.reading import Record
 from calque.report.subjects import Subject, Subjects

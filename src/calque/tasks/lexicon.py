@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from calque.algebra.similarity import csls_neighbours
-from calque.anchors import Anchors
+from calque.anchors import Anchors, anchors_of
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
@@ -122,7 +122,7 @@ class Lexicon(Task):
             embeddings = encoder.encode(text, progress=progress)
             if self.lower:
                 text = Sentences.of([[word.lower() for word in sentence.words] for sentence in text], lang)
-            found.append(Anchors.of(text, embeddings, at_least=self.at_least, most=self.most))
+            found.append(anchors_of(text, embeddings, at_least=self.at_least, most=self.most))
         return found[0], found[1]
 
     def _ranks(self, source: Anchors, target: Anchors) -> tuple[np.ndarray, int]:
