@@ -6,17 +6,11 @@ import torch
 from scipy.linalg import orthogonal_procrustes
 
 from calque.algebra.normalize import unit_rows
+from calque.alignment.dictionary import DictionaryMaps, FailedMapWarning, joined
 from calque.anchors import Anchors
 from calque.annotated import Dictionary
 from calque.encoders import load_encoder
-from calque.encoders.anchored import (
-    FailedMapWarning,
-    compute_anchors,
-    fit_anchored,
-    frequent_words,
-    joined,
-    table_anchors,
-)
+from calque.encoders.anchored import compute_anchors, frequent_words, table_anchors
 from calque.encoders.mapped import MappedEncoder
 from calque.encoders.static import StaticEncoder
 from calque.encoders.tables import PlainTable
@@ -360,7 +354,7 @@ def test_a_search_that_failed_says_so():
     }
     encoder = StaticEncoder({lang: PlainTable(list(of[0].words), of[0].vectors) for lang, of in sides.items()})
     with pytest.warns(FailedMapWarning, match="xx, layer 0: the map found without a dictionary failed"):
-        fit_anchored(encoder, sides, towards="en", start="distributions", options=dict(patience=2), restarts=1)
+        DictionaryMaps(towards="en", start="distributions", options=dict(patience=2), restarts=1).align(encoder, sides)
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
     assert judge(x, z, np.eye(DIM)).failed
     for wrong in (dict(start="luck"), dict(restarts=0)):
@@ -448,9 +442,8 @@ def test_anchors_and_a_dictionary_make_a_mapped_encoder(tiny_encoder, languages,
     anchors = {lang: compute_anchors(tiny_encoder, text, layers) for lang, text in languages.items()}
     dictionary = Dictionary(tuple(WORDS), tuple(w.upper() for w in WORDS), ("en", "xx"))
     how = Refinement(rounds=1, held_out=0.2, k=2)
-    made, fits = fit_anchored(
-        tiny_encoder, anchors, [dictionary], towards="en", combine="mean", normalise="centre", refinement=how
-    )
+    method = DictionaryMaps("normalized-rotation", towards="en", combine="mean", refinement=how)
+    made = method.align(tiny_encoder, anchors, [dictionary])
     assert isinstance(made, MappedEncoder)
     assert (made.towards, made.layers) == ("en", (1, 2))
     for layer in layers:
@@ -468,14 +461,15 @@ def test_anchors_and_a_dictionary_make_a_mapped_encoder(tiny_encoder, languages,
     sentence = [Sentence(("CAT", "HOUSE"), "xx")]
     np.testing.assert_array_equal(again.encode(sentence).data, made.encode(sentence).data)
     assert again.fingerprint == made.fingerprint
-    both, _ = fit_anchored(tiny_encoder, anchors, [dictionary], towards="en", whitened=Whitened(), refinement=NO_ROUNDS)
+    whitened = DictionaryMaps("whitened", towards="en", refinement=NO_ROUNDS)
+    both = whitened.align(tiny_encoder, anchors, [dictionary])
     assert set(both.maps) == {"en", "xx"}
     with pytest.raises(SettingError, match="no anchors"):
-        fit_anchored(tiny_encoder, {"en": anchors["en"]}, [dictionary], towards="en")
+        method.align(tiny_encoder, {"en": anchors["en"]}, [dictionary])
     with pytest.raises(SettingError, match="cannot be used to map towards fr"):
-        fit_anchored(tiny_encoder, {"fr": anchors["en"]}, [dictionary], towards="fr")
+        DictionaryMaps(towards="fr").align(tiny_encoder, {"fr": anchors["en"]}, [dictionary])
     with pytest.raises(SettingError, match="not both"):
-        fit_anchored(tiny_encoder, anchors, towards="en")
+        method.align(tiny_encoder, anchors)
 
 
 def test_static_vectors_take_maps_without_any_text(tmp_path):
@@ -486,7 +480,7 @@ def test_static_vectors_take_maps_without_any_text(tmp_path):
     anchors = {lang: table_anchors(encoder, lang) for lang in ("xx", "en")}
     assert anchors["xx"][0].words == tuple(source.words)
     dictionary = dictionary_of(source, target, gold[:100])
-    made, fits = fit_anchored(encoder, anchors, [dictionary], towards="en")
+    made = DictionaryMaps(towards="en").align(encoder, anchors, [dictionary])
     assert isinstance(made, StaticEncoder)
     x, z = (
         made.encode(Sentences.of([[w] for w in side.words], lang)).data
@@ -495,7 +489,8 @@ def test_static_vectors_take_maps_without_any_text(tmp_path):
     assert precision_at_1(unit_rows(x), unit_rows(z), gold) > 0.95
     made.save(tmp_path)
     np.testing.assert_allclose(load_encoder(tmp_path).encode([Sentence(("s1",), "xx")]).data, x[1:2], atol=1e-6)
-    nothing, _ = fit_anchored(encoder, anchors, towards="en", start="distributions", options=dict(patience=5))
+    without = DictionaryMaps(towards="en", start="distributions", options=dict(patience=5))
+    nothing = without.align(encoder, anchors)
     x = nothing.encode(Sentences.of([[w] for w in source.words], "xx")).data
     assert precision_at_1(unit_rows(x), unit_rows(z), gold) > 0.9
     with pytest.raises(SettingError, match="no word vectors for language 'fr'"):

@@ -275,7 +275,7 @@ def own(tmp_path):
     return path
 
 
-@pytest.mark.filterwarnings("ignore::calque.encoders.anchored.FailedMapWarning")
+@pytest.mark.filterwarnings("ignore::calque.alignment.dictionary.FailedMapWarning")
 def test_elmos_of_the_study_and_maps_from_dictionaries(own):
     pytest.importorskip("h5py")
     said = []

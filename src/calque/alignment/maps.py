@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.alignment.base import Method
 from calque.encoders.mapped import Combine, MappedEncoder
+from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
-from calque.maps import KINDS
+from calque.maps import KINDS, VectorMap
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -59,3 +60,23 @@ class LinkedMaps(Method):
 
     def record(self) -> dict[str, Any]:
         return {"settings": self._told}
+
+
+def with_maps(
+    encoder: Any,
+    maps: Mapping[str, Mapping[int, VectorMap]],
+    *,
+    towards: str,
+    combine: Combine = "last",
+    settings: Mapping[str, Any],
+) -> MappedEncoder | StaticEncoder:
+    """The encoder with maps by language and layer; static vectors have one layer, and take them in.
+
+    Args:
+        encoder, maps, towards, combine: see `MappedEncoder`.
+        settings: what is kept for the record; its `method` becomes a part of the encoder's name.
+    """
+    if isinstance(encoder, StaticEncoder):
+        name = f"{encoder.name}+{settings['method']}"
+        return encoder.replace(maps={lang: of[0] for lang, of in maps.items()}, name=name)
+    return MappedEncoder(encoder, maps, towards=towards, combine=combine, settings=settings)

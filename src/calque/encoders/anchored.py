@@ -1,37 +1,26 @@
-"""Anchors of an encoder's words, and maps between languages that are fitted on them."""
+"""Anchors of an encoder's words."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from calque.algebra.normalize import unit_rows
 from calque.anchors import Anchors, AnchorSums
-from calque.annotated import Dictionary
 from calque.encoders.base import Encoder
 from calque.encoders.extraction import UncoveredWordsWarning
-from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.static import StaticEncoder
 from calque.errors import InputError, SettingError
-from calque.maps.dictionary import DictionaryFit, fit_dictionary
-from calque.maps.generalized import concepts, generalized_procrustes
-from calque.maps.rotation import Rotation
-from calque.maps.unsupervised import fit_unsupervised
 from calque.progress import bar
 from calque.text import Sentences
-
-if TYPE_CHECKING:
-    from calque.maps import VectorMap
 
 
 def compute_anchors(
@@ -201,159 +190,6 @@ def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
 
 def _blocks(text: Sentences, block: int) -> Iterator[Sentences]:
     return (text[start : start + block] for start in range(0, len(text), block))
-
-
-# -- maps ------------------------------------------------------------------------------------------------------------
-class FailedMapWarning(UserWarning):
-    """A map was sought without a dictionary, and what was found is not to be trusted."""
-
-
-def fit_anchored(
-    encoder: Any,
-    anchors: Mapping[str, Mapping[int, Anchors]],
-    dictionaries: Sequence[Dictionary] = (),
-    *,
-    towards: str,
-    start: str | None = None,
-    together: bool = False,
-    combine: Combine = "last",
-    **options: Any,
-) -> tuple[MappedEncoder | StaticEncoder, dict[str, dict[int, DictionaryFit]]]:
-    """The encoder with one map for each layer and language, fitted on anchors (Schuster et al. 2019, §4).
-
-    Args:
-        encoder: whose anchors they are. Static vectors give static vectors with maps.
-        anchors: by language and layer, the most frequent words first; all of the same layers.
-        dictionaries: each between `towards` and another language, either way round; several of one language are
-            joined.
-        towards: the language that the others are mapped into.
-        start: without dictionaries, what to begin from (`fit_unsupervised`), for each other language in `anchors`.
-        together: afterwards rotate all languages onto each other at once, on the pairs that each was fitted on
-            (`generalized_procrustes`); `towards` stays where it is.
-        combine: see `MappedEncoder`.
-        options: of `fit_dictionary`, or of `fit_unsupervised`.
-
-    Returns:
-        the encoder, and by language and layer how each map came about. With `whitened` both languages move, so that
-        there can be one other language only.
-
-    Raises:
-        SettingError: a language without anchors or a dictionary, or what the fit cannot do.
-
-    Warns:
-        FailedMapWarning: a map without a dictionary is not to be trusted.
-    """
-    if bool(dictionaries) == (start is not None):
-        raise SettingError("give dictionaries or an unsupervised start, not both")
-    if towards not in anchors:
-        raise SettingError(f"towards {towards}: there are only anchors of {', '.join(anchors)}")
-    by_lang = joined(dictionaries, towards) if dictionaries else {lang: None for lang in anchors if lang != towards}
-    layers, *others = {tuple(sorted(found)) for found in anchors.values()}
-    if not by_lang or others:
-        raise SettingError(f"expected anchors of two languages or more, of the same layers, got {[layers, *others]}")
-    if options.get("whitened") is not None and len(by_lang) > 1:
-        raise SettingError(f"with whitening {towards} moves too, towards one other language, not {len(by_lang)}")
-    fits: dict[str, dict[int, DictionaryFit]] = {lang: {} for lang in by_lang}
-    maps: dict[str, dict[int, VectorMap]] = {}
-    for lang, dictionary in by_lang.items():
-        if lang not in anchors:
-            raise SettingError(f"a dictionary for {lang}, but no anchors")
-        for layer in layers:
-            sides = anchors[lang][layer], anchors[towards][layer]
-            if dictionary is None:
-                fit = fit_unsupervised(*sides, start=start, **options)  # type: ignore[arg-type]
-                if fit.verdict is not None and fit.verdict.failed:
-                    warnings.warn(f"{lang}, layer {layer}: {fit.verdict.why}", FailedMapWarning, stacklevel=2)
-            else:
-                fit = fit_dictionary(*sides, dictionary, **options)
-            fits[lang][layer] = fit
-            maps.setdefault(lang, {})[layer] = fit.source
-            if fit.target is not None:
-                maps.setdefault(towards, {})[layer] = fit.target
-    if together:
-        for layer in layers:
-            for lang, turned in _together(anchors, fits, towards, layer).items():
-                maps[lang][layer] = turned
-    settings = {
-        "method": f"{start or 'dictionary'}-{options.get('method', 'rotation')}",
-        "fits": {lang: {str(layer): record_of(fit) for layer, fit in of.items()} for lang, of in fits.items()},
-    }
-    return with_maps(encoder, maps, towards=towards, combine=combine, settings=settings), fits
-
-
-def with_maps(
-    encoder: Any,
-    maps: Mapping[str, Mapping[int, VectorMap]],
-    *,
-    towards: str,
-    combine: Combine = "last",
-    settings: Mapping[str, Any],
-) -> MappedEncoder | StaticEncoder:
-    """The encoder with maps by language and layer; static vectors have one layer, and take them in.
-
-    Args:
-        encoder, maps, towards, combine: see `MappedEncoder`.
-        settings: what is kept for the record; its `method` becomes a part of the encoder's name.
-    """
-    if isinstance(encoder, StaticEncoder):
-        name = f"{encoder.name}+{settings['method']}"
-        return encoder.replace(maps={lang: of[0] for lang, of in maps.items()}, name=name)
-    return MappedEncoder(encoder, maps, towards=towards, combine=combine, settings=settings)
-
-
-def _together(
-    anchors: Mapping[str, Mapping[int, Anchors]],
-    fits: Mapping[str, Mapping[int, DictionaryFit]],
-    towards: str,
-    layer: int,
-) -> dict[str, Rotation]:
-    """Rotations of the other languages, fitted all at once on the pairs of each."""
-    for of in fits.values():
-        if not isinstance(of[layer].source, Rotation):
-            raise SettingError(
-                "together rotates vectors about the origin: it needs method rotation and normalise none or unit"
-            )
-    vectors = {lang: unit_rows(anchors[lang][layer].vectors) for lang in (towards, *fits)}
-    shared = concepts(vectors, {lang: of[layer].pairs for lang, of in fits.items()}, towards)
-    found = generalized_procrustes(shared, towards=towards).maps
-    return {lang: found[lang] for lang in fits}
-
-
-def record_of(fit: DictionaryFit) -> dict[str, Any]:
-    """How a map came about, as JSON has it."""
-    rounds = [
-        {"pairs": each.pairs, "held_out_p@1": _number(each.held_out), "mutual_csls": _number(each.mutual),
-         "mutual_pairs": each.mutual_pairs}
-        for each in fit.rounds
-    ]  # fmt: skip
-    record = {**fit.settings, "seeds": fit.seeds, "left_out": fit.left_out, "best": fit.best, "rounds": rounds}
-    if fit.verdict is not None:
-        record |= {"failed": fit.verdict.failed, "verdict": fit.verdict.why}
-    return record
-
-
-def _number(value: float) -> float | None:
-    return round(value, 4) if math.isfinite(value) else None
-
-
-def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictionary]:
-    """One dictionary from each other language to `towards`.
-
-    Raises:
-        SettingError: a dictionary that does not lead there.
-    """
-    found: dict[str, Dictionary] = {}
-    for each in dictionaries:
-        if towards not in each.langs or each.langs[0] == each.langs[1]:
-            raise SettingError(f"a dictionary of {' and '.join(each.langs)} cannot be used to map towards {towards}")
-        turned = each.langs[1] == towards
-        lang = each.langs[0] if turned else each.langs[1]
-        source, target = (each.source, each.target) if turned else (each.target, each.source)
-        old = found.get(lang)
-        if old is not None:
-            source, target = (*old.source, *source), (*old.target, *target)
-        found[lang] = Dictionary(source, target, (lang, towards), each.path)
-    return found
 
 
 def table_anchors(

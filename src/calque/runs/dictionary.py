@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 
 IDENTICAL = "identical"
 STARTS = (IDENTICAL, "distributions", "adversarial")
-#: what each method is in the words of `fit_dictionary`
-METHODS: dict[str, dict[str, Any]] = {
-    "rotation": {"method": "rotation"},
-    "normalized-rotation": {"method": "rotation", "normalise": "centre"},
-    "linear": {"method": "linear"},
-    "rcsls": {"method": "rcsls"},
-    "whitened": {"method": "rotation", "normalise": "unit-centre-unit", "whitened": True},
-}
 
 
 def align_dictionary(
@@ -78,7 +70,7 @@ def align_dictionary(
             they say themselves).
         start: without a dictionary: identical, distributions or adversarial.
         start_options: of that start, see `calque.maps.unsupervised.start_options`.
-        method: one of `METHODS`.
+        method: one of `METHODS` that learns from a dictionary.
         normalise: none, unit, centre or unit-centre-unit; None for what suits the method.
         together: rotate the languages onto each other too, not only onto `towards` (generalised Procrustes).
         refine: rounds of refinement.
@@ -99,15 +91,19 @@ def align_dictionary(
         the encoder, its folder and a record, whose `failed` names the languages (and layers) for which a map without a
         dictionary is not to be trusted; a warning says so, too.
     """
+    from calque.alignment.dictionary import DictionaryMaps
     from calque.corpora import read_dictionary
     from calque.encoders import load_encoder
-    from calque.encoders.anchored import fit_anchored, record_of
+    from calque.maps.refine import Refinement
     from calque.maps.unsupervised import check_start
 
-    options = _options(method, normalise, refine=refine, held_out=held_out, seed=seed)
+    options: dict[str, Any] = {"refinement": Refinement(rounds=refine, held_out=held_out, seed=seed)}
+    if normalise is not None:
+        options["normalise"] = normalise
     if start is not None:
         check_start(start, start_options)
         options |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
+    how = DictionaryMaps(method, towards=towards, start=start, together=together, combine=combine, **options)  # type: ignore[arg-type]
     check(out, overwrite=overwrite)
     if (start is None) != bool(dictionaries):
         raise SettingError("give dictionaries or an unsupervised start, not both")
@@ -128,9 +124,8 @@ def align_dictionary(
         pretokenized=pretokenized, limit=limit, progress=progress, say=say,
     )  # fmt: skip
     averaged = time.perf_counter()
-    how: Any = options | {"start": start, "together": together, "combine": combine}
-    aligned, fits = fit_anchored(base, found, read, towards=towards, **how)
-    records = {lang: {str(layer): record_of(fit) for layer, fit in of.items()} for lang, of in fits.items()}
+    aligned = how.align(base, found, read)
+    records = how.record()["settings"]["fits"]
     for lang, of in records.items():
         for layer, told in of.items():
             say(f"{lang}, layer {layer}: {_told(told)}")
@@ -156,22 +151,6 @@ def align_dictionary(
         about = json.loads((folder / "calque.json").read_text(encoding="utf-8"))
         model_card(folder, record | {"kind": about.get("base", about["kind"])})
     return Aligned(aligned, Path(out), record)
-
-
-def _options(method: str, normalise: str | None, *, refine: int, held_out: float, seed: int) -> dict[str, Any]:
-    """Keyword arguments of `fit_dictionary` and `fit_unsupervised`."""
-    from calque.maps.refine import Refinement
-    from calque.maps.whitened import Whitened
-
-    if method not in METHODS:
-        raise SettingError(f"unknown method {method!r}, expected one of {', '.join(METHODS)}")
-    options = dict(METHODS[method])
-    if normalise is not None:
-        options["normalise"] = normalise
-    if options.pop("whitened", False):
-        options["whitened"] = Whitened()
-    options["refinement"] = Refinement(rounds=refine, held_out=held_out, seed=seed)
-    return options
 
 
 def _anchors(

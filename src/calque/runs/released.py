@@ -44,8 +44,8 @@ def align_released(
     Raises:
         InputError: no maps in a folder, or not of the encoder's dimensions.
     """
+    from calque.alignment.maps import with_maps
     from calque.encoders import load_encoder
-    from calque.encoders.anchored import with_maps
 
     check(out, overwrite=overwrite)
     base: Any = load_encoder(encoder, **dict(load or {}))

@@ -1,0 +1,207 @@
+"""Vectors into vectors without parallel text: maps that are fitted on the anchors of words that translate each other."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calque.algebra.normalize import unit_rows
+from calque.alignment.base import Method
+from calque.alignment.maps import with_maps
+from calque.annotated import Dictionary
+from calque.encoders.mapped import Combine
+from calque.errors import SettingError
+from calque.maps.dictionary import DictionaryFit, fit_dictionary
+from calque.maps.generalized import concepts, generalized_procrustes
+from calque.maps.rotation import Rotation
+from calque.maps.unsupervised import fit_unsupervised
+from calque.maps.whitened import Whitened
+
+if TYPE_CHECKING:
+    from calque.anchors import Anchors
+    from calque.encoders.base import Encoder
+    from calque.maps import VectorMap
+
+#: what each method is in the words of `fit_dictionary`
+_FITS: dict[str, dict[str, Any]] = {
+    "rotation": {"method": "rotation"},
+    "normalized-rotation": {"method": "rotation", "normalise": "centre"},
+    "linear": {"method": "linear"},
+    "rcsls": {"method": "rcsls"},
+    "whitened": {"method": "rotation", "normalise": "unit-centre-unit", "whitened": Whitened()},
+}
+
+
+class FailedMapWarning(UserWarning):
+    """A map was sought without a dictionary, and what was found is not to be trusted."""
+
+
+class DictionaryMaps(Method):
+    """One map for each layer and language, fitted on anchors (Schuster et al. 2019, §4).
+
+    Args:
+        method: rotation, normalized-rotation, linear, rcsls or whitened.
+        towards: the language that the others are mapped into.
+        start: for a fit without dictionaries, what to begin from (`fit_unsupervised`).
+        together: afterwards rotate all languages onto each other at once, on the pairs that each was fitted on
+            (`generalized_procrustes`); `towards` stays where it is.
+        combine: see `MappedEncoder`.
+        options: of `fit_dictionary`, or of `fit_unsupervised`; they go before what the method says.
+
+    Attributes:
+        fits: by language and layer, how each map of the last `align` came about.
+
+    Raises:
+        SettingError: an unknown method.
+    """
+
+    def __init__(
+        self, method: str = "rotation", *, towards: str, start: str | None = None, together: bool = False,
+        combine: Combine = "last", **options: Any,
+    ):  # fmt: skip
+        if method not in _FITS:
+            raise SettingError(f"unknown method {method!r}, expected one of {', '.join(_FITS)}")
+        self.method, self.towards, self.start, self.together = method, towards, start, together
+        self.combine: Combine = combine
+        self._options = _FITS[method] | options
+        self.fits: dict[str, dict[int, DictionaryFit]] = {}
+
+    def align(
+        self,
+        encoder: Any,
+        corpus: Mapping[str, Mapping[int, Anchors]],
+        pairs: Sequence[Dictionary] = (),
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> Encoder:
+        """The encoder with its maps; static vectors give static vectors with maps.
+
+        Args:
+            encoder: whose anchors they are.
+            corpus: anchors by language and layer, the most frequent words first; all of the same layers.
+            pairs: dictionaries, each between `towards` and another language, either way round; several of one language
+                are joined. None with `start`, for each other language that has anchors.
+            folder, checkpoint_every, progress: of methods that train.
+
+        Raises:
+            SettingError: a language without anchors or a dictionary, or what the fit cannot do. With `whitened` both
+                languages move, so that there can be one other language only.
+
+        Warns:
+            FailedMapWarning: a map without a dictionary is not to be trusted.
+        """
+        by_lang, layers = self._checked(corpus, pairs)
+        self.fits = {lang: {} for lang in by_lang}
+        maps: dict[str, dict[int, VectorMap]] = {}
+        for lang, dictionary in by_lang.items():
+            for layer in layers:
+                fit = self._fit(lang, layer, corpus, dictionary)
+                self.fits[lang][layer] = fit
+                maps.setdefault(lang, {})[layer] = fit.source
+                if fit.target is not None:
+                    maps.setdefault(self.towards, {})[layer] = fit.target
+        if self.together:
+            for layer in layers:
+                for lang, turned in _together(corpus, self.fits, self.towards, layer).items():
+                    maps[lang][layer] = turned
+        settings = {"method": f"{self.start or 'dictionary'}-{self._options['method']}", **self.record()["settings"]}
+        return with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
+
+    def _checked(
+        self, anchors: Mapping[str, Mapping[int, Anchors]], dictionaries: Sequence[Dictionary]
+    ) -> tuple[Mapping[str, Dictionary | None], tuple[int, ...]]:
+        """The dictionary of each language that moves, if there is one, and the layers."""
+        if bool(dictionaries) == (self.start is not None):
+            raise SettingError("give dictionaries or an unsupervised start, not both")
+        if self.towards not in anchors:
+            raise SettingError(f"towards {self.towards}: there are only anchors of {', '.join(anchors)}")
+        without = {lang: None for lang in anchors if lang != self.towards}
+        by_lang = joined(dictionaries, self.towards) if dictionaries else without
+        layers, *others = {tuple(sorted(found)) for found in anchors.values()}
+        if not by_lang or others:
+            raise SettingError(
+                f"expected anchors of two languages or more, of the same layers, got {[layers, *others]}"
+            )
+        if self._options.get("whitened") is not None and len(by_lang) > 1:
+            raise SettingError(
+                f"with whitening {self.towards} moves too, towards one other language, not {len(by_lang)}"
+            )
+        for lang in by_lang:
+            if lang not in anchors:
+                raise SettingError(f"a dictionary for {lang}, but no anchors")
+        return by_lang, layers
+
+    def _fit(
+        self, lang: str, layer: int, anchors: Mapping[str, Mapping[int, Anchors]], dictionary: Dictionary | None
+    ) -> DictionaryFit:
+        sides = anchors[lang][layer], anchors[self.towards][layer]
+        if dictionary is not None:
+            return fit_dictionary(*sides, dictionary, **self._options)
+        fit = fit_unsupervised(*sides, start=self.start, **self._options)  # type: ignore[arg-type]
+        if fit.verdict is not None and fit.verdict.failed:
+            warnings.warn(f"{lang}, layer {layer}: {fit.verdict.why}", FailedMapWarning, stacklevel=3)
+        return fit
+
+    def record(self) -> dict[str, Any]:
+        fits = {lang: {str(layer): record_of(fit) for layer, fit in of.items()} for lang, of in self.fits.items()}
+        return {"settings": {"fits": fits}}
+
+
+def _together(
+    anchors: Mapping[str, Mapping[int, Anchors]],
+    fits: Mapping[str, Mapping[int, DictionaryFit]],
+    towards: str,
+    layer: int,
+) -> dict[str, Rotation]:
+    """Rotations of the other languages, fitted all at once on the pairs of each."""
+    for of in fits.values():
+        if not isinstance(of[layer].source, Rotation):
+            raise SettingError(
+                "together rotates vectors about the origin: it needs method rotation and normalise none or unit"
+            )
+    vectors = {lang: unit_rows(anchors[lang][layer].vectors) for lang in (towards, *fits)}
+    shared = concepts(vectors, {lang: of[layer].pairs for lang, of in fits.items()}, towards)
+    found = generalized_procrustes(shared, towards=towards).maps
+    return {lang: found[lang] for lang in fits}
+
+
+def record_of(fit: DictionaryFit) -> dict[str, Any]:
+    """How a map came about, as JSON has it."""
+    rounds = [
+        {"pairs": each.pairs, "held_out_p@1": _number(each.held_out), "mutual_csls": _number(each.mutual),
+         "mutual_pairs": each.mutual_pairs}
+        for each in fit.rounds
+    ]  # fmt: skip
+    record = {**fit.settings, "seeds": fit.seeds, "left_out": fit.left_out, "best": fit.best, "rounds": rounds}
+    if fit.verdict is not None:
+        record |= {"failed": fit.verdict.failed, "verdict": fit.verdict.why}
+    return record
+
+
+def _number(value: float) -> float | None:
+    return round(value, 4) if math.isfinite(value) else None
+
+
+def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictionary]:
+    """One dictionary from each other language to `towards`.
+
+    Raises:
+        SettingError: a dictionary that does not lead there.
+    """
+    found: dict[str, Dictionary] = {}
+    for each in dictionaries:
+        if towards not in each.langs or each.langs[0] == each.langs[1]:
+            raise SettingError(f"a dictionary of {' and '.join(each.langs)} cannot be used to map towards {towards}")
+        turned = each.langs[1] == towards
+        lang = each.langs[0] if turned else each.langs[1]
+        source, target = (each.source, each.target) if turned else (each.target, each.source)
+        old = found.get(lang)
+        if old is not None:
+            source, target = (*old.source, *source), (*old.target, *target)
+        found[lang] = Dictionary(source, target, (lang, towards), each.path)
+    return found
