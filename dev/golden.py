@@ -48,9 +48,11 @@ from typing import Any
 #: keys of JSON files whose values are times, or hashes of source code
 TIMES = ("seconds", "milliseconds", "modified", "code", "key")
 NOISE = ((r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC)?", "DATE"), (r"http://127\.0\.0\.1:\d+/", "http://HOST/"))
-#: times in messages and on pages
+#: times in messages and on pages, and hashes of result files, which hold times
 TIMES_IN_TEXT = re.compile(
     r"(?<![\w.])\d[\d.,]* ?(s|ms|seconds)\b|seconds</dt><dd>[^<]*|(\"|&#34;)seconds\2: (\{[^}]*\}|[\d.]+)"
+    r"|(?<=^- )seconds: .*|\b[0-9a-f]{64}\b",
+    re.MULTILINE,
 )
 #: lines of progress, which a terminal would overwrite
 BARS = re.compile(r"\d%\||/s\]|\[\d\d:\d\d")
