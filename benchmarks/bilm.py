@@ -36,13 +36,13 @@ def main() -> None:
     torch.set_float32_matmul_precision("medium")
     text = {"en": stand_in_text(20_000)[0].source}
     begun: list[float] = []
-    backward = bidirectional._Predict.backward
+    backward = bidirectional.WordPrediction.backward
 
     def timed(self, update):
         begun.append(time.perf_counter())
         return backward(self, update)
 
-    bidirectional._Predict.backward = timed
+    bidirectional.WordPrediction.backward = timed
     for threads in args.threads:
         torch.set_num_threads(threads)
         taken: dict[str, list[float]] = {"ours": [], "plain": []}

@@ -15,7 +15,8 @@ from calque.distributed import Processes
 from calque.tasks.tagging import TaggingHead
 from calque.tasks.zeroshot import Answers
 from calque.text import Sentences
-from calque.training.supervised import FrozenVectors, Supervised
+from calque.training.sources import FrozenSource
+from calque.training.supervised import Supervised
 from calque.vectors import Embeddings
 
 TAGS = ("O", *(f"{letter}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for letter in "BI"))
@@ -79,7 +80,7 @@ def library(embeddings: Embeddings, text: TaggedText, *, hidden: int, batch: int
         scores, _ = head(given.rows, given.lengths)
         return head.tag_losses(scores, answers.of_words("tags", given.numbers), given.lengths)
 
-    Supervised(epochs=1, batch=batch).fit(head, FrozenVectors(embeddings), losses, processes=Processes())
+    Supervised(epochs=1, batch=batch).fit(head, FrozenSource(embeddings), losses, processes=Processes())
     return len(text) / (time.perf_counter() - started)
 
 

@@ -748,11 +748,11 @@ model = "hmm"
 def _others() -> dict[str, Reader]:
     import torch
 
-    from calque.distributed import Processes
     from calque.report import report
     from calque.runs.study.plan import Study
-    from calque.training.loop import Loop, Schedule
+    from calque.training.loop import Schedule
     from calque.wordalign import WordAligner
+    from fitted_line import FittedLine, line_loop
     from report_results import study
 
     def results(folder: Path) -> None:
@@ -776,17 +776,12 @@ def _others() -> dict[str, Reader]:
         return report([folder / "run"], out=folder / f"report.{rng.choice(('html', 'md', 'json'))}")
 
     def loop(folder: Path) -> Any:
-        torch.manual_seed(0)
-        made = Loop(
-            torch.nn.Linear(3, 2), schedule=Schedule(learning_rate=0.1), processes=Processes("float32"), identity={"text": "x"},
-            folder=folder,
-        )  # fmt: skip
-        return made
+        return line_loop(FittedLine(), folder, schedule=Schedule(learning_rate=0.1), identity={"text": "x"})
 
     def checkpoint(folder: Path) -> None:
         made = loop(folder)
         for _ in range(3):
-            made.module(torch.ones(1, 3)).sum().backward()
+            made.objective.module(torch.ones(1, 3)).sum().backward()
             made.optimiser.step()
             made.step += 1
             made.history.append({"step": made.step, "loss": 1.0})
@@ -794,8 +789,8 @@ def _others() -> dict[str, Reader]:
 
     def resume(folder: Path, _: random.Random) -> object:
         made = loop(folder)
-        made._resume()
-        made.module(torch.ones(1, 3)).sum().backward()
+        made.resume()
+        made.objective.module(torch.ones(1, 3)).sum().backward()
         made.optimiser.step()
         made._write_metrics()
         return made.history

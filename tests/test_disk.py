@@ -14,14 +14,13 @@ import torch
 
 from calque import disk
 from calque.disk import append_lines, naming, reserve, unwritten, whole, write_text
-from calque.distributed import Processes
 from calque.encoders.static import StaticEncoder
 from calque.encoders.tables import PlainTable
 from calque.errors import CalqueError, OutputError, SettingError
 from calque.text import Sentence
-from calque.training.loop import Loop, Schedule
 from calque.vectors import create_arrays, map_arrays, write_arrays
 from command import fails, run, works
+from fitted_line import FittedLine, line_loop
 
 
 def names(folder):
@@ -233,10 +232,7 @@ def test_pytorch_on_a_full_disk(tmp_path):
 
 
 def test_a_checkpoint_on_a_full_disk_leaves_the_one_before(tmp_path):
-    loop = Loop(
-        torch.nn.Linear(200, 200), schedule=Schedule(learning_rate=1e-3, epochs=1.0), processes=Processes(), identity={},
-        folder=tmp_path,
-    )  # fmt: skip
+    loop = line_loop(FittedLine(torch.nn.Linear(200, 200)), tmp_path)
     loop.save()
     before = (tmp_path / "checkpoint.pt").read_bytes()
     loop.step = 1

@@ -14,7 +14,7 @@ from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
 from calque.tasks.classification import has_segments
 from calque.text import Sentences
-from calque.training.supervised import vectors_of
+from calque.training.sources import vectors_of
 
 PAIRS = [(["the", "in"], ["e"]), (["a"], ["in", "the", "a", "de"]), (["de", "e", "1"], ["1"])]
 

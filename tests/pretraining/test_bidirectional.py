@@ -17,7 +17,7 @@ from calque.errors import InputError, SettingError
 from calque.nn import cross_entropy
 from calque.nn.ragged import Ragged
 from calque.pretraining import bidirectional
-from calque.pretraining.bidirectional import BiLanguageModel, _Predict
+from calque.pretraining.bidirectional import BiLanguageModel, WordPrediction
 from calque.pretraining.softmax import LogUniform, Negatives, WordSoftmax, sampled_loss
 from calque.pretraining.word_model import WordModel
 from calque.pretraining.words import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
@@ -240,10 +240,10 @@ def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
 @pytest.mark.parametrize(("count", "tables"), [(1, 1), (3, 2)])
 def test_loss_and_gradient_are_the_literal_ones(count, tables, monkeypatch):
     method = small(batch=6, updates=1, tables=tables, vocabulary=5)
-    backward, kept = _Predict.backward, {}
+    backward, kept = WordPrediction.backward, {}
 
     def spy(self, update):
-        kept["model"] = copy.deepcopy(self.model)
+        kept["model"] = copy.deepcopy(self.module)
         kept["sentences"] = [
             [forms[i - FIRST_WORD] for i in blocks.ids[blocks.offsets[k] + 1 : blocks.offsets[k + 1] - 1]]
             for lang, numbers in update
@@ -253,11 +253,11 @@ def test_loss_and_gradient_are_the_literal_ones(count, tables, monkeypatch):
         with Threads(count) as threads:
             self.threads = threads
             kept["terms"] = backward(self, update)
-        kept["gradients"] = [p.grad.clone() for p in self.model.parameters()]
+        kept["gradients"] = [p.grad.clone() for p in self.module.parameters()]
         return kept["terms"]
 
     forms = WordText.of({"en": EN, "de": DE}, size=8, alpha=0.5).forms
-    monkeypatch.setattr(_Predict, "backward", spy)
+    monkeypatch.setattr(WordPrediction, "backward", spy)
     method.train({"en": EN, "de": DE})
     model = kept["model"]
     assert sum(len(words) == 0 for words in kept["sentences"]) == 0
@@ -279,7 +279,7 @@ def test_a_stopped_run_is_continued_bit_by_bit(tmp_path, monkeypatch, optimiser)
     class Stopped(Exception):
         pass
 
-    backward, calls = _Predict.backward, Counter()
+    backward, calls = WordPrediction.backward, Counter()
 
     def stop(self, update):
         calls["n"] += 1
@@ -287,11 +287,11 @@ def test_a_stopped_run_is_continued_bit_by_bit(tmp_path, monkeypatch, optimiser)
             raise Stopped
         return backward(self, update)
 
-    monkeypatch.setattr(_Predict, "backward", stop)
+    monkeypatch.setattr(WordPrediction, "backward", stop)
     part = small(**options)
     with pytest.raises(Stopped):
         part.train({"en": EN, "de": DE}, folder=tmp_path / "part", checkpoint_every=3)
-    monkeypatch.setattr(_Predict, "backward", backward)
+    monkeypatch.setattr(WordPrediction, "backward", backward)
     with pytest.raises(SettingError, match="other settings or data: negatives was 3, is 4"):
         small(**options | {"negatives": 4}).train({"en": EN, "de": DE}, folder=tmp_path / "part")
     continued = part.train({"en": EN, "de": DE}, folder=tmp_path / "part", checkpoint_every=3)

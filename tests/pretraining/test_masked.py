@@ -14,7 +14,7 @@ from calque.encoders import load_encoder
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
 from calque.pretraining.blocks import Blocks, Mixture, mask
-from calque.pretraining.masked import MaskedLanguageModel, _Guess, train_tokenizer
+from calque.pretraining.masked import MaskedLanguageModel, MaskedPrediction, train_tokenizer
 from calque.pretraining.wordpiece import SPECIAL, train_wordpiece
 from calque.text import Sentences
 from calque.threads import Threads
@@ -103,7 +103,7 @@ def test_mixture_draws_all_blocks_before_any_again_and_small_languages_more_ofte
     for number in range(6):
         assert mixture.epoch(number) is not mixture.epoch(number)
         updates = mixture.epoch(number)
-        assert len(updates) == mixture.updates_per_epoch == 14
+        assert len(updates) == mixture.steps_per_epoch == 14
         assert all(sum(len(rows) for _, rows in update) == 7 for update in updates)
         for update in updates:
             for name, rows in update:
@@ -140,7 +140,7 @@ def test_mask_has_the_shares_of_the_paper_and_spares_special_subwords():
 def test_loss_and_gradient_are_those_of_transformers(texts, tokenizer, count, monkeypatch):
     method = small(batch=8, updates=1)
     kept = {}
-    backward = _Guess.backward
+    backward = MaskedPrediction.backward
 
     def spy(self, update):
         kept["model"] = copy.deepcopy(method.model)
@@ -153,7 +153,7 @@ def test_loss_and_gradient_are_those_of_transformers(texts, tokenizer, count, mo
         kept["special"] = self._special
         return kept["terms"]
 
-    monkeypatch.setattr(_Guess, "backward", spy)
+    monkeypatch.setattr(MaskedPrediction, "backward", spy)
     method.train(texts, tokenizer)
     rng = np.random.default_rng(torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77)).item())
     read, chosen = mask(
@@ -187,7 +187,7 @@ def test_it_learns_can_be_stopped_and_is_loaded_by_transformers(texts, tokenizer
     class Stopped(Exception):
         pass
 
-    backward, calls = _Guess.backward, Counter()
+    backward, calls = MaskedPrediction.backward, Counter()
 
     def stop(self, update):
         calls["n"] += 1
@@ -195,11 +195,11 @@ def test_it_learns_can_be_stopped_and_is_loaded_by_transformers(texts, tokenizer
             raise Stopped
         return backward(self, update)
 
-    monkeypatch.setattr(_Guess, "backward", stop)
+    monkeypatch.setattr(MaskedPrediction, "backward", stop)
     part = small(updates=30, learning_rate=5e-3)
     with pytest.raises(Stopped):
         part.train(texts, tokenizer, folder=tmp_path / "part", checkpoint_every=5)
-    monkeypatch.setattr(_Guess, "backward", backward)
+    monkeypatch.setattr(MaskedPrediction, "backward", backward)
     continued = part.train(texts, tokenizer, folder=tmp_path / "part", checkpoint_every=5)
     for name, weight in encoder.model.state_dict().items():
         assert torch.equal(weight, continued.model.state_dict()[name]), name

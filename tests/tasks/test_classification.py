@@ -15,7 +15,8 @@ from calque.tasks.classification import (
 )
 from calque.tasks.zeroshot import Answers, Named, Run
 from calque.text import Sentences
-from calque.training.supervised import LanguagePlan, Vectors
+from calque.training.plan import LanguagePlan
+from calque.training.sources import WordRows
 from planted import Planted, labelled
 
 
@@ -111,7 +112,7 @@ def test_macro_f1_is_that_of_scikit_learn():
         gold, found = rng.integers(labels, size=n), rng.integers(labels, size=n)
         head = torch.nn.Module()
         head.forward = lambda rows, lengths, found=found: torch.eye(4)[found]
-        given = Vectors(torch.zeros(n, 2), torch.ones(n, dtype=torch.int64), np.arange(n))
+        given = WordRows(torch.zeros(n, 2), torch.ones(n, dtype=torch.int64), np.arange(n))
         sums = job.judge(head, given, Answers(np.ones(n, dtype=np.int64), texts={"labels": gold}))
         expected = metrics.f1_score(gold, found, labels=range(labels), average="macro", zero_division=0)
         assert macro_f1(sums["macro-f1"].sum(axis=0).astype(float)) == pytest.approx(expected)

@@ -17,7 +17,8 @@ from calque.tasks.parsing import Parsing, ParsingHead, _is_punctuation
 from calque.tasks.tagging import Tagging, renamed
 from calque.tasks.zeroshot import Answers, Named
 from calque.text import Sentences
-from calque.training.supervised import FrozenVectors, Supervised, Vectors, tuned_rate
+from calque.training.sources import FrozenSource, WordRows
+from calque.training.supervised import Supervised, tuned_rate
 from calque.vectors import Embeddings
 from planted import QUICK, Planted, jobs, labelled, tagged, trees
 
@@ -178,7 +179,7 @@ def test_training_goes_back_to_its_best_epoch_and_stops_when_nothing_gets_better
 
     from calque.distributed import Processes
 
-    source = FrozenVectors(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9)))
+    source = FrozenSource(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9)))
     training = Supervised(epochs=10, batch=4, patience=2)
     history = training.fit(
         head, source, lambda given: head(given.rows)[:, 0] ** 2, processes=Processes(), select=select
@@ -229,7 +230,7 @@ def test_a_process_without_texts_sums_on_its_own_device(monkeypatch):
     monkeypatch.setattr(Processes, "device", torch.device("meta"))
     monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
     monkeypatch.setattr(Processes, "sum_numbers", lambda self, value: summed.append(value) or torch.zeros(()))
-    source = FrozenVectors(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9)))
+    source = FrozenSource(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9)))
     training = Supervised(epochs=1, batch=4)
     training.fit(torch.nn.Linear(2, 1), source, lambda given: given.rows.sum(1), processes=Processes())
     assert [value.device.type for value in summed] == ["meta", "meta"]
@@ -239,7 +240,7 @@ def test_gradients_into_the_encoder_are_those_of_the_whole_thing_in_one_piece(ti
     """Loss and gradient of one update against the model called as transformers calls it."""
     from calque.distributed import Processes
     from calque.threads import Threads
-    from calque.training.supervised import TrainedVectors, trainable_copy
+    from calque.training.sources import TrainedSource, trainable_copy
 
     encoder = trainable_copy(load_encoder(tiny_folder), torch.device("cpu"))
     encoder.model.eval()  # without dropout
@@ -264,7 +265,7 @@ def test_gradients_into_the_encoder_are_those_of_the_whole_thing_in_one_piece(ti
         encoder.model.zero_grad()
         head.zero_grad()
         with Threads(count) as threads:
-            source = TrainedVectors(encoder, split, threads, Processes())
+            source = TrainedSource(encoder, split, threads, Processes())
             given = source.take(np.arange(3))
             rows = given.rows.requires_grad_()
             right = Answers(np.diff(split.word_offsets), words={"y": answers.numpy()}).of_words("y", given.numbers)
@@ -378,7 +379,7 @@ def test_attachment_scores_are_those_of_the_script_of_conll():
 
     head = Fixed(2, 3, 1, hidden=4, layers=1, arc=4, label=4, upos=2, dropout=0.0)
     lengths = torch.tensor([len(words) for words in text])
-    sums = job.judge(head, Vectors(torch.zeros(n, 2), lengths, np.arange(3)), job.answers(job.train[0]))
+    sums = job.judge(head, WordRows(torch.zeros(n, 2), lengths, np.arange(3)), job.answers(job.train[0]))
     counted = attached = labelled_too = 0
     for k, word in enumerate(word for words in text for word in words):
         if word in (",", "...", "—", "!"):

@@ -154,7 +154,7 @@ class Tuner(Method):
             if self.needs_reference:
                 frozen = Reference.of(self, encoder, text, layers, processes, threads)
             loop = Loop(
-                tuned.model,
+                Alignment(self, tuned, text, layers, processes, frozen, threads),
                 schedule=schedule,
                 processes=processes,
                 identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
@@ -164,8 +164,7 @@ class Tuner(Method):
                 products=TRAINING_PRECISIONS[self.precision],
                 threads=threads,
             )
-            alignment = Alignment(self, tuned, text, layers, processes, frozen, threads)
-            self.history = loop.run(plan.epoch, plan.steps_per_epoch, alignment.backward)
+            self.history = loop.run(plan)
         self.counts, self.used = text.counts, schedule
         tuned.model.eval().requires_grad_(True)
         return tuned

@@ -23,6 +23,7 @@ from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
 from calque.offsets import offsets_of, ranges
 from calque.threads import Threads
+from calque.training.objective import Objective
 from calque.training.passes import Pass
 
 if TYPE_CHECKING:
@@ -141,8 +142,8 @@ class Reference:
         return kept
 
 
-class Alignment:
-    """Adds the gradients of one update of a tuner's loss to a model."""
+class Alignment(Objective[Sequence[np.ndarray]]):
+    """A tuner's loss over the linked words of an update."""
 
     def __init__(
         self,
@@ -154,19 +155,16 @@ class Alignment:
         reference: Reference | None,
         threads: Threads,
     ):
+        self.module = encoder.model
         self.tuner, self.encoder, self.text = tuner, encoder, text
         self.layers, self.processes, self.reference = tuple(layers), processes, reference
         self.threads = threads
 
-    def backward(self, chosen: Sequence[np.ndarray]) -> dict[str, float]:
-        """Gradients of one update, and the terms of its loss.
-
-        Args:
-            chosen: `[corpus]` → numbers of the sentence pairs of all processes.
-        """
+    def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
+        """As for `Objective`; an update has for each corpus the numbers of the sentence pairs of all processes."""
         tuner, processes = self.tuner, self.processes
         parts = self.text.update(
-            chosen,
+            update,
             budget=tuner.budget,
             shares=self.threads.count,
             rank=processes.rank,

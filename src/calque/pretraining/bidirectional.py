@@ -23,6 +23,7 @@ from calque.pretraining.words import WordText
 from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule, adam
+from calque.training.objective import Objective
 from calque.training.passes import add_gradients
 
 Update = list[tuple[str, np.ndarray]]
@@ -163,12 +164,12 @@ class BiLanguageModel:
         torch.manual_seed(self.seed)
         model = self.model = self.make(text)
         model.to(processes.device).train()
-        per_epoch, weights = mixture.updates_per_epoch, sum(p.numel() for p in model.parameters())
+        weights = sum(p.numel() for p in model.parameters())
         shares = min(torch.get_num_threads(), _SHARES, max(1, _GRADIENTS // (4 * weights)))
         with Threads(shares if processes.device.type == "cpu" else 1) as threads:
             loop = Loop(
-                model,
-                schedule=replace(self._schedule, epochs=self.updates / per_epoch),
+                WordPrediction(model, text, mixture, self.dropout, processes, threads),
+                schedule=replace(self._schedule, epochs=self.updates / mixture.steps_per_epoch),
                 processes=processes,
                 identity={**self.settings(), "text": mixture.fingerprint, "words": text.vocabulary.fingerprint},
                 folder=None if folder is None else Path(folder),
@@ -179,8 +180,7 @@ class BiLanguageModel:
                 title="pretrain",
                 optimiser=OPTIMISERS[self.optimiser],
             )
-            predict = _Predict(model, text, mixture, self.dropout, processes, threads)
-            self.history = loop.run(mixture.epoch, per_epoch, predict.backward)
+            self.history = loop.run(mixture)
         model.eval()
         return model.encoder("pretrained")
 
@@ -193,13 +193,22 @@ class BiLanguageModel:
         return WordModel(network, head, text.vocabulary)
 
 
-class _Predict:
-    """Adds the gradients of one update to the model."""
+class WordPrediction(Objective[Update]):
+    """The mean of both directions' cross-entropy over the words.
+
+    Args:
+        model: predicts.
+        text, mixture: what the updates name.
+        dropout: see `BiLanguageModel`.
+        processes: of this run.
+        threads: for the shares of an update.
+    """
 
     def __init__(
         self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes, threads: Threads
     ):
-        self.model, self.mixture, self.dropout = model, mixture, dropout
+        self.module = self.model = model
+        self.mixture, self.dropout = mixture, dropout
         self.processes, self.threads = processes, threads
         self._rows = model.rows(text.forms)
         self._weights = list(model.parameters())

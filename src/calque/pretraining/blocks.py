@@ -95,7 +95,7 @@ class Mixture:
         mean = sizes / np.array([len(blocks) for blocks in languages.values()])
         drawn = chance / mean / (chance / mean).sum() * total
         self.drawn = dict(zip(languages, np.maximum(1, np.round(drawn)).astype(int).tolist(), strict=True))
-        self.updates_per_epoch = max(1, sum(self.drawn.values()) // batch)
+        self.steps_per_epoch = max(1, sum(self.drawn.values()) // batch)
 
     def epoch(self, number: int) -> list[list[tuple[str, np.ndarray]]]:
         """The updates of an epoch, each as numbers of blocks by language; a pure function of `number`."""
@@ -107,7 +107,7 @@ class Mixture:
         order = np.random.default_rng([self.seed, 1, number]).permutation(len(block))
         labels = list(self.languages)
         updates = []
-        for start in range(0, self.updates_per_epoch * self.batch, self.batch):
+        for start in range(0, self.steps_per_epoch * self.batch, self.batch):
             rows = order[start : start + self.batch]
             updates.append([(labels[k], block[rows[language[rows] == k]]) for k in np.unique(language[rows])])
         return updates

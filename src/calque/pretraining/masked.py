@@ -22,6 +22,7 @@ from calque.pretraining.wordpiece import train_wordpiece
 from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
+from calque.training.objective import Objective
 from calque.training.passes import Pass, add_gradients, shares_at_once
 
 if TYPE_CHECKING:
@@ -178,11 +179,10 @@ class MaskedLanguageModel:
             batch=self.batch, alpha=self.alpha, seed=self.seed,
         )  # fmt: skip
         model.to(device=processes.device).train()  # type: ignore[call-arg]
-        per_epoch = mixture.updates_per_epoch
         with Threads(shares_at_once(encoder, processes.device)) as threads:
             loop = Loop(
-                model,
-                schedule=replace(self._schedule, epochs=self.updates / per_epoch),
+                MaskedPrediction(model, encoder, mixture, self.share, processes, threads),
+                schedule=replace(self._schedule, epochs=self.updates / mixture.steps_per_epoch),
                 processes=processes,
                 identity={**self.settings(), "text": mixture.fingerprint, "tokenizer": tokenizer.get_vocab()},
                 folder=None if folder is None else Path(folder),
@@ -192,8 +192,7 @@ class MaskedLanguageModel:
                 threads=threads,
                 title="pretrain",
             )
-            guess = _Guess(self, encoder, mixture, processes, threads)
-            self.history = loop.run(mixture.epoch, per_epoch, guess.backward)
+            self.history = loop.run(mixture)
         self.mixture = mixture
         model.eval()
         return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
@@ -232,16 +231,34 @@ def _waves(table: Tensor, size: float) -> None:
     table.copy_(torch.stack([turns.sin(), turns.cos()], dim=2).flatten(1)[:, :dim] * (size * 2**0.5))
 
 
-class _Guess:
-    """Adds the gradients of one update to the model."""
+class MaskedPrediction(Objective[Update]):
+    """The mean cross-entropy of hidden subwords.
 
-    def __init__(self, method: MaskedLanguageModel, encoder, mixture: Mixture, processes: Processes, threads: Threads):
-        self.method, self.encoder, self.mixture = method, encoder, mixture
+    Args:
+        model: with its head.
+        encoder: around the model's body.
+        mixture: whose blocks the updates name.
+        share: of the subwords to hide.
+        processes: of this run.
+        threads: for the shares of an update.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        encoder: HuggingFaceEncoder,
+        mixture: Mixture,
+        share: float,
+        processes: Processes,
+        threads: Threads,
+    ):
+        self.module, self.encoder, self.mixture, self.share = model, encoder, mixture, share
         self.processes, self.threads = processes, threads
-        tokenizer = encoder.tokenizer
+        tokenizer: Any = encoder.tokenizer
         self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
         self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
-        self._head = list(method.model.cls.parameters())
+        self._head: Any = model.cls
+        self._head_weights = list(model.cls.parameters())
 
     def backward(self, update: Update) -> dict[str, float]:
         """Gradients of the mean cross-entropy over the hidden subwords of all processes, and its value."""
@@ -249,13 +266,13 @@ class _Guess:
         # The text that is hidden follows from the update's own random state, which `Loop` sets from its number.
         rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=_shared_generator(self.processes))))
         read, chosen = mask(
-            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.method.share, rng=rng
+            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share, rng=rng
         )
         mine = self.processes.share(np.arange(len(ids)))
         rows = [part for part in np.array_split(mine, self.threads.count) if len(part)]
         if not rows:  # fewer blocks than processes
             return {"loss": float(self.processes.sum_numbers(torch.zeros((), device=self.processes.device)))}
-        shares, answers = zip(*(self._share(ids, read, chosen, part) for part in rows), strict=True)
+        shares, answers = zip(*(self._rows(ids, read, chosen, part) for part in rows), strict=True)
         done = Pass(
             self.encoder,
             [[batch] for batch in shares],
@@ -268,13 +285,13 @@ class _Guess:
         def work(number: int) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
             with torch.enable_grad(), self.processes.autocast():
                 given = vectors[number].detach().requires_grad_()
-                scores = self.method.model.cls(given)
+                scores = self._head(given)
                 loss = F.cross_entropy(scores.float(), answers[number], reduction="sum") / len(chosen)
-            gradient, *weights = torch.autograd.grad(loss, [given, *self._head], allow_unused=True)
+            gradient, *weights = torch.autograd.grad(loss, [given, *self._head_weights], allow_unused=True)
             return loss.detach(), gradient, tuple(weights)
 
         found = self.threads.map(work, range(len(answers)))
-        add_gradients(self._head, [weights for _, _, weights in found])
+        add_gradients(self._head_weights, [weights for _, _, weights in found])
         done.backward({self.encoder.n_layers: torch.cat([gradient for _, gradient, _ in found])})
         loss = self.processes.sum_numbers(torch.stack([loss for loss, _, _ in found]).sum())
         return {"loss": float(loss)}
@@ -287,7 +304,7 @@ class _Guess:
             [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=pad) for part in parts]
         )
 
-    def _share(self, ids: np.ndarray, read: np.ndarray, chosen: np.ndarray, rows: np.ndarray):
+    def _rows(self, ids: np.ndarray, read: np.ndarray, chosen: np.ndarray, rows: np.ndarray):
         """Some rows of a batch, whose hidden subwords are its words, and what these are."""
         device, width = self.processes.device, ids.shape[1]
         part = read[rows]

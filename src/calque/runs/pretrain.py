@@ -98,7 +98,7 @@ def _train(method, corpora, tokenizer, texts, folder: Path, half: bool, checkpoi
         ],
         "languages": {
             lang: {"sentences": len(corpora[lang]), "subwords": len(blocks.ids),
-                   "passes": round(method.updates / mixture.updates_per_epoch * mixture.drawn[lang] / len(blocks), 2)}
+                   "passes": round(method.updates / mixture.steps_per_epoch * mixture.drawn[lang] / len(blocks), 2)}
             for lang, blocks in mixture.languages.items()
         },
         "updates": len(history),

@@ -97,7 +97,7 @@ def _record(
             lang: {
                 "sentences": len(corpora[lang]),
                 "words": int(corpora[lang].lengths().sum()),
-                "passes": round(method.updates / mixture.updates_per_epoch * mixture.drawn[lang] / len(blocks), 2),
+                "passes": round(method.updates / mixture.steps_per_epoch * mixture.drawn[lang] / len(blocks), 2),
             }
             for lang, blocks in mixture.languages.items()
         },

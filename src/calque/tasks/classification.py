@@ -20,7 +20,7 @@ from calque.nn.recurrent import StackedLSTM
 from calque.tasks.bootstrap import ratio
 from calque.tasks.zeroshot import Answers, Named, ZeroShot
 from calque.text import Sentences
-from calque.training.supervised import FrozenVectors, Source, Vectors
+from calque.training.sources import FrozenSource, VectorSource, WordRows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,8 +99,8 @@ class Classification(ZeroShot[LabelledText]):
     def sentences(self, data: LabelledText) -> Sentences:
         return side_by_side(data.texts)
 
-    def frozen(self, embeddings: Embeddings, device: torch.device) -> Source:
-        whole = FrozenVectors(embeddings, device)
+    def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
+        whole = FrozenSource(embeddings, device)
         return whole if self.columns == 1 else _Pairs(whole)
 
     def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
@@ -128,11 +128,11 @@ class Classification(ZeroShot[LabelledText]):
             dropout=self.dropout,
         )  # fmt: skip
 
-    def losses(self, head: nn.Module, given: Vectors, answers: Answers) -> Tensor:
+    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
         right = answers.of_texts("labels", given.numbers).to(given.rows.device)
         return functional.cross_entropy(head(given.rows, given.lengths), right, reduction="none")
 
-    def judge(self, head: nn.Module, given: Vectors, answers: Answers) -> dict[str, np.ndarray]:
+    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         found = head(given.rows, given.lengths).argmax(1).cpu().numpy()
         gold, n = answers.of_texts("labels", given.numbers).numpy(), len(self.labels)
         counts = {"accuracy": np.stack([found == gold, np.ones(len(gold))], axis=1)}
@@ -209,17 +209,17 @@ class FirstHead(nn.Module):
         return self.out(rows)
 
 
-class _Pairs(Source):
+class _Pairs(VectorSource):
     """Both texts of each pair; those of pair k are the sentences 2k and 2k + 1."""
 
-    def __init__(self, whole: Source):
+    def __init__(self, whole: VectorSource):
         self._whole = whole
         self.dim = whole.dim
         self.lengths = whole.lengths[::2] + whole.lengths[1::2]
 
-    def take(self, numbers: np.ndarray) -> Vectors:
+    def take(self, numbers: np.ndarray) -> WordRows:
         found = self._whole.take(np.concatenate([2 * numbers, 2 * numbers + 1]))
-        return Vectors(found.rows, found.lengths, numbers)
+        return WordRows(found.rows, found.lengths, numbers)
 
     def backward(self, gradient: Tensor) -> None:
         self._whole.backward(gradient)

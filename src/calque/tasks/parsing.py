@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from calque.text import Sentences
-    from calque.training.supervised import Vectors
+    from calque.training.sources import WordRows
 
 
 class Parsing(ZeroShot[Treebank]):
@@ -99,7 +99,7 @@ class Parsing(ZeroShot[Treebank]):
     def head(self, dim: int) -> nn.Module:
         return ParsingHead(dim, len(self.relations), len(self.parts), **self.shape)
 
-    def losses(self, head: nn.Module, given: Vectors, answers: Answers) -> Tensor:
+    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
         assert isinstance(head, ParsingHead)
         heads, relations, parts = (answers.of_words(n, given.numbers) for n in ("heads", "relations", "parts"))
         states = head(given.rows, given.lengths, parts)
@@ -110,7 +110,7 @@ class Parsing(ZeroShot[Treebank]):
         )
         return sums((arcs + labels)[:, None], given.lengths)[:, 0]
 
-    def judge(self, head: nn.Module, given: Vectors, answers: Answers) -> dict[str, np.ndarray]:
+    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(head, ParsingHead)
         names = ("heads", "relations", "parts", "counted")
         heads, relations, parts, counted = (answers.of_words(name, given.numbers) for name in names)

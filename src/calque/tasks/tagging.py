@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from calque.encoders.base import Encoder
     from calque.text import Sentences
-    from calque.training.supervised import Vectors
+    from calque.training.sources import WordRows
 
 Kind = Literal["ner", "slots", "pos"]
 HEADS = ("bilstm-crf", "linear", "linear-crf")
@@ -152,7 +152,7 @@ class Tagging(ZeroShot[TaggedText]):
         crf = self.kind_of_head.endswith("crf")
         return TaggingHead(dim, self.tags, len(self.intents), lstm=lstm, crf=crf, dropout=self.dropout)
 
-    def losses(self, head: nn.Module, given: Vectors, answers: Answers) -> Tensor:
+    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
         assert isinstance(head, TaggingHead)
         tags = answers.of_words("tags", given.numbers).to(given.rows.device)
         scores, intents = head(given.rows, given.lengths)
@@ -162,7 +162,7 @@ class Tagging(ZeroShot[TaggedText]):
             found = found + functional.cross_entropy(intents, right, reduction="none")
         return found
 
-    def judge(self, head: nn.Module, given: Vectors, answers: Answers) -> dict[str, np.ndarray]:
+    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(head, TaggingHead)
         scores, intents = head(given.rows, given.lengths)
         tags = head.best(scores, given.lengths).cpu().numpy()

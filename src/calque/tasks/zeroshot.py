@@ -20,18 +20,17 @@ from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import Statistic, measure_all
 from calque.threads import Threads
 from calque.training.passes import shares_at_once
-from calque.training.supervised import (
-    FrozenVectors,
-    Renumbered,
-    Some,
-    Source,
-    Supervised,
-    TrainedVectors,
-    Vectors,
+from calque.training.sources import (
+    FrozenSource,
+    RenumberedSource,
+    SubsetSource,
+    TrainedSource,
+    VectorSource,
+    WordRows,
     trainable_copy,
-    tuned_rate,
     vectors_of,
 )
+from calque.training.supervised import Supervised, tuned_rate
 from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
@@ -187,11 +186,11 @@ class ZeroShot(Task, Generic[D]):
         """A new head on vectors of `dim` dimensions."""
 
     @abstractmethod
-    def losses(self, head: nn.Module, given: Vectors, answers: Answers) -> Tensor:
+    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
         """`[S]`, for the texts that are given."""
 
     @abstractmethod
-    def judge(self, head: nn.Module, given: Vectors, answers: Answers) -> dict[str, np.ndarray]:
+    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         """Sums of which the statistics are made, float `[S, k]` by figure, for the texts that are given."""
 
     def training(self, encoder: Encoder) -> dict[str, Any]:
@@ -203,9 +202,9 @@ class ZeroShot(Task, Generic[D]):
         """The texts as subwords where the encoder learns too."""
         return encoder.split(self.sentences(data))
 
-    def frozen(self, embeddings: Embeddings, device: torch.device) -> Source:
+    def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
         """The source over vectors of `sentences`."""
-        return FrozenVectors(embeddings, device)
+        return FrozenSource(embeddings, device)
 
     def chosen_on(self) -> list[str] | str:
         """By which texts the epoch is chosen."""
@@ -332,7 +331,7 @@ class Run(Generic[D]):
         count = shares_at_once(encoder, device) if task.tune else 1  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
         with Threads(count) as threads:
-            whole = TrainedVectors(encoder, self.text, threads, self.processes) if task.tune else self.text  # type: ignore[arg-type]
+            whole = TrainedSource(encoder, self.text, threads, self.processes) if task.tune else self.text  # type: ignore[arg-type]
 
             def select() -> float:
                 watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
@@ -341,7 +340,7 @@ class Run(Generic[D]):
                 return float(np.mean(np.nan_to_num(values)))
 
             supervised.fit(
-                head, Some(whole, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
+                head, SubsetSource(whole, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
                 processes=self.processes, select=select if self.dev or self.held_out else None, progress=self.progress,
                 title=f"{task.name} {seed}",
             )  # fmt: skip
@@ -355,26 +354,26 @@ class Run(Generic[D]):
         tests = zip(self._tests, self._gold, strict=True)
         return [self._judged(learnt.head, self._source(data, learnt.encoder), answers) for data, answers in tests]
 
-    def batches(self, learnt: Learnt, each: Named[D]) -> Iterator[Vectors]:
+    def batches(self, learnt: Learnt, each: Named[D]) -> Iterator[WordRows]:
         """The texts of a data set in batches, to be read by what was learnt."""
         yield from _batches(self._source(self._data(each), learnt.encoder))
 
-    def _source(self, data: Any, encoder: Any) -> Source:
+    def _source(self, data: Any, encoder: Any) -> VectorSource:
         """Vectors of some texts, as the encoder sees them now."""
-        if isinstance(data, Source):
+        if isinstance(data, VectorSource):
             return data
         if isinstance(data, Embeddings):
             return self.task.frozen(data, self.processes.device)
-        return FrozenVectors(vectors_of(encoder, data), self.processes.device)
+        return FrozenSource(vectors_of(encoder, data), self.processes.device)
 
-    def _part(self, numbers: np.ndarray, encoder: Any) -> Source:
+    def _part(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
         """Vectors of some of the training texts."""
         if not self.task.tune:
-            return Some(self.text, numbers)
-        return Renumbered(self._source(self.text.take(numbers), encoder), numbers)
+            return SubsetSource(self.text, numbers)
+        return RenumberedSource(self._source(self.text.take(numbers), encoder), numbers)
 
     @torch.no_grad()
-    def _judged(self, head: nn.Module, source: Source, answers: Answers) -> dict[str, np.ndarray]:
+    def _judged(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:
         """Sums of all texts, in their order, `[S, k]`."""
         numbers: list[np.ndarray] = []
         parts: dict[str, list[np.ndarray]] = {}
@@ -391,7 +390,7 @@ def _held_out(numbers: np.ndarray) -> np.ndarray:
     return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
 
 
-def _batches(source: Source) -> Iterator[Vectors]:
+def _batches(source: VectorSource) -> Iterator[WordRows]:
     """Texts of about the same length together."""
     order = np.argsort(-source.lengths, kind="stable")
     for start in range(0, len(order), _AT_ONCE):

@@ -6,23 +6,25 @@ import gc
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 
-from calque.disk import whole, write_text
+from calque.disk import write_text
 from calque.distributed import Processes
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
 from calque.threads import Threads
+from calque.training.checkpoint import Checkpoint, trained_parameters
 from calque.training.interruption import Interruption
+from calque.training.objective import Objective
+from calque.training.plan import Plan
 
-T = TypeVar("T")
 _SECONDS = 60.0  # between checkpoints, whatever the number of updates
 _SHARE = 0.05  # of the time that checkpoints may take
 _LARGE = 20_000_000  # parameters: Adam over fewer is quicker on one core than waking the others
@@ -91,10 +93,10 @@ def adam(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.opti
 
 
 class Loop:
-    """Runs updates over a module, and can be killed at any moment.
+    """Runs updates, and can be killed at any moment.
 
     Args:
-        module: its parameters with `requires_grad` are trained.
+        objective: what is trained, and how.
         schedule: how long and how fast.
         processes: the processes of this run.
         identity: everything that the result depends on; a checkpoint of another identity is refused.
@@ -111,7 +113,7 @@ class Loop:
 
     def __init__(
         self,
-        module: torch.nn.Module,
+        objective: Objective[Any],
         *,
         schedule: Schedule,
         processes: Processes,
@@ -127,35 +129,26 @@ class Loop:
         self.title = title
         self.threads = threads or Threads(1)
         self.products = products
-        self.module, self.schedule, self.processes = module, schedule, processes
-        self.identity = json.dumps(
-            {**identity, "schedule": asdict(schedule), "products": products}, sort_keys=True, default=str
-        )
+        self.objective, self.schedule, self.processes = objective, schedule, processes
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.parameters = list(trained_parameters(objective.module).values())
         if not self.parameters:
             raise SettingError("every parameter is frozen: there is nothing to train")
         self.optimiser = optimiser(self.parameters, schedule)
         self.large = sum(p.numel() for p in self.parameters) > _LARGE
+        identity = {**identity, "schedule": asdict(schedule), "products": products}
+        self._checkpoint = (
+            None if folder is None else Checkpoint(folder / "checkpoint.pt", identity, objective, self.optimiser)
+        )
         self.step = 0
         self.history: list[dict[str, float]] = []
         self._saved_step, self._saved_at, self._pause = -1, time.monotonic(), _SECONDS
 
-    def run(
-        self,
-        epoch: Callable[[int], Sequence[T]],
-        steps_per_epoch: int,
-        backward: Callable[[T], dict[str, float]],
-        after_epoch: Callable[[], bool] | None = None,
-    ) -> list[dict[str, float]]:
+    def run(self, plan: Plan[Any]) -> list[dict[str, float]]:
         """Train to the end of the schedule, from the last checkpoint if the folder has one.
 
         Args:
-            epoch: the updates of an epoch, given its number; a pure function, so that a resumed run sees the same.
-            steps_per_epoch: how many.
-            backward: adds this process's gradients of one update and returns the terms of its loss.
-            after_epoch: called after every epoch and at the end; training stops where it says so. What it keeps is not
-                part of a checkpoint.
+            plan: says what the updates of each epoch are.
 
         Returns:
             the metrics of every update since the start.
@@ -163,13 +156,13 @@ class Loop:
         Raises:
             Stopped: SIGINT or SIGTERM arrived; the update was finished and a checkpoint written first.
         """
-        total = max(1, round(self.schedule.epochs * steps_per_epoch))
-        self._resume()
+        total = max(1, round(self.schedule.epochs * plan.steps_per_epoch))
+        self.resume()
         # What stands now outlives the run: Python need not look through it for garbage again and again.
         gc.freeze()
         try:
             with matmul_precision(self.products), Interruption() as interruption:
-                self._steps(epoch, steps_per_epoch, total, backward, after_epoch, interruption)
+                self._steps(plan, total, interruption)
             self._check_weights()
         finally:
             gc.unfreeze()
@@ -178,20 +171,18 @@ class Loop:
             self.save()
         return self.history
 
-    def _steps(
-        self, epoch, steps_per_epoch: int, total: int, backward, after_epoch, interruption: Interruption
-    ) -> None:
+    def _steps(self, plan: Plan[Any], total: int, interruption: Interruption) -> None:
         show = self.progress and self.processes.is_first
         shown = bar(total, unit="update", title=self.title, show=show, initial=self.step)
         updates, loaded = [], -1
         while self.step < total:
-            number, position = divmod(self.step, steps_per_epoch)
+            number, position = divmod(self.step, plan.steps_per_epoch)
             if number != loaded:
-                updates, loaded = epoch(number), number
+                updates, loaded = plan.epoch(number), number
             # The random state of an update depends on its number alone, so that dropout is the same after a resume,
             # whatever else drew random numbers in between.
             torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
-            terms = backward(updates[position])
+            terms = self.objective.backward(updates[position])
             self.processes.sum_gradients(self.parameters)
             norm = self._clip()
             if not all(math.isfinite(value) for value in terms.values()):
@@ -203,7 +194,8 @@ class Loop:
                 self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
             self.step += 1
-            self._record({"step": self.step, "epoch": self.step / steps_per_epoch, "rate": rate, **norm, **terms})
+            self.objective.after_update(self.step)
+            self._record({"step": self.step, "epoch": self.step / plan.steps_per_epoch, "rate": rate, **norm, **terms})
             shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items()}, refresh=False)
             shown.update()
             if self._checkpoint_is_due(interruption):
@@ -214,8 +206,7 @@ class Loop:
                     f"training was stopped after update {self.step:,} of {total:,}"
                     + ("; the same command resumes it" if self._keeps_checkpoints else "")
                 )
-            ended = self.step % steps_per_epoch == 0 or self.step == total
-            if ended and after_epoch is not None and after_epoch():
+            if (self.step % plan.steps_per_epoch == 0 or self.step == total) and self.objective.after_epoch():
                 break
         shown.close()
 
@@ -238,10 +229,6 @@ class Loop:
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
     @property
-    def _checkpoint(self) -> Path | None:
-        return None if self.folder is None else self.folder / "checkpoint.pt"
-
-    @property
     def _keeps_checkpoints(self) -> bool:
         return self.folder is not None and self.checkpoint_every > 0
 
@@ -259,7 +246,8 @@ class Loop:
         Raises:
             SettingError: some weights are not finite.
         """
-        wrong = [name for name, p in self.module.named_parameters() if p.requires_grad and not p.isfinite().all()]
+        trained = trained_parameters(self.objective.module)
+        wrong = [name for name, p in trained.items() if not p.isfinite().all()]
         if wrong:
             raise SettingError(
                 f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not finite after update "
@@ -279,67 +267,17 @@ class Loop:
         self._check_weights()
         started = time.monotonic()
         if self.processes.is_first:
-            trained = {name for name, p in self.module.named_parameters() if p.requires_grad}
-            state = {
-                "identity": self.identity,
-                "step": self.step,
-                "module": {name: value for name, value in self.module.state_dict().items() if name in trained},
-                "optimiser": self.optimiser.state_dict(),
-                "history": json.dumps(self.history),
-            }
-            with whole(self._checkpoint) as part, open(part, "wb") as file:  # by its name, a full disk is not told
-                torch.save(state, file)
+            self._checkpoint.write(self.step, self.history)
         self._saved_step, self._saved_at = self.step, time.monotonic()
         self._pause = max(_SECONDS, (self._saved_at - started) / _SHARE)
 
-    def _resume(self) -> None:
-        if self._checkpoint is None or not self._checkpoint.exists():
-            return
-        try:
-            state = torch.load(self._checkpoint, map_location=self.processes.device, weights_only=True)
-            self._check(state)
-        except Exception as error:  # torch raises whatever the damaged bytes provoke, and advises to trust the file
-            raise InputError(
-                "not a readable checkpoint: damaged, or not written by calque; remove it to train from the start",
-                path=self._checkpoint,
-            ) from error
-        if state["identity"] != self.identity:
-            raise SettingError(
-                f"{self._checkpoint} belongs to a run with other settings or data: "
-                f"{_difference(state['identity'], self.identity)}; remove it or choose another folder"
-            )
-        self.module.load_state_dict(state["module"], strict=False)
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.step, self.history = state["step"], json.loads(state["history"])
-        self._saved_step = self.step
+    def resume(self) -> None:
+        """Go on from the checkpoint in the folder, if there is one.
 
-    def _check(self, state: Any) -> None:
-        """Raise, whatever it may be, unless this is what `save` writes; of this run, all of it can be taken over."""
-        json.loads(state["identity"]).keys()
-        for line in json.loads(state["history"]):
-            line.keys()
-        if not isinstance(state["step"], int) or state["step"] < 0:
-            raise ValueError("no number of updates")
-        if state["identity"] != self.identity:
-            return
-        if state["step"] != len(json.loads(state["history"])):
-            raise ValueError("updates without their record")
-        trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        if {name: value.shape for name, value in state["module"].items()} != {n: p.shape for n, p in trained.items()}:
-            raise ValueError("weights of other shapes")
-        groups, numbers = state["optimiser"]["param_groups"], range(len(self.parameters))
-        if [number for group in groups for number in group["params"]] != list(numbers):
-            raise ValueError("an optimiser of other weights")
-        if [set(group) for group in groups] != [set(group) for group in self.optimiser.state_dict()["param_groups"]]:
-            raise ValueError("another optimiser")
-        for number, kept in state["optimiser"]["state"].items():
-            for value in kept.values():
-                if isinstance(value, torch.Tensor) and value.ndim and value.shape != self.parameters[number].shape:
-                    raise ValueError("moments of other shapes")
-
-
-def _difference(old: str, new: str) -> str:
-    """The settings in which two identities differ, in short."""
-    before, after = json.loads(old), json.loads(new)
-    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return ", ".join(f"{name} was {before.get(name)!r:.60}, is {after.get(name)!r:.60}" for name in names)
+        Raises:
+            InputError: it is damaged.
+            SettingError: it is of another run.
+        """
+        if self._checkpoint is not None and self._checkpoint.path.exists():
+            self.step, self.history = self._checkpoint.resume(self.processes.device)
+            self._saved_step = self.step

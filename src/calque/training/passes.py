@@ -17,7 +17,7 @@ from calque.threads import Threads
 if TYPE_CHECKING:
     from calque.encoders.huggingface import HuggingFaceEncoder
 
-Vectors = dict[int, Tensor]
+LayerRows = dict[int, Tensor]
 Share = Sequence[WordBatch]
 _MOST_SHARES = 8  # of the few dozen sentences of an update; further cores go to the operations inside
 _GRADIENTS = 2_000_000_000  # bytes
@@ -69,23 +69,23 @@ class Pass:
         self._side_by_side = len(shares) > 1
         if not shares:  # a process, or a part of an update, that has no sentence
             nothing = torch.zeros(0, encoder.dim, device=next(encoder.model.parameters()).device)
-            self._graphs: list[Vectors] = [dict.fromkeys(layers, nothing)]
+            self._graphs: list[LayerRows] = [dict.fromkeys(layers, nothing)]
         elif self._side_by_side:
             self._graphs = self._forward_in_shares(encoder, shares, layers)
         else:
             self._graphs = [self._forward(lambda: encoder.forward(shares[0], layers))]
-        self.vectors: Vectors = {
+        self.vectors: LayerRows = {
             layer: torch.cat([graph[layer].detach() for graph in self._graphs]) for layer in layers
         }
         if not gradient:
             self._graphs = []
 
-    def _forward(self, vectors: Callable[[], Vectors]) -> Vectors:
+    def _forward(self, vectors: Callable[[], LayerRows]) -> LayerRows:
         # Both contexts belong to the thread that enters them.
         with torch.set_grad_enabled(self._gradient), self._context():
             return {layer: rows.float() for layer, rows in vectors().items()}
 
-    def _forward_in_shares(self, encoder, shares: Sequence[Share], layers) -> list[Vectors]:
+    def _forward_in_shares(self, encoder, shares: Sequence[Share], layers) -> list[LayerRows]:
         """The embeddings, whose gradient is as large as the vocabulary, for all at once; the layers in threads."""
         everything = [batch for share in shares for batch in share]
         with torch.set_grad_enabled(self._gradient), self._context():
@@ -96,12 +96,12 @@ class Pass:
         below = set(map(id, encoder.model.embeddings.parameters()))
         self._weights = [p for p in encoder.model.parameters() if p.requires_grad and id(p) not in below]
 
-        def work(number: int) -> Vectors:
+        def work(number: int) -> LayerRows:
             return self._forward(lambda: encoder.above(self._bottoms[number], shares[number], layers))
 
         return self._threads.map(work, range(len(shares)))
 
-    def backward(self, gradients: Vectors) -> None:
+    def backward(self, gradients: LayerRows) -> None:
         """Add the gradient in the weights to theirs.
 
         Args:

@@ -1,12 +1,30 @@
-"""Which sentence pairs each update sees: a pure function of the seed, so that a run can stop and go on anywhere."""
+"""What each update sees: a pure function of the seed, so that a run can stop and go on anywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from calque.errors import SettingError
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Plan(Protocol[T_co]):
+    """What the updates are.
+
+    Attributes:
+        steps_per_epoch: how many each epoch has.
+    """
+
+    @property
+    def steps_per_epoch(self) -> int: ...
+
+    def epoch(self, number: int) -> Sequence[T_co]:
+        """The updates of an epoch; a pure function of its number, so that a resumed run sees the same."""
+        ...
 
 
 class BatchPlan:
@@ -57,3 +75,37 @@ class BatchPlan:
             if whole < len(order) and (longest or whole == 0):
                 batches.append(order[whole:])
         return batches[: self.steps_per_epoch]
+
+
+class LanguagePlan:
+    """Batches of a single language each, drawn with equal chances, whatever the amounts of text; each language's texts are
+    gone through in random order, and again.
+
+    Args:
+        groups: int `[n]`, the language of each text.
+        batch: texts in an update.
+        per_epoch: texts in an epoch.
+        seed: of the drawing.
+    """
+
+    def __init__(self, groups: np.ndarray, *, batch: int, per_epoch: int, seed: int):
+        self._texts = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+        if not self._texts:
+            raise SettingError("nothing to train on: there is no text")
+        self._batch, self._seed = batch, seed
+        self.steps_per_epoch = -(-per_epoch // batch)
+
+    def epoch(self, number: int) -> list[list[np.ndarray]]:
+        """As of `BatchPlan`: the updates of one epoch, a pure function of its number."""
+        rng = np.random.default_rng([self._seed, number])
+        drawn = rng.integers(len(self._texts), size=self.steps_per_epoch)
+        needed = np.bincount(drawn, minlength=len(self._texts)) * self._batch
+        orders = [
+            np.concatenate([rng.permutation(texts) for _ in range(-(-int(n) // len(texts)))] or [texts[:0]])
+            for texts, n in zip(self._texts, needed, strict=True)
+        ]
+        place, updates = [0] * len(orders), []
+        for group in drawn:
+            updates.append([orders[group][place[group] : place[group] + self._batch]])
+            place[group] += self._batch
+        return updates

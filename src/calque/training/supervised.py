@@ -2,161 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from calque.distributed import Processes
-from calque.encoders.batches import collate, token_batches
-from calque.encoders.numerics import matmul_precision
-from calque.errors import SettingError, check_number
-from calque.offsets import ranges
-from calque.threads import Threads
+from calque.errors import check_number
 from calque.training.loop import Loop, Schedule
-from calque.training.passes import Pass
-from calque.training.plan import BatchPlan
+from calque.training.objective import Objective
+from calque.training.plan import BatchPlan, LanguagePlan, Plan
 from calque.training.rates import rate_by_width
-
-if TYPE_CHECKING:
-    from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.encoders.split import SplitSentences
-    from calque.vectors import Embeddings
-
-
-@dataclass(frozen=True)
-class Vectors:
-    """The words of some texts, one after the other.
-
-    Attributes:
-        rows: `[W, dim]`.
-        lengths: int64 `[S]`, words of each text.
-        numbers: int64 `[S]`, which texts these are.
-    """
-
-    rows: Tensor
-    lengths: Tensor
-    numbers: np.ndarray
-
-
-class Source(ABC):
-    """Where the vectors of a text's words come from.
-
-    Attributes:
-        dim: dimensions of a vector.
-        lengths: int64 `[n]`, words of each text.
-        model: what is trained along with the head, if anything.
-        threads: what an update is quickest with, see `Loop`.
-    """
-
-    dim: int
-    lengths: np.ndarray
-    model: nn.Module | None = None
-    threads: Threads | None = None
-
-    @abstractmethod
-    def take(self, numbers: np.ndarray) -> Vectors:
-        """The vectors of some texts, in an order of the source's own."""
-
-    @abstractmethod
-    def backward(self, gradient: Tensor) -> None:
-        """Take the gradient in the rows of the last `take`."""
-
-
-class FrozenVectors(Source):
-    """Vectors that were computed once."""
-
-    def __init__(self, embeddings: Embeddings, device: torch.device | str = "cpu"):
-        self.dim = embeddings.dim
-        self.lengths = np.diff(embeddings.offsets)
-        self._offsets = embeddings.offsets
-        self._data = torch.from_numpy(np.ascontiguousarray(embeddings.data, dtype=np.float32)).to(device)
-
-    def take(self, numbers: np.ndarray) -> Vectors:
-        lengths = self.lengths[numbers]
-        rows = torch.from_numpy(ranges(self._offsets[numbers], lengths)).to(self._data.device)
-        return Vectors(self._data.index_select(0, rows), torch.from_numpy(lengths), numbers)
-
-    def backward(self, gradient: Tensor) -> None:
-        pass
-
-
-class Some(Source):
-    """Some texts of a source, by new numbers; `take` says the old ones."""
-
-    def __init__(self, whole: Source, kept: np.ndarray):
-        self._whole, self._kept = whole, kept
-        self.dim, self.lengths, self.model = whole.dim, whole.lengths[kept], whole.model
-        self.threads = whole.threads
-
-    def take(self, numbers: np.ndarray) -> Vectors:
-        return self._whole.take(self._kept[numbers])
-
-    def backward(self, gradient: Tensor) -> None:
-        self._whole.backward(gradient)
-
-
-class Renumbered(Source):
-    """A source of a part of some texts; `take` says which of the whole they are."""
-
-    def __init__(self, part: Source, numbers: np.ndarray):
-        self._part, self._numbers = part, numbers
-        self.dim, self.lengths = part.dim, part.lengths
-
-    def take(self, numbers: np.ndarray) -> Vectors:
-        found = self._part.take(numbers)
-        return Vectors(found.rows, found.lengths, self._numbers[found.numbers])
-
-    def backward(self, gradient: Tensor) -> None:
-        self._part.backward(gradient)
-
-
-class TrainedVectors(Source):
-    """Vectors computed anew for each update, by an encoder that learns too.
-
-    Args:
-        encoder: is changed in place.
-        split: the texts as subwords, and where their words are.
-        threads: for the shares of an update, as many as `shares_at_once` says.
-        processes: of this run.
-    """
-
-    def __init__(
-        self,
-        encoder: HuggingFaceEncoder,
-        split: SplitSentences,
-        threads: Threads,
-        processes: Processes,
-    ):
-        self.dim, self.model = encoder.dim, encoder.model  # type: ignore[assignment]
-        self.lengths = np.diff(split.word_offsets)
-        self.threads = threads
-        self._encoder, self._split, self._processes = encoder, split, processes
-
-    def take(self, numbers: np.ndarray) -> Vectors:
-        # Each share gets every n-th of the texts in order of length: about the same work for all.
-        order = numbers[np.argsort(-self._split.lengths[numbers], kind="stable")]
-        assert self.threads is not None
-        count = min(self.threads.count, len(order))
-        shares = [order[k::count] for k in range(count)]
-        device = self._processes.device
-        self._pass = Pass(
-            self._encoder,
-            [[collate(self._split, share).to(device)] for share in shares],
-            [self._encoder.layer],
-            threads=self.threads,
-            context=self._processes.autocast,
-        )
-        taken = np.concatenate(shares)
-        return Vectors(self._pass.vectors[self._encoder.layer], torch.from_numpy(self.lengths[taken]), taken)
-
-    def backward(self, gradient: Tensor) -> None:
-        self._pass.backward({self._encoder.layer: gradient})
+from calque.training.sources import VectorSource, WordRows
 
 
 def tuned_rate(dim: int) -> float:
@@ -201,8 +60,8 @@ class Supervised:
     def fit(
         self,
         head: nn.Module,
-        source: Source,
-        losses: Callable[[Vectors], Tensor],
+        source: VectorSource,
+        losses: Callable[[WordRows], Tensor],
         *,
         processes: Processes,
         groups: np.ndarray | None = None,
@@ -225,115 +84,76 @@ class Supervised:
             the metrics of every update; `best` and `best_epoch` say what `select` chose.
         """
         if self.per_epoch is None:
-            plan: Any = BatchPlan([source.lengths], batch=self.batch, seed=self.schedule.seed, window=1)
+            plan: Plan[list[np.ndarray]] = BatchPlan(
+                [source.lengths], batch=self.batch, seed=self.schedule.seed, window=1
+            )
         else:
             groups = np.zeros(len(source.lengths), dtype=np.int64) if groups is None else groups
             plan = LanguagePlan(groups, batch=self.batch, per_epoch=self.per_epoch, seed=self.schedule.seed)
-        module = head if source.model is None else nn.ModuleList([head, source.model])
+        learning = HeadObjective(head, source, losses, processes, select=select, patience=self.patience)
         loop = Loop(
-            module, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,
+            learning, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,
             threads=source.threads, title=title,
         )  # fmt: skip
-
-        def backward(update: list[np.ndarray]) -> dict[str, float]:
-            (numbers,) = update
-            mine = processes.share(numbers)
-            total = torch.zeros((), device=processes.device)
-            if len(mine):
-                given = source.take(mine)
-                rows = given.rows.requires_grad_(source.model is not None)
-                loss = losses(Vectors(rows, given.lengths, given.numbers)).sum() / len(numbers)
-                loss.backward()
-                if rows.grad is not None:
-                    source.backward(rows.grad)
-                total = loss.detach()
-            return {"loss": float(processes.sum_numbers(total))}
-
-        keep = _Best(module, select, self.patience)
-        module.train()
-        history = loop.run(plan.epoch, plan.steps_per_epoch, backward, keep if select is not None else None)
-        keep.restore()
-        self.best, self.best_epoch = keep.score, keep.epoch
-        module.eval()
+        learning.module.train()
+        history = loop.run(plan)
+        learning.restore()
+        self.best, self.best_epoch = learning.score, learning.epoch
+        learning.module.eval()
         return history
 
 
-class LanguagePlan:
-    """Batches of a single language each, drawn with equal chances, whatever the amounts of text; each language's texts are
-    gone through in random order, and again.
+class HeadObjective(Objective[list[np.ndarray]]):
+    """The mean of some losses over texts; remembers the state with the highest score after an epoch.
 
     Args:
-        groups: int `[n]`, the language of each text.
-        batch: texts in an update.
-        per_epoch: texts in an epoch.
-        seed: of the drawing.
+        head, source, losses, processes, select: see `Supervised.fit`.
+        patience: see `Supervised`.
     """
 
-    def __init__(self, groups: np.ndarray, *, batch: int, per_epoch: int, seed: int):
-        self._texts = [np.flatnonzero(groups == group) for group in np.unique(groups)]
-        if not self._texts:
-            raise SettingError("nothing to train on: there is no text")
-        self._batch, self._seed = batch, seed
-        self.steps_per_epoch = -(-per_epoch // batch)
-
-    def epoch(self, number: int) -> list[list[np.ndarray]]:
-        """As of `BatchPlan`: the updates of one epoch, a pure function of its number."""
-        rng = np.random.default_rng([self._seed, number])
-        drawn = rng.integers(len(self._texts), size=self.steps_per_epoch)
-        needed = np.bincount(drawn, minlength=len(self._texts)) * self._batch
-        orders = [
-            np.concatenate([rng.permutation(texts) for _ in range(-(-int(n) // len(texts)))] or [texts[:0]])
-            for texts, n in zip(self._texts, needed, strict=True)
-        ]
-        place, updates = [0] * len(orders), []
-        for group in drawn:
-            updates.append([orders[group][place[group] : place[group] + self._batch]])
-            place[group] += self._batch
-        return updates
-
-
-class _Best:
-    """The state with the highest score so far."""
-
-    def __init__(self, module: nn.Module, select: Callable[[], float] | None, patience: int | None):
-        self._module, self._select, self._patience = module, select, patience
-        self._state: dict[str, Tensor] | None = None
+    def __init__(
+        self,
+        head: nn.Module,
+        source: VectorSource,
+        losses: Callable[[WordRows], Tensor],
+        processes: Processes,
+        *,
+        select: Callable[[], float] | None,
+        patience: int | None,
+    ):
+        self.module = head if source.model is None else nn.ModuleList([head, source.model])
+        self._source, self._losses, self._processes = source, losses, processes
+        self._select, self._patience = select, patience
+        self._best: dict[str, Tensor] | None = None
         self.score, self.epoch, self._now = float("-inf"), 0, 0
 
-    def __call__(self) -> bool:
-        assert self._select is not None
+    def backward(self, update: list[np.ndarray]) -> dict[str, float]:
+        (numbers,) = update
+        mine = self._processes.share(numbers)
+        total = torch.zeros((), device=self._processes.device)
+        if len(mine):
+            given = self._source.take(mine)
+            rows = given.rows.requires_grad_(self._source.model is not None)
+            loss = self._losses(WordRows(rows, given.lengths, given.numbers)).sum() / len(numbers)
+            loss.backward()
+            if rows.grad is not None:
+                self._source.backward(rows.grad)
+            total = loss.detach()
+        return {"loss": float(self._processes.sum_numbers(total))}
+
+    def after_epoch(self) -> bool:
+        if self._select is None:
+            return False
         self._now += 1
-        self._module.eval()
+        self.module.eval()
         score = self._select()
-        self._module.train()
-        if score > self.score or self._state is None:
+        self.module.train()
+        if score > self.score or self._best is None:
             self.score, self.epoch = score, self._now
-            self._state = {name: value.detach().clone() for name, value in self._module.state_dict().items()}
+            self._best = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
         return self._patience is not None and self._now - self.epoch >= self._patience
 
     def restore(self) -> None:
-        if self._state is not None:
-            self._module.load_state_dict(self._state)
-
-
-def trainable_copy(encoder: HuggingFaceEncoder, device: torch.device) -> HuggingFaceEncoder:
-    """The same encoder with weights of its own in float32."""
-    found = copy.copy(encoder)
-    found.model = copy.deepcopy(encoder.model)
-    found.model.to(device=device).float()  # type: ignore[call-arg]
-    return found
-
-
-@torch.no_grad()
-def vectors_of(encoder: HuggingFaceEncoder, split: SplitSentences, *, budget: int = 2048) -> Embeddings:
-    """Vectors of texts that are split already, such as those whose only word is the first special subword."""
-    from calque.vectors import Embeddings
-
-    device = encoder.device
-    found = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
-    counts = np.diff(split.word_offsets)
-    for numbers in token_batches(split.lengths, budget):
-        with matmul_precision("highest"):
-            rows = encoder.forward(collate(split, numbers).to(device), [encoder.layer])[encoder.layer]
-        found[ranges(split.word_offsets[numbers], counts[numbers])] = rows.float().cpu().numpy()
-    return Embeddings(found, split.word_offsets)
+        """Go back to the best state, if one was chosen."""
+        if self._best is not None:
+            self.module.load_state_dict(self._best)

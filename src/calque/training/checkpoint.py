@@ -1,0 +1,138 @@
+"""The state of a training run on disk: complete or not at all, and taken over only where it belongs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from calque.disk import whole
+from calque.errors import InputError, SettingError
+from calque.training.objective import Objective
+
+History = list[dict[str, float]]
+
+
+def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Those that are not frozen, by name."""
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+def learnt(module: nn.Module) -> dict[str, Tensor]:
+    """All that training changes in a module: the parameters that are not frozen, and the buffers that it saves."""
+    names = trained_parameters(module).keys() | {name for name, _ in module.named_buffers()}
+    return {name: value for name, value in module.state_dict().items() if name in names}
+
+
+class Checkpoint:
+    """Where a run stands: its module, its objective's own state, its optimiser and its metrics.
+
+    A checkpoint from before buffers and an objective's state were kept is read where there are none of either.
+
+    Args:
+        path: of the file.
+        identity: everything that the result depends on; a checkpoint of another identity is refused.
+        objective: what is trained.
+        optimiser: of its parameters.
+    """
+
+    def __init__(
+        self, path: Path, identity: dict[str, Any], objective: Objective[Any], optimiser: torch.optim.Optimizer
+    ):
+        self.path = path
+        self._identity = json.dumps(identity, sort_keys=True, default=str)
+        self._objective, self._optimiser = objective, optimiser
+
+    def write(self, step: int, history: History) -> None:
+        state = {
+            "identity": self._identity,
+            "step": step,
+            "module": learnt(self._objective.module),
+            "objective": self._objective.state(),
+            "optimiser": self._optimiser.state_dict(),
+            "history": json.dumps(history),
+        }
+        with whole(self.path) as part, open(part, "wb") as file:  # by its name, a full disk is not told
+            torch.save(state, file)
+
+    def resume(self, device: torch.device) -> tuple[int, History]:
+        """Take over what is on disk, if there is something.
+
+        Returns:
+            how many updates have been done, and their metrics.
+
+        Raises:
+            InputError: the file is damaged, or of something else.
+            SettingError: it is of another run.
+        """
+        if not self.path.exists():
+            return 0, []
+        with self._readable():
+            state = torch.load(self.path, map_location=device, weights_only=True)
+            self._check(state)
+        if state["identity"] != self._identity:
+            raise SettingError(
+                f"{self.path} belongs to a run with other settings or data: "
+                f"{_difference(state['identity'], self._identity)}; remove it or choose another folder"
+            )
+        with self._readable():
+            self._objective.load_state(state.get("objective", {}))
+        # Not strict, as what is frozen is not there; that nothing else is missing has been checked.
+        self._objective.module.load_state_dict(state["module"], strict=False)
+        self._optimiser.load_state_dict(state["optimiser"])
+        return state["step"], json.loads(state["history"])
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # torch raises whatever the damaged bytes provoke, and advises to trust the file
+            raise InputError(
+                "not a readable checkpoint: damaged, or not written by calque; remove it to train from the start",
+                path=self.path,
+            ) from error
+
+    def _check(self, state: Any) -> None:
+        """Raise, whatever it may be, unless this is what `write` writes; of this run, all of it can be taken over."""
+        json.loads(state["identity"]).keys()
+        for line in json.loads(state["history"]):
+            line.keys()
+        if not isinstance(state["step"], int) or state["step"] < 0:
+            raise ValueError("no number of updates")
+        if state["identity"] != self._identity:
+            return
+        if state["step"] != len(json.loads(state["history"])):
+            raise ValueError("updates without their record")
+        if _shapes(state["module"]) != _shapes(learnt(self._objective.module)):
+            raise ValueError("weights or buffers of other shapes")
+        if state.get("objective", {}).keys() != self._objective.state().keys():
+            raise ValueError("another objective's state")
+        self._check_optimiser(state["optimiser"])
+
+    def _check_optimiser(self, state: Any) -> None:
+        parameters = list(trained_parameters(self._objective.module).values())
+        groups, numbers = state["param_groups"], range(len(parameters))
+        if [number for group in groups for number in group["params"]] != list(numbers):
+            raise ValueError("an optimiser of other weights")
+        if [set(group) for group in groups] != [set(group) for group in self._optimiser.state_dict()["param_groups"]]:
+            raise ValueError("another optimiser")
+        for number, kept in state["state"].items():
+            for value in kept.values():
+                if isinstance(value, Tensor) and value.ndim and value.shape != parameters[number].shape:
+                    raise ValueError("moments of other shapes")
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in tensors.items()}
+
+
+def _difference(old: str, new: str) -> str:
+    """The settings in which two identities differ, in short."""
+    before, after = json.loads(old), json.loads(new)
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return ", ".join(f"{name} was {before.get(name)!r:.60}, is {after.get(name)!r:.60}" for name in names)
