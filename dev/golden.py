@@ -12,7 +12,7 @@ another step saved. With `--open OLD`, every step that reads what others wrote r
 answer what OLD answered: folders of the old code, opened by the new.
 
 Scores, tensors and settings are compared exactly; times, dates and hashes of code are not (see `NOISE`, `TIMES`). Differences of
-figures come first; those of wording, where every number is the same (and messages of commands that fail), in a section of their
+figures come first; those of wording, where every number is the same (and help, and messages of commands that fail), in a section of their
 own, because wording may be mended on purpose. Either kind makes `compare` end with 1.
 
 Libraries are imported once, and every command is a fork of that process, with one thread; calque itself is imported anew by each.
@@ -781,7 +781,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> tuple[list[str], li
         if isinstance(x, list) and isinstance(y, list):
             lines = list(difflib.unified_diff(x, y, n=0, lineterm=""))[2:]
             said = "\n      ".join([path, *(line[:400] for line in lines if not line.startswith("@@"))])
-            words = prose.search(path) and (2 in new["codes"] or numbers(x) == numbers(y))
+            words = prose.search(path) and (
+                2 in new["codes"] or "--help" in new["commands"][0] or numbers(x) == numbers(y)
+            )
         else:
             said = f"{path}: {'nothing' if x is nothing else repr(x)[:300]} → {'nothing' if y is nothing else repr(y)[:300]}"
             words = bool(prose.search(path))
