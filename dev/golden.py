@@ -12,8 +12,8 @@ another step saved. With `--open OLD`, every step that reads what others wrote r
 answer what OLD answered: folders of the old code, opened by the new.
 
 Scores, tensors and settings are compared exactly; times, dates and hashes of code are not (see `NOISE`, `TIMES`). Differences of
-figures come first; those of wording, where every number is the same (and help, and messages of commands that fail), in a section of their
-own, because wording may be mended on purpose. Either kind makes `compare` end with 1.
+figures come first; those of wording, where every number is the same (and all of help, and of what commands that fail say), in a
+section of their own, because wording may be mended on purpose. Either kind makes `compare` end with 1.
 
 Libraries are imported once, and every command is a fork of that process, with one thread; calque itself is imported anew by each.
 """
