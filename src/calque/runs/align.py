@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +69,7 @@ def align(
         progress: show bars on standard error.
         say: takes one line of progress.
     """
-    from calque.encoders import HuggingFaceEncoder, load_encoder
+    from calque.encoders import load_encoder
 
     how, words = make_method(method, towards, options or {}), words or Words()
     check(out, overwrite=overwrite)
@@ -97,9 +96,6 @@ def align(
         record.update(
             method=method,
             towards=towards,
-            encoder=base.name,
-            encoder_fingerprint=base.fingerprint,
-            encoder_precision=base.precision,
             texts=[
                 {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus),
                  "word_pairs": len(p), "unusable_lines": sum(corpus.skipped.values())}
@@ -109,14 +105,38 @@ def align(
                    "pretokenized": words.pretokenized, "seed": words.seed},
             seconds={"words": round(linked - started, 2), "method": round(time.perf_counter() - linked, 2)},
         )  # fmt: skip
-        if _is_first():
-            if METHODS[method].trains and isinstance(aligned, HuggingFaceEncoder):
-                aligned.save(folder, keep_layers=keep_layers)
-                record["vectors"] = _saved_vectors(aligned, folder)
-            else:
-                aligned.save(folder)
-            model_card(folder, record)
+        leave(aligned, folder, base, record, keep_layers=keep_layers)
     return Aligned(aligned, Path(out), record)
+
+
+def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
+    """Save an encoder with its model card; of several processes, the first does.
+
+    Args:
+        aligned: what a method gave.
+        folder: where to.
+        base: the encoder that was aligned; the record gets what is known of it.
+        record: of the run, see `model_card`.
+        keep_layers: save the layers above the aligned one as well, see `HuggingFaceEncoder.save`.
+    """
+    from calque.distributed import is_first
+    from calque.encoders import HuggingFaceEncoder
+    from calque.encoders.about import read_about
+
+    record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
+    if not is_first():
+        return
+    if isinstance(aligned, HuggingFaceEncoder):
+        aligned.save(folder, keep_layers=keep_layers)
+    else:
+        aligned.save(folder)
+    about = read_about(folder)
+    record["kind"] = about.get("base", about.get("kind"))
+    if isinstance(aligned, HuggingFaceEncoder):
+        n_layers = about["layer"] if about["cut"] else aligned.n_layers
+        record["vectors"] = {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
+                             "add_prefix_space": bool(aligned.subwords.needs_space)}  # fmt: skip
+    model_card(folder, record)
 
 
 def make_method(name: str, towards: str, options: Mapping[str, Any]) -> Method:
@@ -136,6 +156,8 @@ def make_method(name: str, towards: str, options: Mapping[str, Any]) -> Method:
 
 def _warn(record: Mapping[str, Any], corpora: Sequence[ParallelCorpus]) -> None:
     """Say which sentence pairs a training had no use for; lines without a pair were counted when they were read."""
+    from calque.distributed import is_first
+
     counts = record.get("counts", {})
     unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
     reasons = {
@@ -143,20 +165,5 @@ def _warn(record: Mapping[str, Any], corpora: Sequence[ParallelCorpus]) -> None:
         "without a word link": counts.get("without_links", 0) - unusable,
     }
     told = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n > 0)
-    if told and _is_first():
+    if told and is_first():
         skipped(f"training skips some of the {sum(map(len, corpora)):,} sentence pairs: {told}")
-
-
-def _saved_vectors(encoder: Any, folder: Path) -> dict[str, Any]:
-    """Where the words' vectors are in what was saved."""
-    about = json.loads((folder / "calque.json").read_text(encoding="utf-8"))
-    n_layers = about["layer"] if about["cut"] else encoder.n_layers
-    return {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
-            "add_prefix_space": bool(encoder.subwords.needs_space)}  # fmt: skip
-
-
-def _is_first() -> bool:
-    """Whether this process writes the result (one does, where several run)."""
-    from calque.distributed import is_first
-
-    return is_first()

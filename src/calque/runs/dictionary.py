@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from calque.corpora.languages import language_and_path
 from calque.errors import SettingError
 from calque.linking import Say
-from calque.runs.align import Aligned
+from calque.runs.align import Aligned, leave
 from calque.runs.anchors import open_folder
-from calque.runs.card import model_card
 from calque.runs.folder import check, writing
 
 if TYPE_CHECKING:
@@ -133,9 +131,6 @@ def align_dictionary(
         "method": f"{method} from {_named(dictionaries, start)}",
         "towards": towards,
         "langs": sorted(wanted),
-        "encoder": base.name,
-        "encoder_fingerprint": base.fingerprint,
-        "encoder_precision": base.precision,
         "texts": [
             {"path": Path(path).name, "langs": list(pair), "entries": len(entries.source)}
             for path, pair, entries in zip(dictionaries, pairs, read, strict=bool(dictionaries))
@@ -147,9 +142,7 @@ def align_dictionary(
         "seconds": {"anchors": round(averaged - started, 2), "maps": round(time.perf_counter() - averaged, 2)},
     }  # fmt: skip
     with writing(out, overwrite=overwrite) as folder:
-        aligned.save(folder)
-        about = json.loads((folder / "calque.json").read_text(encoding="utf-8"))
-        model_card(folder, record | {"kind": about.get("base", about["kind"])})
+        leave(aligned, folder, base, record)
     return Aligned(aligned, Path(out), record)
 
 

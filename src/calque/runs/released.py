@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import InputError, SettingError
-from calque.runs.align import Aligned
-from calque.runs.card import model_card
+from calque.runs.align import Aligned, leave
 from calque.runs.folder import check, writing
 
 if TYPE_CHECKING:
@@ -61,13 +60,11 @@ def align_released(
     settings = {"method": "released", "files": files}
     aligned = with_maps(base, maps, towards=towards, combine=combine, settings=settings)  # type: ignore[arg-type]
     record = {
-        "method": "released maps", "towards": towards, "langs": sorted(maps), "encoder": base.name,
-        "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision,
-        "texts": [], "settings": settings | {"layers": numbers}, "kind": "elmo",
+        "method": "released maps", "towards": towards, "langs": sorted(maps),
+        "texts": [], "settings": settings | {"layers": numbers}
     }  # fmt: skip
     with writing(out, overwrite=overwrite) as folder:
-        aligned.save(folder)
-        model_card(folder, record)
+        leave(aligned, folder, base, record)
     return Aligned(aligned, Path(out), record)
 
 
