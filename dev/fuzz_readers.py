@@ -326,7 +326,7 @@ def readers() -> dict[str, Reader]:
     return {**_texts(), **_annotated(), **_vectors(), **_encoders(), **_others()}
 
 
-def _put(name: str, content: str | bytes) -> Callable[[Path], None]:
+def put(name: str, content: str | bytes) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -415,16 +415,16 @@ def _texts() -> dict[str, Reader]:
 
     tsv = "".join(f"{source}\t{target}\t0-0 1-1\n" for source, target in PAIRS)
     return {
-        "parallel TSV": Reader(_put("t.tsv", tsv), parallel("t.tsv")),
-        "parallel |||": Reader(_put("t.txt", "".join(f"{s} ||| {t}\n" for s, t in PAIRS)), parallel("t.txt")),
+        "parallel TSV": Reader(put("t.tsv", tsv), parallel("t.tsv")),
+        "parallel |||": Reader(put("t.txt", "".join(f"{s} ||| {t}\n" for s, t in PAIRS)), parallel("t.txt")),
         "parallel Moses": Reader(moses, parallel("text")),
-        "parallel TMX": Reader(_put("t.tmx", TMX), parallel("t.tmx")),
-        "parallel PO": Reader(_put("t.po", PO), parallel("t.po")),
+        "parallel TMX": Reader(put("t.tmx", TMX), parallel("t.tmx")),
+        "parallel PO": Reader(put("t.po", PO), parallel("t.po")),
         "parallel Arrow": Reader(arrow, parallel("t.arrow")),
         "plain text, packed and not": Reader(_one_of(sentences), read_all_sentences),
-        "word links (Pharaoh)": Reader(_put("t.align", "1-1 2-2 3?2\n\n1-1:0.5 3p1\n10-2 1-2\n" * 3), links),
+        "word links (Pharaoh)": Reader(put("t.align", "1-1 2-2 3?2\n\n1-1:0.5 3p1\n10-2 1-2\n" * 3), links),
         "dictionaries": Reader(
-            _put("d.txt", "cat Katze\nhouse\tHaus\nwater Wasser\nice cream\tEis\n" * 2),
+            put("d.txt", "cat Katze\nhouse\tHaus\nwater Wasser\nice cream\tEis\n" * 2),
             lambda folder, rng: read_dictionary(folder / "d.txt", langs=LANGS, on_error=rng.choice(("raise", "skip"))),
         ),
     }
@@ -491,14 +491,14 @@ def _annotated() -> dict[str, Reader]:
             text = read_tagged(folder / name, lang="en", on_error=rng.choice(("raise", "skip")), **options)
             return [sentence.words for sentence in text.sentences], text.tags.to_list()
 
-        return Reader(_put(name, content), read)
+        return Reader(put(name, content), read)
 
     def labelled(name: str, content: str) -> Reader:
         def read(folder: Path, rng: random.Random) -> object:
             text = read_labelled(folder / name, lang="en", on_error=rng.choice(("raise", "skip")))
             return [[sentence.words for sentence in column] for column in text.texts], text.labels.to_list()
 
-        return Reader(_put(name, content), read)
+        return Reader(put(name, content), read)
 
     def trees(folder: Path, rng: random.Random) -> object:
         return read_treebank(folder / "t.conllu", lang="en", on_error=rng.choice(("raise", "skip"))).relations.to_list()
@@ -524,14 +524,14 @@ def _annotated() -> dict[str, Reader]:
         "tags: SNIPS": Reader(
             snips, lambda folder, rng: read_tagged(folder, lang="en", on_error=rng.choice(("raise", "skip")))
         ),
-        "trees: CoNLL-U": Reader(_put("t.conllu", CONLLU), trees),
+        "trees: CoNLL-U": Reader(put("t.conllu", CONLLU), trees),
         "labels: XNLI": labelled("xnli.tsv", XNLI),
         "labels: pairs": labelled("t.tsv", PAWS * 2),
         "labels: label and text": labelled("t.tsv", LABELS),
         "labels: JSON lines": labelled("t.jsonl", LABELLED_JSON),
         "senses: XML and keys": Reader(senses, read_senses_too),
         "senses: index.sense": Reader(
-            _put("index.sense", index), lambda folder, _: first_senses(str(folder / "index.sense"))
+            put("index.sense", index), lambda folder, _: first_senses(str(folder / "index.sense"))
         ),
     }
 
@@ -573,7 +573,7 @@ def _vectors() -> dict[str, Reader]:
         return f"{len(WORDS)} 3\n".encode() + b"".join(rows)
 
     def table(name: str, content: bytes) -> Reader:
-        return Reader(_put(name, content), lambda folder, _: load_encoder(folder / name).encode(sentences))
+        return Reader(put(name, content), lambda folder, _: load_encoder(folder / name).encode(sentences))
 
     def embeddings(folder: Path) -> None:
         Embeddings(vectors, np.array([0, 2, 2, 6]), np.array([True] * 5 + [False])).save(folder / "v.safetensors")
@@ -808,7 +808,7 @@ def _others() -> dict[str, Reader]:
 
     return {
         "results and runs (report)": Reader(results, write_report, only=("run/*",)),
-        "studies (TOML)": Reader(_put("study.toml", STUDY), lambda folder, _: Study.read(folder / "study.toml")),
+        "studies (TOML)": Reader(put("study.toml", STUDY), lambda folder, _: Study.read(folder / "study.toml")),
         "checkpoints": Reader(checkpoint, resume, only=("*.pt",)),
         "words --tables (HMM)": tables("hmm"),
         "words --tables (fast_align)": tables("fast-align"),

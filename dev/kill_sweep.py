@@ -232,13 +232,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file():
-            found[name] = _timeless(path.read_bytes(), path.suffix)
+            found[name] = timeless(path.read_bytes(), path.suffix)
         elif path.is_dir() and not any(path.iterdir()):
             found[name + "/"] = b""
     return found
 
 
-def _timeless(data: bytes, suffix: str) -> bytes:
+def timeless(data: bytes, suffix: str) -> bytes:
     if suffix == ".html":
         return TIMES_ON_PAGE.sub(b"", data)
     if suffix not in (".json", ".jsonl", ""):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.errors import MissingExtraError, SettingError
-from calque.segment import _UNSEEN, Segmenter, _Chunks, get_segmenter, segmenter, split_words
+from calque.segment import _UNSEEN, Chunks, Segmenter, get_segmenter, segmenter, split_words
 
 EXAMPLES = [
     ("en", "I don't know.", "I don 't know ."),
@@ -91,9 +91,9 @@ def test_words_joined_give_back_the_text(text, lang):
 @settings(max_examples=150, deadline=None)
 def test_shortcuts_agree_with_the_pattern(text, lang):
     """Words and words with a mark after them are not looked at by the pattern: it would say the same."""
-    chunks = _Chunks(lang, None)
+    chunks = Chunks(lang, None)
     for chunk in text.split():
-        assert list(chunks[chunk]) == [match[0] for match in chunks._short.finditer(chunk)]
+        assert list(chunks[chunk]) == [match[0] for match in chunks.short.finditer(chunk)]
 
 
 def test_same_words_whatever_was_seen_before():
@@ -109,7 +109,7 @@ def test_memory_of_chunks_is_bounded(monkeypatch):
     splitter = Segmenter("en")
     for k in range(500):
         splitter.split(f"word{k}")
-    assert len(splitter._chunks) <= 50
+    assert len(splitter.chunks) <= 50
 
 
 @pytest.mark.parametrize("piece", ["a.", "a/", "+a", "a'", "%a", "a-", "中", "(", "1,", "\u200d", "a@b."])

@@ -166,11 +166,11 @@ def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
     )
 
 
-class _Chunks(dict):
+class Chunks(dict):
     """The words of each stretch between two spaces, worked out once: most of a text it has said before."""
 
     def __init__(self, language: str, cut: Callable[[str], list[str]] | None):
-        self._short, self._long = _pattern(language, special=True), _pattern(language, special=False)
+        self.short, self._long = _pattern(language, special=True), _pattern(language, special=False)
         script = _SCRIPTS.get(language)
         self._run = regex.compile(f"[{script}]+") if script and cut else None
         self._cut = cut
@@ -189,7 +189,7 @@ class _Chunks(dict):
                 return (chunk,)
             if chunk[-1] in ".,;:!?" and chunk[:-1].isalpha():
                 return chunk[:-1], chunk[-1]
-        pattern = self._short if len(chunk) <= _LONG else self._long
+        pattern = self.short if len(chunk) <= _LONG else self._long
         words = (match[0] for match in pattern.finditer(chunk))
         if self._run is None or self._cut is None:
             return tuple(words)
@@ -220,7 +220,7 @@ class Segmenter:
             choice = f"choose {', '.join(known)}" if known else "that language is written with spaces"
             raise SettingError(f"segmenter {library!r} does not split text in {lang!r}: {choice}")
         library = library or (known[0] if known else None)
-        self._chunks = _Chunks(language, None if library is None else _cutter(library, key))
+        self.chunks = Chunks(language, None if library is None else _cutter(library, key))
         self.name = RULES
         if library is not None:
             packages = {"characters": (), "fugashi": ("fugashi", "unidic-lite")}.get(library, (library,))
@@ -232,12 +232,12 @@ class Segmenter:
     def split(self, text: str) -> list[str]:
         """The words of a text, in order; none of them is empty."""
         chunks = text.split()
-        words = list(chain.from_iterable(map(self._chunks.__getitem__, chunks)))
+        words = list(chain.from_iterable(map(self.chunks.__getitem__, chunks)))
         if ". " not in text:
             return words
         words = []
         for chunk, following in zip(chunks, [*chunks[1:], ""], strict=True):
-            words.extend(self._chunks[chunk])
+            words.extend(self.chunks[chunk])
             if following and words[-1:] == ["."] and len(chunk) > 1 and self._abbreviates(words[-2:-1], following):
                 words[-2:] = [words[-2] + "."]
         return words

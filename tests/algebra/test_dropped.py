@@ -77,11 +77,11 @@ def test_the_way_of_other_devices(stripe, monkeypatch):
     monkeypatch.setattr(dropped, "_STRIPE", stripe)
     x, y, bias_x, bias_y = sides()
     for held in (None, x @ y.T):
-        found = dropped._on_device(x, y, bias_x, bias_y, 256, 0, held)
+        found = dropped.on_device(x, y, bias_x, bias_y, 256, 0, held)
         for ours, theirs in zip(found, literal(x, y, bias_x, bias_y, 1.0, 0)[:2], strict=True):
             np.testing.assert_array_equal(ours, theirs)
     eye, none = torch.eye(200), np.zeros(200, dtype=np.float32)
-    forward, backward = dropped._on_device(eye, eye, none, none, 128, 1, None)
+    forward, backward = dropped.on_device(eye, eye, none, none, 128, 1, None)
     own = np.arange(1, 200)
     assert 0.35 < (forward[1:] == own).mean() < 0.65
     assert 0.35 < (backward[1:] == own).mean() < 0.65

@@ -136,10 +136,10 @@ def test_the_contraction_and_the_greedy_way_agree():
         n = int(rng.integers(2, 5))
         scores = rng.standard_normal((n, n + 1))
         greedy, contracted = np.empty(n, np.int64), np.empty(n, np.int64)
-        assert trees._greedy(scores, n, greedy)
+        assert trees.greedy(scores, n, greedy)
         if literal_roots(greedy) == 1:
             for single_root in (True, False):
-                trees._edmonds(scores, n, single_root, contracted)
+                trees.edmonds(scores, n, single_root, contracted)
                 np.testing.assert_array_equal(contracted, greedy)
             agreed += 1
     assert agreed > 20

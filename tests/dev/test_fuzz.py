@@ -47,7 +47,7 @@ def test_the_fuzz_sees_failures(monkeypatch, tmp_path):
             raise KeyError("another exception")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    reader = fuzz.Reader(fuzz._put("t.txt", "valid"), unready)
+    reader = fuzz.Reader(fuzz.put("t.txt", "valid"), unready)
     told = list(fuzz.results("made up", reader, list(range(30)), tmp_path))
     assert len(told) == 30
     failed = " ".join(each.why for each in told if each.what == "failed")

@@ -115,10 +115,10 @@ def test_the_likelihood_does_not_fall(tension):
     before = -math.inf
     for _ in range(12):
         counts, nulls = np.zeros(len(text.pairs)), np.zeros(N_TARGET)
-        likelihood, _ = fast._pass(text, True, settings, d, None, counts, nulls)
+        likelihood, _ = fast.one_pass(text, True, settings, d, None, counts, nulls)
         assert likelihood >= before - 1e-9
         before = likelihood
-        fast._normalize(True, text.pairs.starts, text.pairs.target, N_SOURCE, counts, nulls, 0.0)
+        fast.normalize(True, text.pairs.starts, text.pairs.target, N_SOURCE, counts, nulls, 0.0)
         d.table, d.null_table = counts, nulls
 
 
@@ -130,7 +130,7 @@ def test_the_tension_follows_the_gradient():
 
     def at(tension):
         none = np.zeros(len(text.pairs)), np.zeros(N_TARGET)
-        return fast._pass(text, True, settings, fast.Direction(table, nulls, tension), None, *none)
+        return fast.one_pass(text, True, settings, fast.Direction(table, nulls, tension), None, *none)
 
     lengths = np.array([(len(b), len(a)) for a, b in TEXT if a and b])
     slope = (at(3 + 1e-5)[0] - at(3 - 1e-5)[0]) / 2e-5
@@ -147,7 +147,7 @@ def test_the_diagonal_sums_to_what_the_program_computes():
             assert total == pytest.approx(row[:n].sum())
             # the program's closed form agrees with the sum where the sentences are equally long
             if m == n:
-                assert fast._transposed_sum(j, m, n, 4.0) == pytest.approx(total)
+                assert fast.transposed_sum(j, m, n, 4.0) == pytest.approx(total)
 
 
 # -- HMM ---------------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def best_of_kept(
     with full_precision():
         if x.device.type == "cpu":
             return _compiled(x, y, bias_x, bias_y, limit, seed, held)
-        return _on_device(x, y, bias_x, bias_y, limit, seed, held)
+        return on_device(x, y, bias_x, bias_y, limit, seed, held)
 
 
 def _compiled(x, y, bias_x, bias_y, limit, seed, held) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +70,7 @@ def _compiled(x, y, bias_x, bias_y, limit, seed, held) -> tuple[np.ndarray, np.n
     return forward.astype(np.int64), backward.min(axis=0).astype(np.int64)
 
 
-def _on_device(x, y, bias_x, bias_y, limit, seed, held) -> tuple[np.ndarray, np.ndarray]:
+def on_device(x, y, bias_x, bias_y, limit, seed, held) -> tuple[np.ndarray, np.ndarray]:
     generator = torch.Generator(device=x.device).manual_seed(seed)
     less_x, less_y = (torch.from_numpy(bias).to(x.device) for bias in (bias_x, bias_y))
     forward, largest = [], torch.full((len(y),), -torch.inf, device=x.device)

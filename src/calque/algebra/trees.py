@@ -128,17 +128,17 @@ def _decode(scores, lengths, single_root, heads):
     for k in range(len(lengths)):
         n = lengths[k]
         found = heads[begin : begin + n]
-        if not _greedy(scores[k], n, found):
+        if not greedy(scores[k], n, found):
             return k
         roots = _n_roots(found, np.empty(n, np.int64))
         if roots < 0 or (single_root and roots > 1):
-            _edmonds(scores[k], n, single_root, found)
+            edmonds(scores[k], n, single_root, found)
         begin += n
     return -1
 
 
 @njit(cache=True, nogil=True)
-def _greedy(scores, n, heads):
+def greedy(scores, n, heads):
     """The best head of each word; a word whose arcs are all forbidden gets none. False for NaN or +inf."""
     for i in range(n):
         heads[i], best = -1, -np.inf
@@ -164,7 +164,7 @@ def _forbidden(scores, n):
 
 
 @njit(cache=True, nogil=True)
-def _edmonds(scores, n, single_root, heads):
+def edmonds(scores, n, single_root, heads):
     # The nodes are the words, or the root and the words. Arcs into the root may weigh anything, as no tree has them.
     skip = 1 if single_root else 0  # columns of `scores` that are no node
     size = n + 1 - skip

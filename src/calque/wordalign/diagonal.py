@@ -97,7 +97,7 @@ class DiagonalModel(Model):
             null_table[: len(trained.null_table)] = trained.null_table
             table = np.append(trained.table, UNSEEN)[found]  # a pair that was not found has number -1
             tasks.append(
-                partial(_pass, bitext, across, self.settings, Direction(table, null_table, trained.tension), out)
+                partial(one_pass, bitext, across, self.settings, Direction(table, null_table, trained.tension), out)
             )
         run(tasks, job.threads)
         job.step()
@@ -130,20 +130,20 @@ def _train(
     n_observed = max(1, int(lengths[:, 0].sum()))
     for iteration in range(settings.iterations - 1):
         counts, nulls = np.zeros(len(pairs)), np.zeros(observed.n_types)
-        feature = _pass(bitext, across, settings, d, None, counts, nulls)[1] / n_observed
+        feature = one_pass(bitext, across, settings, d, None, counts, nulls)[1] / n_observed
         if settings.tension and settings.optimize_tension and iteration:
             for _ in range(STEPS):
                 expected = expected_feature(shapes, times, d.tension, settings.exact) / n_observed
                 d.tension = min(HIGHEST, max(LOWEST, d.tension + (feature - expected) * RATE))
-        _normalize(across, pairs.starts, pairs.target, given.n_types, counts, nulls, settings.alpha)
+        normalize(across, pairs.starts, pairs.target, given.n_types, counts, nulls, settings.alpha)
         d.table, d.null_table = counts, nulls
         step()
-    _pass(bitext, across, settings, d, out)
+    one_pass(bitext, across, settings, d, out)
     step()
     return d
 
 
-def _pass(
+def one_pass(
     bitext: Bitext,
     across: bool,
     settings: FastAlignSettings,
@@ -203,13 +203,13 @@ def expected_feature(shapes, times, tension, exact):
             for i in range(n):
                 weighted -= abs((i + 1) / n - j / m) * row[i]
             if not exact:
-                total = _transposed_sum(j, m, n, tension)
+                total = transposed_sum(j, m, n, tension)
             expected += times[k] * weighted / total
     return expected
 
 
 @njit(cache=True, nogil=True)
-def _transposed_sum(j, m, n, tension):
+def transposed_sum(j, m, n, tension):
     """Z with the two lengths exchanged, as the program has it; j may then lie outside the sentence."""
     below = int(j * m / n)
     ratio = math.exp(-tension / m)
@@ -288,7 +288,7 @@ def exp_digamma(x):
 
 
 @njit(cache=True, nogil=True)
-def _normalize(across, starts, target, n_given, counts, nulls, alpha):
+def normalize(across, starts, target, n_given, counts, nulls, alpha):
     """Probabilities from counts, in place: those of a given type sum to one, or to less under variational Bayes."""
     total = np.zeros(n_given)
     for s in range(len(starts) - 1):
