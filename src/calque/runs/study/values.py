@@ -93,8 +93,9 @@ def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
     for name, parameter in signature(function).parameters.items():
         if name in without or parameter.kind is parameter.VAR_KEYWORD:
             continue
+        wanted = Any if parameter.annotation is parameter.empty else parameter.annotation
         try:
-            found[name] = _narrowed(name, eval(parameter.annotation, dict(names)))
+            found[name] = _narrowed(name, eval(wanted, dict(names)) if isinstance(wanted, str) else wanted)
         except NameError:  # imported for type checkers only
             found[name] = Any
     return found

@@ -1,0 +1,97 @@
+"""A method that somebody else has written, in a file outside the package: by its name wherever a method is named."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from calque.encoders import load_encoder
+from command import fails, works
+
+MODULE = '''
+import numpy as np
+
+from calque.alignment.base import Method
+from calque.encoders.mapped import MappedEncoder
+from calque.maps import LinearMap
+
+
+class Shift(Method):
+    """moves each language by the mean difference of linked words"""
+
+    def __init__(self, *, towards, seed=0, strength: float = 1.0):
+        self.towards, self.seed, self.strength = towards, seed, strength
+
+    def align(self, encoder, corpus, pairs, *, folder=None, checkpoint_every=200, progress=False):
+        fitted = MappedEncoder.fit(encoder, corpus, pairs, make=LinearMap, towards=self.towards)
+        for of in fitted.maps.values():
+            for one in of.values():
+                one.target_mean = one.source_mean + self.strength * (one.target_mean - one.source_mean)
+                one.matrix = np.eye(encoder.dim)
+        return fitted
+
+
+class Broken:
+    pass
+'''
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "shifting.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = [f"the cat sees a house {k % 7}\tdie Katze sieht ein Haus {k % 7}\n" for k in range(40)]
+    (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
+    (tmp_path / "test.tsv").write_text("".join(lines[:9]), encoding="utf-8")
+    return tmp_path
+
+
+def align(own, tiny_folder, *more):
+    return ["align", own / "train.tsv", "--langs", "en", "de", "--encoder", tiny_folder, "--towards", "en",
+            "--out", own / "out", "-q", *more]  # fmt: skip
+
+
+def test_on_the_command_line(capsys, own, tiny_folder):
+    works(capsys, *align(own, tiny_folder, "--method", "shifting:Shift"))
+    encoder = load_encoder(own / "out")
+    assert list(encoder.maps) == ["de"]
+    record = json.loads((own / "out" / "calque-run.json").read_text())
+    assert record["method"] == "shifting:Shift"
+    assert record["settings"] == {"towards": "en", "seed": 0, "strength": 1.0}
+    works(capsys, "evaluate", own / "out", "retrieval", "--test", own / "test.tsv", "--langs", "en", "de", "-q")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--method", "shifting:Broken"], "shifting:Broken is no method: expected a subclass of calque.alignment.base:Meth"),
+        (["--method", "shifting:Nothing"], "shifting:Nothing: shifting has no Nothing"),
+        (["--method", "nobodys:Shift"], "nobodys cannot be imported"),
+        (["--method", "shifting:Shift", "--epochs", "2"], "--epochs is not an option of --method shifting:Shift"),
+        (["--method", "shift"], "unknown --method shift, expected one of rotation, .*, or package.module:Class"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_it(capsys, own, tiny_folder, more, message):
+    assert re.search(message, fails(capsys, *align(own, tiny_folder, *more)))
+
+
+def test_in_a_study(capsys, own, tiny_folder):
+    plan = f"""
+        encoders = ["{tiny_folder}"]
+        [methods.shift]
+        method = "shifting:Shift"
+        strength = 0.5
+        [supervision.text]
+        de = "train.tsv"
+        [tasks.retrieval]
+        test = {{ de = "test.tsv" }}
+    """
+    (own / "study.toml").write_text(plan, encoding="utf-8")
+    works(capsys, "study", own / "study.toml", "-q")
+    (line,) = {json.loads(line)["method"] for line in (own / "study" / "results.jsonl").read_text().splitlines()}
+    assert line == "shift"
+    (own / "study.toml").write_text(plan.replace("strength = 0.5", "speed = 1"), encoding="utf-8")
+    said = fails(capsys, "study", own / "study.toml", "-q")
+    assert re.search("unknown setting 'speed' of methods.shift .*, expected .*strength", said)
