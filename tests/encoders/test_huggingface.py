@@ -15,7 +15,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
 
-from calque.encoders import HuggingFaceEncoder, collate, load_encoder, loading
+from calque.encoders import HuggingFaceEncoder, checkpoint, collate, load_encoder, loading
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.epilogues import bias_gelu, bias_residual_norm
 from calque.encoders.extraction import UncoveredWordsWarning
@@ -441,7 +441,9 @@ def test_a_saved_encoder_works_without_calque(family_folder, tmp_path, load):
     with torch.no_grad():
         assert torch.equal(model(**inputs).last_hidden_state, encoder.model(**inputs).last_hidden_state)
     about = json.loads((tmp_path / "calque.json").read_text())
-    assert about == {"kind": "huggingface", "layer": 3, "cut": False, "pooling": "last", "max_length": 64}
+    assert about == {
+        "kind": "huggingface", "format": 1, "layer": 3, "cut": False, "pooling": "last", "max_length": 64,
+    }  # fmt: skip
 
 
 def test_a_masked_language_model_in_float16(tmp_path, tiny_folder, load, multilingual_words, capfd):
@@ -548,8 +550,8 @@ def test_without_a_connection_the_answer_comes_at_once(monkeypatch):
         raise OSError("Name or service not known")
 
     asked = []
-    monkeypatch.setattr(loading.socket, "getaddrinfo", no_name)
-    monkeypatch.setattr(loading, "getproxies", dict)
+    monkeypatch.setattr(checkpoint.socket, "getaddrinfo", no_name)
+    monkeypatch.setattr(checkpoint, "getproxies", dict)
     from transformers import AutoConfig
 
     real = AutoConfig.from_pretrained

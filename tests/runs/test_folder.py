@@ -27,7 +27,7 @@ from command import run, works
 MOMENTS = [
     ("calque.encoders.huggingface", "HuggingFaceEncoder.save"),
     ("transformers", "PreTrainedModel.save_pretrained"),
-    ("calque.encoders.mapped", "create_arrays"),
+    ("calque.encoders.mapped", "write_arrays"),
     ("calque.encoders.folder", "move_into"),
     ("calque.runs.align", "model_card"),
     ("calque.runs.folder", "_sync"),

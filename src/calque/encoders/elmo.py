@@ -7,21 +7,20 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from calque.encoders.about import read_about
 from calque.encoders.base import Encoder, stored
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.characters import WordTypes
+from calque.encoders.checkpoint import weights_digest
 from calque.encoders.elmo_files import file_pair, read_network, write_network
 from calque.encoders.extraction import Plan, encode_bar, extract, word_counts
-from calque.encoders.folder import saving
-from calque.encoders.huggingface import ABOUT_FILE, weights_digest
-from calque.encoders.numerics import check_precision, matmul_precision
+from calque.encoders.folder import read_about, saving, write_about
+from calque.encoders.numerics import check_precision, matmul_precision, usable_device
 from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork, States, scalar_mix
 from calque.nn.ragged import Ragged
@@ -189,40 +188,45 @@ class ElmoEncoder(Encoder):
         """Write `options.json` and `weights.hdf5`, which AllenNLP reads as well, and what `load_encoder` needs more."""
         with saving(folder) as path:
             write_network(self.network, path)
-            about = {"kind": "elmo", "layer": self._chosen, "mix": self.mix, "scale": self.scale,
-                     "stateful": self.stateful, "batch": self.batch, "precision": self.precision}  # fmt: skip
-            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            about = {"layer": self._chosen, "mix": self.mix, "scale": self.scale, "stateful": self.stateful,
+                     "batch": self.batch, "precision": self.precision}  # fmt: skip
+            write_about(path, "elmo", about)
 
     @classmethod
     def open(
         cls,
-        path: str | PathLike[str],
-        options: str | PathLike[str] | None = None,
+        folder: str | PathLike[str],
+        network: str | PathLike[str] | None = None,
         *,
-        device: torch.device | str = "cpu",
         about: Mapping[str, Any] | None = None,
-        **given: Any,
-    ) -> ElmoEncoder:
+        device: torch.device | str | None = None,
+        dtype: Any = None,
+        **options: Any,
+    ) -> Self:
         """Read a folder that `save` wrote or that holds `options.json` and `weights.hdf5`, or a file of weights.
 
         Args:
-            path: the folder, or the file of weights.
-            options: the other file; None to find it beside the weights (`NAME_options.json`).
-            device: where the network is to be.
-            about: what `calque.json` says, where it is known already.
-            given: other arguments than those that the folder tells.
+            folder: the folder, or the file of weights.
+            network: the options of the network, None to find them beside the weights (`NAME_options.json`).
+            about: what `calque.json` says; None to read it.
+            device: where the network is to be; None for a graphics card if there is one.
+            dtype: none, or "auto".
+            options: other arguments than those that the folder tells.
 
         Raises:
             InputError: a file is missing or damaged.
+            SettingError: an option that an ELMo does not have.
         """
-        path = Path(path)
-        pair = file_pair(path) if options is None else (Path(options), path)
+        path = Path(folder)
+        other = [name for name in ("pooling", "max_length", "attention") if name in options]
+        for option in [*other, *([] if dtype in (None, "auto") else ["dtype"])]:
+            raise SettingError(f"{option} does not apply to ELMo ({path})")
+        pair = file_pair(path) if network is None else (Path(network), path)
         if pair is None:
             raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)
-        if about is None:
-            about = read_about(path)
+        about = read_about(path) if about is None else about
         names = ("layer", "mix", "scale", "stateful", "batch", "precision")
-        told = {name: about[name] for name in names if about and name in about}
+        told = {name: about[name] for name in names if name in about}
         where = path.resolve()
-        network = read_network(*pair).to(device)
-        return cls(network, **{"name": where.name if path.is_dir() else where.stem, **told, **given})
+        name = where.name if path.is_dir() else where.stem
+        return cls(read_network(*pair).to(usable_device(device)), **{"name": name, **told, **options})

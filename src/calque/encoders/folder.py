@@ -1,20 +1,186 @@
-"""Folders that never hold half an encoder."""
+"""The folder of an encoder: how it is written whole, what its `calque.json` says, and which class opens it."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from calque.disk import readable
+from calque.encoders.elmo_files import file_pair
+from calque.errors import InputError
+from calque.named import Table, is_path
 
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+
+ABOUT_FILE = "calque.json"
+FORMAT = 1  # raise it with any change that an older calque would misread; a file without one is of format 1
+OWN = "own"  # a kind that only its own program can open
+_ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json")
 #: files by which a folder is known to hold an encoder or another result; they go first and come last
-MARKS = ("calque-run.json", "calque.json", "config.json", "options.json")
+MARKS = ("calque-run.json", *_ENCODER_MARKS)
 
 
+# -- kinds -------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Kind:
+    """A kind of encoder in `calque.json`.
+
+    Attributes:
+        target: its class, `package.module:Class`, whose `open` reads the folder.
+    """
+
+    target: str
+
+
+#: a class from elsewhere is its own kind
+ENCODERS: Table[Kind] = Table(
+    "kind of encoder",
+    {
+        "huggingface": Kind("calque.encoders.huggingface:HuggingFaceEncoder"),
+        "mapped": Kind("calque.encoders.mapped:MappedEncoder"),
+        "static": Kind("calque.encoders.static:StaticEncoder"),
+        "elmo": Kind("calque.encoders.elmo:ElmoEncoder"),
+        "per-language": Kind("calque.encoders.per_language:PerLanguage"),
+    },
+    base="calque.encoders.base:Encoder",
+    row_of=lambda name, _: Kind(name),
+)
+
+
+def encoder_kind(encoder: Encoder) -> str:
+    """What `calque.json` calls an encoder's class: a name in `ENCODERS`, or where it can be imported from."""
+    target = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
+    known = {row.target: name for name, row in ENCODERS.items()}
+    return known.get(target) or (target if is_path(target) and not target.startswith("__main__:") else OWN)
+
+
+def open_folder(place: str | PathLike[str], **options: Any) -> Encoder:
+    """The encoder in a folder or in files of its own format, or that of a name on the Hugging Face hub.
+
+    Args:
+        place: the folder, file or name.
+        options: those arguments of `load_encoder` that were given.
+
+    Raises:
+        InputError: nothing can be loaded from there.
+        SettingError: an option that this encoder does not have.
+    """
+    path = Path(place)
+    about, pair = read_about(path), file_pair(path)
+    if path.is_file() and pair is None:
+        kind = "static"
+    elif pair is not None and not (path / "config.json").is_file():
+        kind = about.get("kind", "elmo")
+    else:
+        kind = about.get("kind", "huggingface")
+    return ENCODERS.load(kind).open(place, about=about, **options)
+
+
+def holds_encoder(folder: Path) -> bool:
+    """Whether there seems to be an encoder in it."""
+    return any((folder / name).is_file() for name in _ENCODER_MARKS)
+
+
+# -- calque.json -------------------------------------------------------------------------------------------------------
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 31
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable()
+
+
+def _languages(value: Any) -> bool:
+    return bool(value) and all(map(_text, value)) and len(set(value)) == len(value)
+
+
+_SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "format": (
+        lambda value: _whole(value) and 0 < value <= FORMAT,
+        f"expected {FORMAT}: it was written by a later version of calque",
+    ),
+    "kind": (lambda value: value in ENCODERS, "was it written by a later version of calque?"),
+    "base": (
+        lambda value: value in (None, OWN) or value in ENCODERS,
+        f"expected one of {', '.join(ENCODERS)}, or package.module:Class",
+    ),
+    "layer": (_whole, "expected the number of a layer"),
+    "batch": (lambda value: _whole(value) and value > 0, "expected a number of sentences"),
+    "max_length": (
+        lambda value: value is None or (_whole(value) and value > 0),
+        "expected a number of subwords, or null",
+    ),
+    "mix": (
+        lambda value: value is None or (isinstance(value, list) and all(map(_number, value))),
+        "expected numbers, or null",
+    ),
+    "sentence": (
+        lambda value: not value or (isinstance(value, list) and all(map(_number, value))),
+        "expected numbers, or null",
+    ),
+    "scale": (_number, "expected a number"),
+    **dict.fromkeys(("pooling", "name", "towards", "combine"), (_text, "expected text")),
+    **{
+        name: (lambda value: isinstance(value, bool), "expected true or false")
+        for name in ("stateful", "normalise", "lower", "cut")
+    },
+    "langs": (lambda value: isinstance(value, list) and _languages(value), "expected a list of different languages"),
+    "maps": (
+        lambda value: isinstance(value, dict) and (not value or _languages(list(value))),
+        "expected maps by language",
+    ),
+    "tables": (lambda value: isinstance(value, dict) and _languages(list(value)), "expected tables by language"),
+    "settings": (lambda value: isinstance(value, dict), "expected an object"),
+}
+
+
+def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
+    """What `calque.json` says; nothing where there is none. People edit it, and disks damage it.
+
+    Raises:
+        InputError: it is no JSON object that calque wrote, with the value that cannot be; or a later version wrote it.
+    """
+    path = Path(folder) / ABOUT_FILE
+    if not path.is_file():
+        return {}
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"not written by calque ({error})", path=path) from error
+    if not isinstance(about, dict) or "kind" not in about:
+        raise InputError("not written by calque: expected an object that says its kind", path=path)
+    for name, (fits, expected) in _SHAPES.items():
+        try:
+            right = name not in about or fits(about[name])
+        except TypeError:  # a list where a name is looked up
+            right = False
+        if not right:
+            raise InputError(f"{name} {about[name]!r:.60}, {expected}", path=path)
+    return about
+
+
+def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
+    """Write `calque.json`: the kind of encoder, and what its class needs to open the folder."""
+    told = {**about, "kind": kind, "format": FORMAT}
+    order = ("kind", "format", *about)
+    text = json.dumps({name: told[name] for name in dict.fromkeys(order)}, indent=2)
+    (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+# -- files that come whole or not at all -------------------------------------------------------------------------------
 @contextmanager
 def saving(folder: str | PathLike[str]) -> Iterator[Path]:
     """Write an encoder beside its folder, and move it there when it is complete.

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
-from transformers.utils import logging
 
 from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
+from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.cut import cut_above
 from calque.encoders.extraction import Plan, extract
-from calque.encoders.folder import saving
+from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.layers import LayerTap, all_states, examine
-from calque.encoders.numerics import check_precision, matmul_precision
-from calque.encoders.sentence_transformers import copy_modules
+from calque.encoders.numerics import check_precision, few_shapes, matmul_precision, number_type, usable_device
+from calque.encoders.sentence_transformers import copy_modules, modules_of
 from calque.encoders.subwords import Subwords
-from calque.errors import SettingError
+from calque.errors import CalqueError, InputError, SettingError
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
-ABOUT_FILE = "calque.json"
 
 
 class HuggingFaceEncoder(TrainableEncoder):
@@ -291,28 +291,50 @@ class HuggingFaceEncoder(TrainableEncoder):
             if self.modules is not None:
                 copy_modules(self.modules, path)
             about = {
-                "kind": "huggingface",
                 "layer": self.layer,
                 "cut": cut,  # whether the layers above it are gone
                 "pooling": self.pooling,
                 "max_length": self.subwords.max_length,
                 **({} if self.precision == "highest" else {"precision": self.precision}),
             }
-            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            write_about(path, "huggingface", about)
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         self.save(folder, keep_layers=True)
 
-
-def save_model(model: Any, folder: str | PathLike[str]) -> None:
-    """`save_pretrained` without its progress bar: one for a single file of weights is noise on standard error."""
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        model.save_pretrained(folder)
-    finally:
-        if bars:
-            logging.enable_progress_bar()
+    @classmethod
+    def open(
+        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None,
+        dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
+        **options: Any,
+    ) -> Self:  # fmt: skip
+        """Read what `save` or `transformers` wrote, also by its name on the hub; see `load_encoder` for the options."""
+        name = fspath(folder)
+        path, number = Path(name), number_type(dtype)
+        if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
+            raise InputError("no such folder", path=path)
+        if path.is_dir() and not (path / "config.json").is_file():
+            raise InputError(
+                "no config.json in this folder, expected an encoder that transformers or calque saved", path=path
+            )
+        if number != torch.float32:
+            few_shapes()
+        told = read_about(path) if about is None else about
+        told = {key: told[key] for key in ("layer", "pooling", "max_length", "precision") if key in told}
+        model, tokenizer = read_checkpoint(name, number, attention)
+        model.to(usable_device(device))
+        try:
+            encoder = cls(
+                model, tokenizer, **{"name": path.resolve().name if path.is_dir() else name, **told, **options}
+            )
+        except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
+            raise SettingError(f"{type(model).__name__} cannot encode text alone ({first_line(error)})") from error
+        except CalqueError:
+            raise
+        except Exception as error:  # tokenizer and weights that were not made for each other, or are damaged
+            raise InputError(f"tokenizer and weights do not work together ({first_line(error)})", path=name) from error
+        encoder.modules = modules_of(path) if path.is_dir() else None
+        return encoder
 
 
 def _mean(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
@@ -324,13 +346,3 @@ def _mean(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
     inside = steps < lengths[:, None]
     places = torch.where(inside, starts[:, None] + steps, starts[:, None])
     return (flat[places] * inside[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]
-
-
-def weights_digest(model: nn.Module) -> str:
-    """Hash over the bytes of all weights, with their names and shapes; read anew each time, since an optimiser may change
-    them where neither PyTorch's version counter nor an address tells."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -7,28 +7,33 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, require, stored
-from calque.encoders.folder import saving
+from calque.encoders.base import Encoder, TrainableEncoder, require, stored
+from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
+from calque.encoders.numerics import number_type
+from calque.encoders.per_language import PerLanguage
 from calque.errors import InputError, SettingError
-from calque.maps import KINDS, VectorMap
+from calque.maps import VectorMap, kind_of, map_kind
+from calque.named import is_path
 from calque.progress import bar
 from calque.text import Sentence, Sentences
-from calque.vectors import Embeddings, create_arrays, map_arrays
+from calque.vectors import Embeddings, map_arrays, write_arrays
 
 if TYPE_CHECKING:
+    import torch
+
     from calque.pairs import WordPairs
     from calque.text import ParallelCorpus
 
 Combine = Literal["sum", "mean", "concat", "last"]
 Unit = Literal["words", "sentences"]
 COMBINATIONS = ("sum", "mean", "concat", "last")
-MAPS_FILE, ABOUT_FILE = "maps.safetensors", "calque.json"
+MAPS_FILE = "maps.safetensors"
 
 
 class MappedEncoder(Encoder):
@@ -239,62 +244,98 @@ class MappedEncoder(Encoder):
                 for layer, made in by_layer.items()
                 for name, array in made.arrays().items()
             }
-            mapped = create_arrays(path / MAPS_FILE, {name: (a.shape, a.dtype) for name, a in tensors.items()})
-            for name, array in tensors.items():
-                mapped[name][...] = array
-                mapped[name].flush()
-            known = (path / ABOUT_FILE).is_file()  # not where the base is somebody's own
-            about: dict[str, object] = {"kind": "own"}
-            if known:
-                about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
+            write_arrays(path / MAPS_FILE, tensors)
+            about = read_about(path)  # nothing where the base is somebody's own
             about.update(
-                kind="mapped",
-                base=about.get("kind", "huggingface"),
+                base=about.get("kind", encoder_kind(self.base)),
                 towards=self.towards,
                 combine=self.combine,
                 layers=list(self.layers),
                 base_fingerprint=self.base.fingerprint,
                 maps={
-                    lang: {str(layer): {"kind": made.kind, "pairs": made.n_pairs} for layer, made in by_layer.items()}
+                    lang: {
+                        str(layer): {"kind": kind_of(made), "pairs": made.n_pairs} for layer, made in by_layer.items()
+                    }
                     for lang, by_layer in self.maps.items()
                 },
                 settings=self.settings,
             )
-            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            write_about(path, "mapped", about)
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], base: Encoder) -> MappedEncoder:  # type: ignore[override]
+    def open(
+        cls,
+        folder: str | PathLike[str],
+        base: Encoder | None = None,
+        *,
+        about: Mapping[str, Any] | None = None,
+        layer: int | None = None,
+        dtype: str | torch.dtype | None = None,
+        **options: Any,
+    ) -> MappedEncoder:
         """Read maps that `save` wrote.
 
         Args:
             folder: where they are.
-            base: the encoder in the same folder.
+            base: the encoder in the same folder; None to open it.
+            about: what `calque.json` says; None to read it.
+            layer: with the maps of this layer only.
+            dtype: convert the base's weights to this type.
+            options: of the base.
 
         Raises:
             InputError: a file is missing or damaged, or the encoder is not the one that the maps were fitted on.
+            SettingError: a layer without maps, or an option that the base does not have.
         """
         path = Path(folder)
+        about = read_about(path) if about is None else about
+        base = _open_base(path, about, options) if base is None else base
         try:
-            about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
             arrays, _ = map_arrays(path / MAPS_FILE)
             maps: dict[str, dict[int, VectorMap]] = {}
             for lang, by_layer in about["maps"].items():
-                for layer, made in by_layer.items():
+                for number, made in by_layer.items():
                     names = ("matrix", "source_mean", "target_mean")
-                    parts = {name: arrays[f"{lang}.{layer}.{name}"] for name in names}
-                    kind = KINDS[made["kind"]]
-                    maps.setdefault(lang, {})[int(layer)] = kind.from_arrays(parts, made["pairs"])
-            settings = (about["towards"], about["combine"], about["settings"], about["base_fingerprint"])
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+                    parts = {name: arrays[f"{lang}.{number}.{name}"] for name in names}
+                    kind = map_kind(made["kind"])
+                    maps.setdefault(lang, {})[int(number)] = kind.from_arrays(parts, made["pairs"])
+            towards, combine, settings = about["towards"], about["combine"], about["settings"]
+            fingerprint = about["base_fingerprint"]
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, SettingError) as error:
             raise InputError(f"not a complete set of maps ({type(error).__name__}: {error})", path=path) from error
-        towards, combine, record, fingerprint = settings
         if base.fingerprint != fingerprint:
             raise InputError(
                 "the encoder in this folder is not the one that the maps were fitted on "
                 "(weights, tokenizer, layer, pooling or precision changed); fit them again",
                 path=path,
             )
-        return cls(base, maps, towards=towards, combine=combine, settings=record)
+        if dtype not in (None, "auto"):  # only now: the maps know their base by its weights as they were
+            for each in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
+                if not isinstance(each, TrainableEncoder):
+                    raise SettingError(f"dtype does not apply to {each.name}")
+                each.model.to(dtype=number_type(dtype))
+        found = cls(base, maps, towards=towards, combine=combine, settings=settings)
+        if layer is None:
+            return found
+        number = base.layer_number(layer)
+        if number not in found.layers:
+            raise SettingError(f"layer {layer}: {found.name} has maps of {', '.join(map(str, found.layers))}")
+        return cls(base, {lang: {number: of[number]} for lang, of in maps.items()}, towards=towards, settings=settings)
+
+
+def _open_base(path: Path, about: Mapping[str, Any], options: Mapping[str, Any]) -> Encoder:
+    """The encoder under the maps, as it was when they were fitted."""
+    if "pooling" in options:
+        raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
+    kind = about.get("base", "huggingface")
+    if kind == OWN:
+        raise InputError(
+            "the encoder under these maps is of a kind of its own: open it by its class, and the maps by "
+            "MappedEncoder.open(folder, base)",
+            path=path,
+        )
+    as_fitted = {} if is_path(kind) else {"dtype": "auto"}
+    return ENCODERS.load(kind).open(path, about=about, **as_fitted, **options)
 
 
 def _rows(langs: str | list[str], offsets: np.ndarray) -> dict[str, slice | np.ndarray]:

@@ -9,7 +9,11 @@ from typing import Literal
 
 import torch
 
+from calque.distributed import own_device
 from calque.errors import SettingError
+
+#: types of weights, by name
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 #: of float32 matrix products where vectors are computed, as `torch.set_float32_matmul_precision` names them
 PRECISIONS = ("highest", "high", "medium")
@@ -71,3 +75,25 @@ def matmul_precision(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
+    """A type of weights as PyTorch names it, or "auto"; None for float32."""
+    if isinstance(dtype, torch.dtype) or dtype == "auto":
+        return dtype
+    if dtype is not None and dtype not in DTYPES:
+        raise SettingError(f"dtype={dtype!r}, expected one of {', '.join(DTYPES)} or auto")
+    return torch.float32 if dtype is None else DTYPES[dtype]
+
+
+def usable_device(device: str | torch.device | None) -> torch.device:
+    """A device that works; None for a graphics card if there is one, and of several processes for each its own."""
+    if device is None:
+        return own_device()
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().partition("\n")[0][:300]
+        raise SettingError(f"device={str(device)!r} cannot be used here ({reason})") from error
+    return found

@@ -7,19 +7,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, stored
-from calque.encoders.folder import saving
+from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
-
-ABOUT_FILE = "calque.json"
 
 
 class PerLanguage(Encoder):
@@ -106,24 +104,15 @@ class PerLanguage(Encoder):
         with saving(folder) as path:
             for number, encoder in enumerate(self.encoders.values()):
                 encoder.save_whole(path / f"encoder-{number}")
-            about = {"kind": "per-language", "langs": list(self.encoders), "name": self.name}
-            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            write_about(path, "per-language", {"langs": list(self.encoders), "name": self.name})
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], about: Mapping[str, Any], load: Any, **options: Any) -> PerLanguage:
-        """Read what `save` wrote.
-
-        Args:
-            folder: where it is.
-            about: what its `calque.json` says.
-            load: `load_encoder`, and `options` for it.
-
-        Raises:
-            InputError: something is missing or damaged.
-        """
+    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
+        """Read what `save` wrote, with the same options for every language."""
         path = Path(folder)
+        about = read_about(path) if about is None else about
         try:
             langs, name = list(about["langs"]), str(about["name"])
         except (KeyError, TypeError) as error:
             raise InputError(f"no encoders by language ({error} is missing)", path=path / ABOUT_FILE) from error
-        return cls({lang: load(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}, name=name)
+        return cls({lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}, name=name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,20 +17,20 @@ from calque.algebra.normalize import unit_centre_unit, unit_rows
 from calque.arrow import to_numpy
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder
-from calque.encoders.folder import saving
+from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
 from calque.errors import InputError, SettingError
+from calque.maps import VectorMap, kind_of, map_kind
 from calque.offsets import offsets_of
 from calque.progress import bar
 from calque.text import Sentence, Sentences
-from calque.vectors import Embeddings, create_arrays, filling, map_arrays
+from calque.vectors import Embeddings, filling, map_arrays, write_arrays
 
 if TYPE_CHECKING:
-    from calque.maps import VectorMap
     from calque.pairs import WordPairs
     from calque.text import ParallelCorpus
 
-ABOUT_FILE, VECTORS_FILE, WORDS_FILE = "calque.json", "vectors.safetensors", "words.json"
+VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
 _CENTRE_ON = 200_000  # words whose mean is taken away: the frequent ones, as tables are usually cut
 _BLOCK = 65_536  # words of text at a time
 
@@ -238,32 +238,35 @@ class StaticEncoder(Encoder):
                     arrays[f"{lang}.mean"] = self.mean(lang)
             for lang, fitted in self.maps.items():
                 arrays.update({f"map.{lang}.{name}": array for name, array in fitted.arrays().items()})
-            written = create_arrays(path / VECTORS_FILE, {name: (a.shape, a.dtype) for name, a in arrays.items()})
-            for name, array in arrays.items():
-                written[name][...] = array
+            write_arrays(path / VECTORS_FILE, arrays)
             words = {lang: table.words for lang, table in self.tables.items()}
             (path / WORDS_FILE).write_text(json.dumps(words), encoding="utf-8")
             about = {
-                "kind": "static",
                 "name": self.name,
                 "normalise": self.normalise,
                 "lower": self.lower,
                 "sentence": self.sentence and list(self.sentence.weights),
                 "tables": {lang: {"kind": t.kind, **t.settings()} for lang, t in self.tables.items()},
-                "maps": {lang: {"kind": fitted.kind, "pairs": fitted.n_pairs} for lang, fitted in self.maps.items()},
+                "maps": {lang: {"kind": kind_of(each), "pairs": each.n_pairs} for lang, each in self.maps.items()},
             }
-            (path / ABOUT_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            write_about(path, "static", about)
 
     @classmethod
-    def open(cls, folder: str | PathLike[str]) -> StaticEncoder:
-        """Read what `save` wrote; the vectors stay mapped.
+    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
+        """Read what `save` wrote, or a file of word vectors; the vectors stay mapped.
 
         Raises:
             InputError: a file is missing or damaged.
+            SettingError: layer, pooling or precision, which static word vectors do not have.
         """
         path = Path(folder)
+        for option in ("layer", "pooling", "precision"):
+            if option in options:
+                raise SettingError(f"{option} does not apply to static word vectors ({path})")
+        if not path.is_dir():
+            return cls({"": read_table(folder)}, name=path.name)
+        about = read_about(path) if about is None else about
         try:
-            about = json.loads((path / ABOUT_FILE).read_text(encoding="utf-8"))
             words = json.loads((path / WORDS_FILE).read_text(encoding="utf-8"))
             arrays, _ = map_arrays(path / VECTORS_FILE)
             tables: dict[str, WordTable] = {}
@@ -275,12 +278,10 @@ class StaticEncoder(Encoder):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
             maps: dict[str, VectorMap] = {}
             for lang, kept in about["maps"].items():
-                from calque.maps import KINDS
-
                 parts: dict[str, np.ndarray] = {
                     name: arrays[f"map.{lang}.{name}"] for name in ("matrix", "source_mean", "target_mean")
                 }
-                maps[lang] = KINDS[kept["kind"]].from_arrays(parts, kept["pairs"])
+                maps[lang] = map_kind(kept["kind"]).from_arrays(parts, kept["pairs"])
             made = cls(
                 tables,
                 normalise=about["normalise"],
@@ -300,6 +301,7 @@ class StaticEncoder(Encoder):
             IndexError,
             OverflowError,
             RecursionError,
+            SettingError,
         ) as error:
             raise InputError(f"not complete static vectors ({type(error).__name__}: {error})", path=path) from error
         return made

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from calque.corpora import read_parallel, read_sentences
 from calque.corpora.languages import language_and_path
 from calque.corpora.sample import LANGUAGES, sample_text
+from calque.encoders.folder import holds_encoder
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection, Gatherer
 from calque.linking import skipped, skipped_lines
@@ -41,7 +42,7 @@ class NamedEncoder:
 # -- encoders ----------------------------------------------------------------------------------------------------------
 def is_collection(folder: Path) -> bool:
     """Whether a folder is not an encoder, but holds some: what `calque demo` leaves."""
-    return folder.is_dir() and not _is_encoder(folder) and bool(_members(folder))
+    return folder.is_dir() and not holds_encoder(folder) and bool(_members(folder))
 
 
 def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[NamedEncoder]:
@@ -71,13 +72,9 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     return _distinct(list(found.values()))
 
 
-def _is_encoder(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("config.json", "calque.json", "options.json"))
-
-
 def _members(folder: Path) -> list[Path]:
     """Folders of encoders in a folder, in the order of its results, where there are such."""
-    members = [each for each in sorted(folder.iterdir()) if each.is_dir() and _is_encoder(each)]
+    members = [each for each in sorted(folder.iterdir()) if each.is_dir() and holds_encoder(each)]
     order = list(dict.fromkeys(str(row.get("method")) for row in _results(folder)))
     return sorted(members, key=lambda each: order.index(each.name) if each.name in order else len(order))
 

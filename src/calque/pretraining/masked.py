@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from calque.distributed import Processes
 from calque.encoders.batches import WordBatch
-from calque.encoders.huggingface import HuggingFaceEncoder, weights_digest
+from calque.encoders.checkpoint import weights_digest
+from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import InputError, SettingError, check_number
 from calque.pretraining.blocks import Blocks, Mixture, mask

@@ -180,7 +180,7 @@ class WordModel(nn.Module):
             InputError: a file is missing or damaged.
         """
         path = Path(folder)
-        network, vocabulary = ElmoEncoder.open(path).network, Vocabulary.open(path)
+        network, vocabulary = ElmoEncoder.open(path, device="cpu").network, Vocabulary.open(path)
         try:
             weights = load_file(path / SOFTMAX_FILE)
             tables = 2 if "weight.1" in weights else 1

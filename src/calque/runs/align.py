@@ -121,7 +121,7 @@ def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any],
     """
     from calque.distributed import is_first
     from calque.encoders import HuggingFaceEncoder
-    from calque.encoders.about import read_about
+    from calque.encoders.folder import read_about
 
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if not is_first():

@@ -82,7 +82,8 @@ def _train(method, corpora, tokenizer, texts, folder: Path, half: bool, checkpoi
     import torch
 
     from calque.distributed import is_first
-    from calque.encoders.huggingface import ABOUT_FILE, save_model
+    from calque.encoders.checkpoint import save_model
+    from calque.encoders.folder import read_about, write_about
 
     encoder = method.train(
         corpora, tokenizer, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
@@ -109,8 +110,7 @@ def _train(method, corpora, tokenizer, texts, folder: Path, half: bool, checkpoi
         encoder.save(folder)
         method.model.to(dtype=torch.float16 if half else torch.float32)  # type: ignore[call-arg]
         save_model(method.model, folder)  # with its head, instead of the bare encoder
-        about = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
-        (folder / ABOUT_FILE).write_text(json.dumps(about | {"max_length": None}, indent=2) + "\n", encoding="utf-8")
+        write_about(folder, "huggingface", read_about(folder) | {"max_length": None})
         (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         (folder / "README.md").write_text(_card(record), encoding="utf-8")
     return record

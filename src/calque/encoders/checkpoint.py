@@ -1,0 +1,175 @@
+"""What `transformers` keeps of an encoder: weights, configuration and tokenizer, read with suspicion."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+import torch
+from torch import nn
+
+from calque.errors import CalqueError, InputError, SettingError
+
+
+def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
+    """Model and tokenizer of a folder or of a name on the hub, whole and fit for each other.
+
+    Args:
+        dtype: of the weights, or "auto" for that of the file.
+        attention: `attn_implementation` of `transformers`; None for its own choice.
+
+    Raises:
+        InputError: nothing that `transformers` can load, or a part is missing.
+        SettingError: it encodes no text without a decoder.
+    """
+    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
+
+    try:
+        with _quiet(local=os.path.isdir(name)):
+            where = {"local_files_only": not os.path.isdir(name) and _unconnected()}
+            config = AutoConfig.from_pretrained(name, **where)
+            _check_size(config, name)
+            kind = AutoModel
+            if type(config) in AutoModelForTextEncoding._model_mapping:  # of T5 the encoder only
+                kind = AutoModelForTextEncoding
+            elif config.is_encoder_decoder:
+                raise SettingError(
+                    f"{name} is an encoder with a decoder ({config.model_type}); of these only T5 models can be used"
+                )
+            how: dict[str, Any] = {"dtype": dtype, "output_loading_info": True, **where}
+            if attention is not None:
+                how["attn_implementation"] = attention
+            model, report = kind.from_pretrained(name, **how)
+            tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    except CalqueError:
+        raise
+    except Exception as error:  # a damaged folder can fail in every library on the way
+        if os.path.isdir(name):
+            raise InputError(f"not an encoder that transformers can load ({first_line(error)})", path=name) from error
+        raise InputError(
+            f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed ({first_line(error)}); "
+            "check the name and the connection, or give a folder"
+        ) from error
+    _check_tokenizer(tokenizer, model.get_input_embeddings().num_embeddings, name)
+    missing = set(report["missing_keys"])
+    if pooler := {key for key in missing if key.startswith("pooler.")}:
+        model.pooler = None  # untrained: random weights must get neither into the hash nor into what is saved
+        missing -= pooler
+    if missing:
+        raise InputError(
+            f"{len(missing)} weights are missing ({min(missing)}, …), expected a whole checkpoint of {config.model_type}",
+            path=name,
+        )
+    return model, tokenizer
+
+
+# Far beyond every encoder of text; what is built from a damaged number takes half a minute, or all memory.
+_MOST = {
+    "num_hidden_layers": 1000, "n_layers": 1000, "num_layers": 1000, "hidden_size": 65_536, "dim": 65_536, "d_model": 65_536,
+    "embedding_size": 65_536, "intermediate_size": 1 << 20, "vocab_size": 1 << 24, "max_position_embeddings": 1 << 24,
+    "num_attention_heads": 4096, "type_vocab_size": 1 << 16,
+}  # fmt: skip
+_MANY = 64  # weights that one weight of the file may stand for, as where layers share them
+
+
+def _check_size(config: Any, name: str) -> None:
+    """Refuse sizes that no encoder has, or that are far more than the weights in the folder could fill."""
+    for option, most in _MOST.items():
+        value = getattr(config, option, None)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most):
+            raise InputError(
+                f"{option} is {value!r:.60}, expected a whole number up to {most:,}", path=Path(name, "config.json")
+            )
+    width = int(getattr(config, "hidden_size", 0) or 0)
+    rows = sum(
+        int(getattr(config, of, 0) or 0) for of in ("vocab_size", "max_position_embeddings", "intermediate_size")
+    )
+    weights = width * (rows + width * int(getattr(config, "num_hidden_layers", 0) or 0))
+    files = (
+        [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
+        if os.path.isdir(name)
+        else []
+    )
+    size = sum(path.stat().st_size for path in files)
+    if files and weights > _MANY * max(size, 1 << 20):
+        fact = f"promises {weights:,} weights or more, but the files of weights have {size:,} bytes"
+        raise InputError(f"{fact}; is it of this encoder?", path=Path(name, "config.json"))
+
+
+def _unconnected() -> bool:
+    """Whether the hub's host has no address here: then its client's half a minute of new attempts is in vain."""
+    from huggingface_hub.constants import ENDPOINT
+
+    if getproxies():
+        return False
+    try:
+        socket.getaddrinfo(urlsplit(ENDPOINT).hostname, None)
+    except OSError:
+        return True
+    return False
+
+
+def _check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
+    """That there is a tokenizer, and that it can be this encoder's."""
+    try:
+        size, special = len(tokenizer), len(set(tokenizer.all_special_ids))
+        largest = max(map(int, tokenizer("").input_ids), default=0)  # special subwords, which every sentence has
+    except Exception as error:  # damaged, in whatever way
+        raise InputError(f"the tokenizer cannot be used ({first_line(error)})", path=name) from error
+    if size <= special:  # made up by transformers, in want of a file
+        raise InputError("there is no tokenizer beside the weights, expected a tokenizer.json", path=name)
+    if largest >= rows:
+        fact = f"the tokenizer's special subword {largest:,} is beyond the encoder's {rows:,} embeddings"
+        raise InputError(f"{fact}: they do not belong together", path=name)
+
+
+@contextmanager
+def _quiet(local: bool) -> Iterator[None]:
+    """No reports of `transformers` while loading, as what matters is checked here; no bars but those of a download."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled() and local
+    logging.set_verbosity(50)  # critical
+    if bars:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+def save_model(model: Any, folder: str | PathLike[str]) -> None:
+    """`save_pretrained` without its progress bar: one for a single file of weights is noise on standard error."""
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model.save_pretrained(folder)
+    finally:
+        if bars:
+            logging.enable_progress_bar()
+
+
+def weights_digest(model: nn.Module) -> str:
+    """Hash over the bytes of all weights, with their names and shapes; read anew each time, since an optimiser may change
+    them where neither PyTorch's version counter nor an address tells."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,161 @@
+"""Folders of every kind, as calque wrote them before `calque.json` had a format, open for ever; and those of one's own."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calque import MappedEncoder, Rotation
+from calque.encoders import load_encoder
+from calque.encoders.base import Encoder
+from calque.encoders.folder import ABOUT_FILE, ENCODERS, FORMAT, encoder_kind, read_about, write_about
+from calque.errors import InputError, SettingError
+from calque.maps import LinearMap
+from calque.text import ParallelCorpus, Sentence
+from calque.vectors import Embeddings
+from planted import Planted
+
+FOLDERS = Path(__file__).with_name("folders")
+#: by folder: what was recorded when it was written, and how its encoder encoded SENTENCES
+RECORDED = json.loads((FOLDERS / "vectors.json").read_text(encoding="utf-8"))
+SENTENCES = [Sentence(("the", "cat", "sees"), "en"), Sentence(("die", "Katze", "im", "haus"), "de")]
+
+
+def check(encoder: Encoder, recorded: dict) -> None:
+    """That the encoder is the one that was saved."""
+    assert (type(encoder).__name__, encoder.dim, encoder.fingerprint) == tuple(
+        recorded[name] for name in ("class", "dim", "fingerprint")
+    )
+    vectors = encoder.encode(SENTENCES)
+    assert (None if vectors.covered is None else vectors.covered.tolist()) == recorded["covered"]
+    np.testing.assert_allclose(vectors.data[0][:4], recorded["first"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(vectors.data[-1][-4:], recorded["last"], rtol=1e-5, atol=1e-6)
+    assert np.abs(vectors.data).sum(dtype=np.float64) == pytest.approx(recorded["sum"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_folder_of_format_1_opens_for_ever(name, tmp_path):
+    assert "format" not in json.loads((FOLDERS / name / ABOUT_FILE).read_text(encoding="utf-8"))
+    encoder = load_encoder(FOLDERS / name, device="cpu")
+    assert encoder.name == RECORDED[name]["name"]
+    check(encoder, RECORDED[name])
+    check(type(encoder).open(FOLDERS / name, device="cpu"), RECORDED[name])
+    encoder.save_whole(tmp_path / "again")  # what is written now says its format, and gives the same
+    assert read_about(tmp_path / "again")["format"] == FORMAT
+    check(load_encoder(tmp_path / "again", device="cpu"), RECORDED[name])
+
+
+def test_every_kind_is_among_the_folders():
+    kinds = {read_about(FOLDERS / name)["kind"] for name in RECORDED}
+    assert kinds == set(ENCODERS)
+    assert {name: ENCODERS.load(name).__name__ for name in ENCODERS} == {
+        read_about(FOLDERS / name)["kind"]: RECORDED[name]["class"] for name in RECORDED
+    }
+
+
+@pytest.mark.parametrize(("format", "message"), [
+    (FORMAT + 1, "format 2, expected 1: it was written by a later version of calque"), ("1", "format '1'"), (0, "format 0"),
+])  # fmt: skip
+def test_a_later_format_is_refused(format, message, tmp_path):
+    folder = shutil.copytree(FOLDERS / "static", tmp_path / "static")
+    told = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
+    (folder / ABOUT_FILE).write_text(json.dumps(told | {"format": format}), encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        load_encoder(folder)
+
+
+class Own(Planted):
+    """Another random vector for each word, by a number that is saved."""
+
+    def __init__(self, number=0):
+        super().__init__(dim=8)
+        self.name, self.number, self.fingerprint = "own", number, f"own {number}"
+
+    def encode(self, sentences, *, progress=False, out=None):
+        found = super().encode(list(sentences))
+        return Embeddings(found.data + self.number, found.offsets)
+
+    def save(self, folder):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_about(Path(folder), encoder_kind(self), {"number": self.number})
+
+    @classmethod
+    def open(cls, folder, *, about=None, **options):
+        return cls((about or read_about(folder))["number"])
+
+
+class Bare(Own):
+    """Has nothing to save."""
+
+    save = Encoder.save
+
+
+class Slanted(LinearMap):
+    """A map of one's own."""
+
+    kind = "slanted"
+
+
+@pytest.fixture
+def text():
+    rng = np.random.default_rng(0)
+    words = [[f"e{k}" for k in rng.integers(0, 30, 6)] for _ in range(20)]
+    links = [[(k, k) for k in range(6)]] * 20
+    from calque.pairs import WordPairs
+
+    return ParallelCorpus.of(words, [[f"d{w[1:]}" for w in s] for s in words], ("en", "de")), WordPairs.of(links)
+
+
+def test_an_encoder_of_ones_own_is_opened_by_its_class(tmp_path):
+    Own(3).save(tmp_path / "own")
+    assert read_about(tmp_path / "own")["kind"] == f"{__name__}:Own"
+    again = load_encoder(tmp_path / "own")
+    assert (type(again), again.fingerprint) == (Own, "own 3")
+    (tmp_path / "own" / ABOUT_FILE).write_text(json.dumps({"kind": "nowhere.at:All"}))
+    with pytest.raises(SettingError, match="nowhere.at:All: nowhere.at cannot be imported"):
+        load_encoder(tmp_path / "own")
+
+
+def test_maps_of_ones_own_over_an_encoder_of_ones_own(text, tmp_path):
+    mapped = MappedEncoder.fit(Own(2), *text, make=Slanted, towards="en")
+    mapped.save(tmp_path / "mapped")
+    about = read_about(tmp_path / "mapped")
+    assert (about["kind"], about["base"]) == ("mapped", f"{__name__}:Own")
+    assert about["maps"]["de"]["0"]["kind"] == f"{__name__}:Slanted"
+    again = load_encoder(tmp_path / "mapped")
+    assert isinstance(again, MappedEncoder)
+    assert (type(again.base), type(again.maps["de"][0])) == (Own, Slanted)
+    assert again.fingerprint == mapped.fingerprint
+    np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
+
+
+def test_an_encoder_by_its_class(text):
+    encoder = load_encoder(f"{__name__}:Bare")
+    assert (type(encoder), encoder.fingerprint) == (Bare, "own 0")
+    several = load_encoder(f"en={__name__}:Bare,de={__name__}:Own")
+    np.testing.assert_array_equal(several.encode(text[0].target).data, Own().encode(text[0].target).data)
+    for name, given, message in [
+        (f"{__name__}:Bare", {"layer": 1}, "layer does not apply to Bare"),
+        (f"{__name__}:Nobody", {}, "has no Nobody"),
+        (f"{__name__}:Slanted", {}, "is no kind of encoder: expected a subclass of calque.encoders.base:Encoder"),
+        ("calque.encoders.mapped:MappedEncoder", {}, r"MappedEncoder cannot be built without arguments \("),
+    ]:
+        with pytest.raises(SettingError, match=message):
+            load_encoder(name, **given)
+
+
+def test_a_class_that_cannot_open_what_it_saved(text, tmp_path):
+    class Half(Planted):
+        def save(self, folder):
+            Path(folder).mkdir(exist_ok=True)
+
+    with pytest.raises(InputError, match="Half cannot be opened: it has save, but no open"):
+        Half.open(tmp_path)
+    mapped = MappedEncoder.fit(Half(), *text, make=Rotation, towards="en")
+    with pytest.raises(SettingError, match="own cannot be saved: Bare has no save"):
+        MappedEncoder.fit(Bare(), *text, make=Rotation, towards="en").save(tmp_path / "bare")
+    mapped.save(tmp_path / "half")
+    with pytest.raises(InputError, match="is of a kind of its own"):
+        load_encoder(tmp_path / "half")
