@@ -25,7 +25,7 @@ def positive(parameter: typer.CallbackParam, value: float | None) -> float | Non
     return value
 
 
-def share(parameter: typer.CallbackParam, value: float | None) -> float | None:
+def fraction(parameter: typer.CallbackParam, value: float | None) -> float | None:
     if value is not None and not 0 <= value < 1:  # false for nan
         raise SettingError(f"{parameter.opts[0]} {value}: expected a share, from 0 to below 1")
     return value

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.cli.checks import share
+from calque.cli.checks import fraction
 from calque.cli.options import pairs_of
 from calque.errors import SettingError
 
@@ -31,7 +31,7 @@ class Fitting:
     held_out: Annotated[
         float | None,
         typer.Option(
-            callback=share, help="Dictionaries: share of entries held out to choose the best round; default 0.1."
+            callback=fraction, help="Dictionaries: share of entries held out to choose the best round; default 0.1."
         ),
     ] = None
     normalise: Annotated[
