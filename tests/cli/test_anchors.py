@@ -1,7 +1,10 @@
 """Anchors, maps from dictionaries and from nothing, released maps and neighbours, from the command line."""
 
 import json
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -158,6 +161,20 @@ def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_
     card = (tmp_path / "m" / "README.md").read_text()
     assert "| en-de.txt | en-de | 10 |" in card
     assert f"aligned by {method} from a dictionary" in card
+
+
+def test_the_same_command_gives_the_same_maps_in_every_process(data, tiny_folder, tmp_path):
+    """Python's hashes of words differ from process to process; the order of the words must not come from them."""
+    written = []
+    for seed in ("1", "2"):
+        subprocess.run(
+            [sys.executable, "-m", "calque", "align", "--encoder", tiny_folder, "--towards", "en", "--dictionary",
+             data / "en-de.txt", "--langs", "en", "de", "--text", data / "en.txt", data / "de.txt", "--method", "whitened",
+             "--most", "2", "--occurrences", "3", "--out", tmp_path / seed, "-q"],
+            check=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        )  # fmt: skip
+        written.append((tmp_path / seed / "maps.safetensors").read_bytes())
+    assert written[0] == written[1]
 
 
 def test_many_languages_together_from_anchors(capsys, data, tiny_folder, tiny_encoder, tmp_path):

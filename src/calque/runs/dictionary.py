@@ -147,7 +147,7 @@ def align_dictionary(
 
 
 def _anchors(
-    base: Encoder, wanted: Mapping[str, set[str]], texts: Sequence[str], folders: Sequence[str], *, layers, most,
+    base: Encoder, wanted: Mapping[str, Sequence[str]], texts: Sequence[str], folders: Sequence[str], *, layers, most,
     at_least, most_occurrences, pretokenized, limit, progress: bool, say: Say,
 ) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:  # fmt: skip
     """Anchors of each language, and where they come from, for the record."""
@@ -185,13 +185,10 @@ def _anchors(
     return found, sources
 
 
-def _words_of(dictionaries: Sequence[Dictionary], lang: str) -> set[str]:
-    """A language's words in dictionaries."""
-    words: set[str] = set()
-    for each in dictionaries:
-        for side, of in zip(each.langs, (each.source, each.target), strict=True):
-            words.update(of if side == lang else ())
-    return words
+def _words_of(dictionaries: Sequence[Dictionary], lang: str) -> list[str]:
+    """A language's words in dictionaries, in their order: it decides between words that are equally frequent."""
+    sides = [side for each in dictionaries for side in zip(each.langs, (each.source, each.target), strict=True)]
+    return list(dict.fromkeys(word for of, words in sides if of == lang for word in words))
 
 
 def _named(dictionaries: Sequence[str], start: str | None) -> str:
