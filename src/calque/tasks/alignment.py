@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.corpora import gold_links
 from calque.encoders.base import require
 from calque.errors import SettingError
+from calque.linking import skipped
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import measure, ratio
+from calque.wordalign.similarity import Method, links_from_embeddings
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
+    from calque.tasks.inputs import Inputs
     from calque.text import ParallelCorpus
 
 
@@ -117,10 +121,18 @@ class WordAlignment(Task):
         self.method, self.options = method, dict(options or {})
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
+    @classmethod
+    def from_files(cls, inputs: Inputs, *, method: Method = "mutual") -> list[Task]:
+        """One for each test text; the gold links stand in the text's third column where there is no file of them."""
+        found: list[Task] = []
+        for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):
+            gold = WordPairs.open(one.links[0]) if one.links else gold_links(corpus, check=False)
+            corpus, gold = _fitting(corpus, gold, path=one.links[0] if one.links else test)
+            found.append(cls(corpus, gold, method=method, data=test, seed=inputs.words.seed))
+        return found
+
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Error rate first, then precision, recall and F1 of the links made from the encoder's vectors."""
-        from calque.wordalign.similarity import links_from_embeddings
-
         require(encoder, "measured")
         source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
@@ -143,6 +155,27 @@ class WordAlignment(Task):
             data=self.data, languages=self.corpus.langs, bootstrap=self.bootstrap, seed=self.seed,
             settings=about,
         )  # fmt: skip
+
+
+def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[ParallelCorpus, WordPairs]:
+    """The sentence pairs whose gold links fit their words. A few that do not are an annotator's slip: they are left out
+    and a warning counts them. Many are text cut in another way: an error."""
+    if gold.n_sentences != len(corpus):
+        gold.check(corpus, path=path)
+    fits = np.ones(len(corpus), dtype=bool)
+    for words, side in ((gold.source, corpus.source), (gold.target, corpus.target)):
+        fits[gold.sentence[words >= side.lengths()[gold.sentence]]] = False
+    wrong = np.flatnonzero(~fits)
+    if not len(wrong):
+        return corpus, gold
+    if len(wrong) > 0.05 * len(corpus):
+        gold.check(corpus, path=path)
+    skipped(
+        f"{path}: {len(wrong):,} of {len(corpus):,} sentence pairs skipped: their gold links point beyond the sentence "
+        f"(first: line {wrong[0] + 1})"
+    )
+    keep = np.flatnonzero(fits)
+    return corpus.take(keep), gold.take(keep)
 
 
 def _width(links: WordPairs, gold: WordPairs) -> int:

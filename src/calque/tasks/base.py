@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
+    from calque.tasks.inputs import Inputs
+
+Languages = Literal["pairs", "files"]
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,43 @@ class Score:
 
 
 class Task(ABC):
-    """Something that any encoder can be asked to do."""
+    """Something that any encoder can be asked to do.
+
+    A class from elsewhere, named `package.module:Class` where a task is named, says with `files` and `languages` what the
+    rows of `calque.tasks.table` say of those of the house. Its options are the keyword-only parameters of the functions that
+    `takes` lists.
+
+    Attributes:
+        files: which files of `Inputs` it reads, `test` among them.
+        languages: whose the files are: "pairs", parallel text or dictionaries with `langs`; "files", each file's own.
+        notes: what else decides the scores, and the task itself does not see; it gets into their `settings`.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("test",)
+    languages: ClassVar[Languages] = "pairs"
+    notes: Mapping[str, Any] = MappingProxyType({})
+
+    @classmethod
+    def from_files(cls, inputs: Inputs, **options: Any) -> list[Task]:
+        """Tasks from files, such as one for each test text. Where a class does not say otherwise, one for all of them: the
+        class itself, called with the inputs and the options.
+
+        Raises:
+            SettingError: files or options that do not fit each other.
+        """
+        make: Any = cls
+        return [make(inputs, **options)]
+
+    @classmethod
+    def takes(cls) -> list[Callable[..., Any]]:
+        """Functions whose keyword-only parameters are options of the task. Those of the next one count where the one before
+        hands on what it does not know (`**options`)."""
+        return [cls.from_files, cls]
 
     @abstractmethod
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Measure an encoder; the first score is the task's headline."""
+
+    def news(self, scores: Sequence[Score]) -> list[str]:
+        """What a person should know of the scores besides the figures, in lines."""
+        return []

@@ -3,153 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calque.algebra.normalize import unit_rows
-from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
 from calque.encoders.base import require
 from calque.errors import SettingError
-from calque.offsets import ranges
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import measure, ratio
-from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
+from calque.tasks.nearest import Candidates, Retrieved, Similarity, Uncovered, retrieve
+from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences, warn_of_overlap
+from calque.tasks.special import with_end_links, with_ends
 from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
+    from calque.tasks.inputs import Inputs
     from calque.text import ParallelCorpus
-
-Candidates = Literal["all", "linked"]
-Similarity = Literal["csls", "cosine"]
-Uncovered = Literal["drop", "wrong"]
-
-
-@dataclass(frozen=True)
-class Retrieved:
-    """Answers to the queries of both directions.
-
-    Attributes:
-        queries: positions, in the links that were given, of those that were asked; int64 `[n]`.
-        source_hits, target_hits: bool `[n]`: the source word found its target word; the target word its
-            source word.
-        nearest_targets, nearest_sources: int64 `[n]`, row of the word that was found; −1 where there was no
-            vector.
-        source_candidates, target_candidates: how many words there were to choose from.
-        dropped: links that could not be asked because a word has no vector.
-        target_lists, source_lists: int64 `[n, depth]`, rows of the nearest words, the nearest first; −1 where there
-            are no more.
-    """
-
-    queries: np.ndarray
-    source_hits: np.ndarray
-    target_hits: np.ndarray
-    nearest_targets: np.ndarray
-    nearest_sources: np.ndarray
-    source_candidates: int
-    target_candidates: int
-    dropped: int
-    target_lists: np.ndarray
-    source_lists: np.ndarray
-
-
-def retrieve(
-    source: Embeddings,
-    target: Embeddings,
-    pairs: WordPairs,
-    *,
-    candidates: Candidates = "all",
-    similarity: Similarity = "csls",
-    k: int = 10,
-    source_words: np.ndarray | None = None,
-    target_words: np.ndarray | None = None,
-    uncovered: Uncovered = "drop",
-    depth: int = 1,
-) -> Retrieved:
-    """Ask for the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
-
-    Args:
-        source, target: word vectors of parallel sentences.
-        pairs: one-to-one links between their words.
-        candidates: "all" words of the other side (the paper), or only those with a link (its code).
-        similarity: CSLS with neighbourhood `k`, whose hubness terms are taken over the same candidates; or
-            cosine. Equal similarities go to the word that comes first.
-        source_words, target_words: bool `[n_words]`, words that exist for this question (candidates and
-            queries).
-        uncovered: what to do with a link to a word without a vector: "drop" and count it, or count it as
-            "wrong", which makes encoders of different coverage comparable.
-        depth: how many of the nearest words to list for each query.
-
-    Raises:
-        SettingError: a value that is not one of these, links that are not one-to-one, or that point outside.
-    """
-    for name, value, known in (
-        ("candidates", candidates, ("all", "linked")),
-        ("similarity", similarity, ("csls", "cosine")),
-        ("uncovered", uncovered, ("drop", "wrong")),
-    ):
-        if value not in known:
-            raise SettingError(f"{name}={value!r}, expected one of {', '.join(known)}")
-    if not len(source) == len(target) == pairs.n_sentences:
-        raise SettingError(
-            f"links of {pairs.n_sentences} sentence pairs, but vectors of {len(source)} and {len(target)} sentences"
-        )
-    rows, pools = [], []
-    for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
-        if len(pairs) and (words >= np.diff(side.offsets)[pairs.sentence]).any():
-            raise SettingError("a link points beyond the end of its sentence; was the text tokenised differently?")
-        row = side.rows(pairs.sentence, words)
-        if len(np.unique(row)) != len(row):
-            raise SettingError("links are not one-to-one: call one_to_one() on them first")
-        rows.append(row)
-        pools.append(np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool))
-    asked = pools[0][rows[0]] & pools[1][rows[1]]
-    has_vector = asked.copy()
-    for side, pool, row in zip((source, target), pools, rows, strict=True):
-        if side.covered is not None:
-            pool &= side.covered
-            has_vector &= side.covered[row]
-    if candidates == "linked":
-        for pool, row in zip(pools, rows, strict=True):
-            linked = np.zeros_like(pool)
-            linked[row[has_vector]] = True
-            pool &= linked
-    found = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k, depth)
-    queries = np.flatnonzero(has_vector if uncovered == "drop" else asked)
-    places = np.flatnonzero(has_vector[queries])
-    lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
-    for answer, pool, best in zip(lists, reversed(pools), (found.targets, found.sources), strict=True):
-        if best.shape[1]:
-            answer[places, : best.shape[1]] = np.flatnonzero(pool)[best]
-    nearest = [answer[:, 0] for answer in lists]
-    return Retrieved(
-        queries=queries,
-        source_hits=nearest[0] == rows[1][queries],
-        target_hits=nearest[1] == rows[0][queries],
-        nearest_targets=nearest[0],
-        nearest_sources=nearest[1],
-        source_candidates=int(pools[0].sum()),
-        target_candidates=int(pools[1].sum()),
-        dropped=int((asked & ~has_vector).sum()),
-        target_lists=lists[0],
-        source_lists=lists[1],
-    )
-
-
-def _search(source, target, pools, rows, similarity: Similarity, k: int, depth: int) -> Neighbours:
-    vectors, queries = [], []
-    for side, pool, row in zip((source, target), pools, rows, strict=True):
-        chosen = np.flatnonzero(pool)
-        vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
-        queries.append(np.searchsorted(chosen, row))
-    asked: Any = {"source_queries": queries[0], "target_queries": queries[1], "n_best": depth}
-    if similarity == "cosine":
-        return cosine_neighbours(*vectors, **asked)
-    return csls_neighbours(*vectors, k=k, **asked)
 
 
 class WordRetrieval(Task):
@@ -219,6 +92,43 @@ class WordRetrieval(Task):
         self.k = k
         self.model, self.symmetrize = model, symmetrize
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
+
+    @classmethod
+    def from_files(
+        cls,
+        inputs: Inputs,
+        *,
+        candidates: Candidates = "all",
+        similarity: Similarity = "csls",
+        contextual: bool = True,
+    ) -> list[Task]:
+        """One for each test text."""
+        return [
+            cls._of(one, candidates=candidates, similarity=similarity, contextual=contextual) for one in inputs.each()
+        ]
+
+    @classmethod
+    def _of(cls, one: Inputs, **options: Any) -> WordRetrieval:
+        (test,), (langs,), words = one.test, one.langs, one.words
+        corpus = words.read(test, langs, one.say)
+        # A limit cuts the test text alone: what has been seen stays seen.
+        train = words.whole.read(one.train[0], langs, one.say) if one.train else None
+        if train is not None:
+            warn_of_overlap(test, shared_sentences(corpus, train), one.train[0])
+        made = cls(
+            corpus,
+            words.open_links(one.links[0], corpus) if one.links else None,
+            train=train,
+            train_pairs=words.whole.open_links(one.train_links[0], train) if one.train_links and train is not None else None,
+            model=words.model,
+            symmetrize=words.symmetrize,
+            data=test,
+            seed=words.seed,
+            **options,
+        )
+        if one.train:
+            made.notes = {"train": [Path(one.train[0]).name]}  # it decides which pairs count as unseen
+        return made
 
     # -- what is asked ---------------------------------------------------------------------------------------
     @cached_property
@@ -326,7 +236,7 @@ class WordRetrieval(Task):
                 )
         pairs, unseen = self.links[0], self.unseen
         if self.special:
-            pairs, unseen = _with_end_links(pairs, unseen, source, target)
+            pairs, unseen = with_end_links(pairs, unseen, source, target)
         found = retrieve(
             source, target, pairs,
             candidates=self.candidates, similarity=self.similarity, k=self.k, uncovered=self.uncovered,
@@ -411,46 +321,6 @@ class WordRetrieval(Task):
 def _symmetrization(method: str) -> str:
     """How the links came about, for the record."""
     return method if method == "one-to-one" else f"{method}, one-to-one"
-
-
-def with_ends(encoder: Encoder, sentences) -> Embeddings:
-    """Word vectors, and those of a sentence's first and last subword ([CLS], [SEP]) as words around them.
-
-    Raises:
-        SettingError: the encoder has no subwords.
-    """
-    from calque.encoders.batches import collate, token_batches
-    from calque.encoders.huggingface import HuggingFaceEncoder
-
-    if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(f"special=True: {encoder.name} has no special subwords")
-    import torch
-
-    split = encoder.subwords.split(sentences).with_special()
-    data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
-    with torch.inference_mode():
-        for numbers in token_batches(np.diff(split.offsets), encoder.budget):
-            batch = collate(split, numbers).to(encoder.device)
-            first = split.word_offsets[numbers]
-            rows = ranges(first, split.word_offsets[numbers + 1] - first)
-            data[rows] = encoder.forward(batch, [encoder.layer])[encoder.layer].float().cpu().numpy()
-    return Embeddings(data, split.word_offsets, split.word_lengths > 0)
-
-
-def _with_end_links(
-    pairs: WordPairs, unseen: np.ndarray | None, source: Embeddings, target: Embeddings
-) -> tuple[WordPairs, np.ndarray | None]:
-    """The links, moved past the first special word, and links between the first and the last ones."""
-    n = pairs.n_sentences
-    sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
-    order = np.argsort(sentence, kind="stable")
-    ends = [np.concatenate([np.zeros(n, dtype=np.int64), np.diff(side.offsets) - 1]) for side in (source, target)]
-    left, right = (
-        np.concatenate([words + 1, end]) for words, end in zip((pairs.source, pairs.target), ends, strict=True)
-    )
-    if unseen is not None:
-        unseen = np.concatenate([unseen, np.zeros(2 * n, dtype=bool)])[order]
-    return WordPairs(sentence[order], left[order], right[order], n_sentences=n), unseen
 
 
 def _accuracy(sums: np.ndarray) -> np.ndarray:

@@ -1,0 +1,143 @@
+"""Every task by name: its class, what it reads, and which options the command line has for it.
+
+To add a task: one file with one class, and one row here. Command line, studies, reports and the documentation read this
+table; nothing of a task is loaded for that.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calque.named import Table
+from calque.tasks.base import Languages, Task
+from calque.tasks.inputs import FIELDS
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One task.
+
+    Attributes:
+        target: its class, `package.module:Class`.
+        help: what it measures, in a line.
+        title: its name in reports.
+        files: which files of `Inputs` it reads.
+        options: further names of options: of the class, and of `Words` and `Inputs` (`langs`, `model`, `symmetrize`,
+            `seed`, `pretokenized`, `test_limit`).
+        languages: whose the files are: "pairs", parallel text or dictionaries with `langs`; "files", each file's own.
+        lang: the language of files that do not say theirs.
+        pretokenized: whether words stand between spaces where nobody says: gold links count the words of a text as it is.
+    """
+
+    target: str
+    help: str
+    title: str
+    files: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    languages: Languages = "files"
+    lang: str | None = None
+    pretokenized: bool = False
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Files and options."""
+        return self.files + self.options
+
+
+def option_names(kind: type[Task]) -> list[str]:
+    """The options of a task's class."""
+    found: list[str] = []
+    for function in kind.takes():
+        parameters = inspect.signature(function).parameters.values()
+        found += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+        if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+            break
+    return [name for name in dict.fromkeys(found) if name not in FIELDS]
+
+
+def _row_of(name: str, kind: type[Task]) -> TaskRow:
+    summary = (inspect.getdoc(kind) or "").partition("\n")[0]
+    langs = ("langs",) if kind.languages == "pairs" else ()
+    of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit")
+    options = (*langs, *of_words, *option_names(kind))
+    return TaskRow(name, summary, name.partition(":")[2], kind.files, options, kind.languages)
+
+
+_LINKING = ("langs", "model", "symmetrize", "seed")
+_TRAINED = (
+    "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
+    "decay", "clip", "on_error", "test_limit",
+)  # fmt: skip
+_ANNOTATED = ("test", "train", "dev", "ceiling")
+
+
+def _tags(help: str, title: str, *more: str) -> TaskRow:
+    options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column", *_LINKING, *more)
+    return TaskRow("calque.tasks.tagging:Tagging", help, title, (*_ANNOTATED, "project", "links"), options)
+
+
+def _labels(help: str, title: str) -> TaskRow:
+    options = (*_TRAINED, "head", "rename", "format", "pretokenized")
+    return TaskRow("calque.tasks.classification:Classification", help, title, _ANNOTATED, options)
+
+
+TASKS: Table[TaskRow] = Table(
+    "task",
+    {
+        "retrieval": TaskRow(
+            "calque.tasks.retrieval:WordRetrieval",
+            "Is the nearest word of the other language, in context, the translation?",
+            "word retrieval",
+            ("test", "train", "links", "train_links"),
+            (*_LINKING, "candidates", "similarity", "contextual", "pretokenized"),
+            languages="pairs",
+        ),
+        "word-alignment": TaskRow(
+            "calque.tasks.alignment:WordAlignment",
+            "Links made from the vectors against gold links: error rate, precision, recall, F1.",
+            "word alignment",
+            ("test", "links"),
+            ("langs", "seed", "method", "pretokenized"),
+            languages="pairs",
+            pretokenized=True,
+        ),
+        "ner": _tags("Named entities: F1 of whole spans.", "named entities", "per_type"),
+        "slots": _tags("Slots and intents: F1 of whole spans, and accuracy.", "slot filling", "per_type"),
+        "pos": _tags("Parts of speech: accuracy.", "part-of-speech tagging"),
+        "nli": _labels("Inference, pairs of texts: accuracy.", "inference"),
+        "sentiment": _labels("Sentiment, single texts: accuracy and macro-F1.", "sentiment"),
+        "parsing": TaskRow(
+            "calque.tasks.parsing:Parsing",
+            "Dependency parsing: LAS and UAS without punctuation.",
+            "parsing",
+            _ANNOTATED,
+            (*_TRAINED, "upos", "layers", "arc", "label"),
+        ),
+        "lexicon": TaskRow(
+            "calque.tasks.lexicon:Lexicon",
+            "Bilingual lexicon induction: precision at 1, 5 and 10, mean reciprocal rank.",
+            "bilingual lexicon",
+            ("test", "text"),
+            ("langs", "similarity", "entries", "lower", "on_error", "pretokenized"),
+            languages="pairs",
+        ),
+        "wsd": TaskRow(
+            "calque.tasks.disambiguation:Disambiguation",
+            "Word senses by the nearest sense vector: F1.",
+            "word senses",
+            ("test", "train", "first_senses"),
+            ("restrict", "test_limit"),
+            lang="en",
+        ),
+    },
+    base="calque.tasks.base:Task",
+    row_of=_row_of,
+)
+
+
+def users(name: str) -> Sequence[str]:
+    """The tasks that take a file or option; none for what all have, or none has."""
+    found = [task for task, row in TASKS.items() if name in row.takes]
+    return [] if len(found) == len(TASKS) else found
