@@ -1,4 +1,4 @@
-"""Parallel text from files, its word links, and word of what was skipped: what every command begins with."""
+"""Text from files, word links, and word of what was skipped: what every command begins with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 
-from calque.corpora import SkippedWarning, read_parallel
+from calque.corpora import SkippedWarning, read_parallel, read_sentences
+from calque.corpora.languages import name_and_path
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
@@ -91,6 +92,32 @@ class Words:
             links = links.slice(0, len(corpus))
         links = links.check(corpus, path=path)
         return links.one_to_one() if self.symmetrize == "one-to-one" else links
+
+
+def read_languages(
+    texts: Sequence[str], *, pretokenized: bool = False, limit: int | None = None, say: Say = lambda line: None
+) -> dict[str, Sentences]:
+    """`LANG=FILE`, several of a language joined, as sentences by language."""
+    parts: dict[str, list[Sentences]] = {}
+    for text in texts:
+        lang, path = divided(text)
+        parts.setdefault(lang, []).append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
+    found = {lang: Sentences.joined(several) for lang, several in parts.items()}
+    counts = ", ".join(f"{lang} {len(sentences):,}" for lang, sentences in found.items())
+    say(f"sentences: {counts}")
+    return found
+
+
+def divided(text: str) -> tuple[str, str]:
+    """`LANG=FILE` as language and path.
+
+    Raises:
+        SettingError: one of them is missing.
+    """
+    lang, path = name_and_path(text)
+    if not lang or not path:
+        raise SettingError(f"{text!r}: give the language before the file, e.g. en=text.txt")
+    return lang, path
 
 
 def digest_of(sentences: Sentences) -> str:

@@ -207,16 +207,24 @@ def test_an_option_without_effect_is_refused(capsys, tmp_path, job, option, user
     assert users in line
 
 
-def test_every_option_of_evaluate_that_is_for_some_tasks_is_one():
+def test_options_of_the_table_are_those_of_the_classes_with_the_same_defaults():
+    import inspect
+
     from typer.main import get_command
 
-    from calque.cli import app, evaluate
-    from calque.cli.evaluate import EVERY, USERS
+    from calque.cli import app
+    from calque.tasks.inputs import FIELDS
+    from calque.tasks.table import TASKS, option_names
 
-    names = {parameter.name for parameter in get_command(app).commands["evaluate"].params}
-    assert set(USERS) <= names
-    assert {task for users in USERS.values() for task in users} <= set(EVERY)
-    assert callable(evaluate)
+    shown = {parameter.name: parameter for parameter in get_command(app).commands["evaluate"].params}
+    for name, row in TASKS.items():
+        kind, common = TASKS.load(name), {*FIELDS, "langs", "per_type"}
+        assert {"test", *row.files} <= {*FIELDS}
+        assert set(row.options) - common == set(option_names(kind)) - common, name
+        defaults = {each.name: each.default for function in kind.takes()
+                    for each in inspect.signature(function).parameters.values()}  # fmt: skip
+        for option in {*row.options} & {*shown} - common - {"entries", "hidden", "dropout", "upos"}:
+            assert shown[option].default == defaults[option], (name, option)
 
 
 def test_what_was_skipped_is_said_quietly_too(capsys, tmp_path, text):

@@ -7,9 +7,9 @@ import numpy as np
 from calque.annotated import LabelledText, Labels, TaggedText, Treebank
 from calque.encoders.base import Encoder
 from calque.tasks.classification import Classification
+from calque.tasks.datasets import Dataset
 from calque.tasks.parsing import Parsing
 from calque.tasks.tagging import Tagging
-from calque.tasks.zeroshot import Named
 from calque.text import Sentences
 from calque.vectors import Embeddings
 
@@ -51,7 +51,7 @@ def tagged(n, lang, seed=0, name=None, tag=None, intents=False):
     tag = tag or (lambda k: "B-PER" if k < 4 else "B-LOC" if k < 6 else "O")
     tags = [tag(int(word[1:])) for sentence in text for word in sentence]
     lines = np.cumsum([1, *(len(sentence) + 1 for sentence in text)])[:-1]
-    return Named(
+    return Dataset(
         name or f"{lang}.tsv", lang,
         TaggedText(Sentences.of(text, lang), Labels.of(tags), lines=lines, path=f"{lang}.tsv",
                    intents=Labels.of(["even" if int(s[0][1:]) % 2 == 0 else "odd" for s in text]) if intents else None),
@@ -64,13 +64,13 @@ def labelled(n, lang, seed=0, pairs=False):
     first = words(rng, n, lang, 1, 4)
     if not pairs:
         labels = ["good" if any(int(word[1:]) < 4 for word in text) else "bad" for text in first]
-        return Named(f"{lang}.tsv", lang, LabelledText((Sentences.of(first, lang),), Labels.of(labels)))
+        return Dataset(f"{lang}.tsv", lang, LabelledText((Sentences.of(first, lang),), Labels.of(labels)))
     second = [
         text if rng.random() < 0.5 else other for text, other in zip(first, words(rng, n, lang, 1, 4), strict=True)
     ]
     labels = ["yes" if a == b else "no" for a, b in zip(first, second, strict=True)]
     columns = tuple(Sentences.of(column, lang) for column in (first, second))
-    return Named(f"{lang}.tsv", lang, LabelledText(columns, Labels.of(labels)))
+    return Dataset(f"{lang}.tsv", lang, LabelledText(columns, Labels.of(labels)))
 
 
 def trees(n, lang, seed=0):
@@ -83,7 +83,7 @@ def trees(n, lang, seed=0):
         "root" if head == 0 else ("low" if number < 6 else "high") for head, number in zip(heads, numbers, strict=True)
     ]
     upos = Labels.of(["NOUN" if number % 2 else "VERB" for number in numbers])
-    return Named(f"{lang}.conllu", lang, Treebank(Sentences.of(text, lang), upos, heads, Labels.of(relations)))
+    return Dataset(f"{lang}.conllu", lang, Treebank(Sentences.of(text, lang), upos, heads, Labels.of(relations)))
 
 
 def write_tags(named, path):

@@ -332,7 +332,7 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
     ("batch = 4", "batches = 4", "unknown setting 'batches' of methods.quick"),
     ("[methods.rotation]", '[methods.rotation]\nsupervision = "x"', "unknown supervision x"),
     ("hidden = 8", "heddin = 8", "unknown setting 'heddin' of tasks.ner, expected task, train, test"),
-    ("[tasks.retrieval]", '[tasks.retrieval]\ntask = "cooking"', "unknown task 'cooking', expected retrieval"),
+    ("[tasks.retrieval]", '[tasks.retrieval]\ntask = "cooking"', "unknown task 'cooking', expected one of retrieval"),
     ("[supervision.parallel]", '[supervision.parallel]\nkind = "x"', "'parallel' is of kind 'x', expected parallel, dict"),
     ("[supervision.parallel]", '[supervision.parallel]\nkind = "dictionary"', "has no text for anchors"),
     ("[supervision.parallel]", '[supervision.parallel]\nkind = "dictionary"\ntexts = { de = "x" }', "has no texts in en"),

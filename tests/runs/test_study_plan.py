@@ -207,7 +207,7 @@ def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tm
     (("tasks", "ner", "test"), ["ner.de.tsv", "ner.de.tsv"], "tasks.ner.test says 'ner.de.tsv' twice"),
     (("tasks", "ner", "train"), [], r"tasks.ner.train = \[\], expected text on one short line or a list"),
     (("tasks", "ner", "test"), ["de="], "tasks.ner.test = 'de=': no file after the language"),
-    (("tasks", "senses", "train"), ["a.xml", "b.xml"], "wsd learns from one text, got 2"),
+    (("tasks", "senses", "train"), ["a.xml", "b.xml"], "tasks.senses.train: wsd takes one file, got 2"),
     (("words", "model"), "giza", "words.model = 'giza', expected 'auto' or"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_file_key_expected_and_got(place, value, fact, tmp_path, unread):

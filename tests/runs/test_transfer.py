@@ -6,7 +6,7 @@ import pytest
 
 from calque.cli import spread
 from calque.corpora.languages import language_of
-from calque.runs.transfer import spread_over
+from calque.tasks.datasets import spread_over
 from command import run
 from planted import labelled, tagged, trees, write_tags, write_trees
 

@@ -9,11 +9,11 @@ import pytest
 
 from calque.annotated import Dictionary, LabelledText, Labels, SenseText, TaggedText, Treebank
 from calque.tasks.classification import Classification
+from calque.tasks.datasets import Dataset
 from calque.tasks.disambiguation import Disambiguation
 from calque.tasks.lexicon import Lexicon
 from calque.tasks.parsing import Parsing
 from calque.tasks.tagging import Tagging
-from calque.tasks.zeroshot import Named
 from calque.text import Sentences
 from calque.vectors import Embeddings
 from planted import Planted, tagged
@@ -42,7 +42,7 @@ def rare(n, lang, seed):
     numbers, text = drawn(n, lang, seed)
     tags = Labels.of(["B-PER" if k == 0 else "B-LOC" if k == 1 else "O" for k in numbers.flat])
     intents = Labels.of(["much" if row.max() > 8 else "little" for row in numbers])
-    return Named(f"{lang}.tsv", lang, TaggedText(text, tags, intents))
+    return Dataset(f"{lang}.tsv", lang, TaggedText(text, tags, intents))
 
 
 def parts_of_speech(n, lang, seed):
@@ -52,7 +52,7 @@ def parts_of_speech(n, lang, seed):
 def moods(n, lang, seed):
     numbers, text = drawn(n, lang, seed)
     labels = Labels.of(["good" if few else "bad" for few in (numbers < 6).sum(1) > 1])
-    return Named(f"{lang}.tsv", lang, LabelledText((text,), labels))
+    return Dataset(f"{lang}.tsv", lang, LabelledText((text,), labels))
 
 
 def inferences(n, lang, seed):
@@ -61,7 +61,7 @@ def inferences(n, lang, seed):
     follows = np.random.default_rng(seed).integers(2, size=n)
     second = np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5
     texts = (first, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in second], lang))
-    return Named(f"{lang}.tsv", lang, LabelledText(texts, Labels.of(["yes" if each else "no" for each in follows])))
+    return Dataset(f"{lang}.tsv", lang, LabelledText(texts, Labels.of(["yes" if each else "no" for each in follows])))
 
 
 def trees(n, lang, seed):
@@ -72,7 +72,7 @@ def trees(n, lang, seed):
     relations = Labels.of(
         ["root" if head == 0 else "low" if k < 6 else "high" for head, k in zip(heads, numbers.flat, strict=True)]
     )
-    return Named(f"{lang}.conllu", lang, Treebank(text, Labels.of(["X"] * len(heads)), heads, relations))
+    return Dataset(f"{lang}.conllu", lang, Treebank(text, Labels.of(["X"] * len(heads)), heads, relations))
 
 
 def both(make, n=160):

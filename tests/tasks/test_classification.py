@@ -13,7 +13,8 @@ from calque.tasks.classification import (
     relabelled,
     side_by_side,
 )
-from calque.tasks.zeroshot import Answers, Named, Run
+from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.experiment import Experiment
 from calque.text import Sentences
 from calque.training.plan import LanguagePlan
 from calque.training.sources import WordRows
@@ -25,7 +26,7 @@ def test_pairs_of_several_training_texts_stay_together():
     parts = [labelled(7, "en", seed, pairs=True) for seed in (0, 1)] + [labelled(4, "fr", 2, pairs=True)]
     job = Classification("nli", parts, [labelled(3, "de", pairs=True)], seeds=(0,))
     encoder = Planted()
-    run = Run(job, encoder)
+    run = Experiment(job, encoder)
     pairs = [
         (a.words, b.words, each.data.labels[k])
         for each in parts for k, (a, b) in enumerate(zip(*each.data.texts, strict=True))
@@ -63,7 +64,7 @@ def test_learning_from_two_texts_of_pairs(tune, tiny_encoder):
     def text(n):
         first, second = ([[["the", "in", "a", "e"][k]] for k in rng.integers(4, size=n)] for _ in range(2))
         labels = Labels.of(["yes" if words[0] in ("the", "in") else "no" for words in second], ("no", "yes"))
-        return Named("en.tsv", "en", LabelledText((Sentences.of(first, "en"), Sentences.of(second, "en")), labels))
+        return Dataset("en.tsv", "en", LabelledText((Sentences.of(first, "en"), Sentences.of(second, "en")), labels))
 
     options = (
         {"epochs": 6, "learning_rate": 3e-3, "batch": 16}

@@ -6,9 +6,9 @@ import pytest
 from calque.annotated import Labels, TaggedText
 from calque.errors import SettingError
 from calque.pairs import WordPairs
+from calque.tasks.datasets import Dataset
 from calque.tasks.projection import project_spans, project_tags, projected
 from calque.tasks.tagging import Tagging
-from calque.tasks.zeroshot import Named
 from calque.text import ParallelCorpus, Sentences
 from planted import Planted, tagged
 
@@ -63,14 +63,15 @@ def test_a_tagger_for_a_language_whose_vectors_share_nothing():
     corpus = ParallelCorpus.of([s.words for s in side], [s.words for s in other], ("en", "de"))
     links = WordPairs.parse([" ".join(f"{k}-{k}" for k in range(len(s))) for s in side])
     for each, pairs in ((corpus, links), (corpus.swapped(), links.swapped())):
-        learnt = projected("ner", [train], encoder, each, pairs, **settings)
+        learnt = projected(Tagging("ner", [train], [train], **settings), encoder, each, pairs)
         assert (learnt.lang, len(learnt.data)) == ("de", 120)
         score = Tagging("ner", [learnt], [test], seeds=(0,), bootstrap=0, **settings).evaluate(encoder)[0]
         assert score.value > 0.85
     zero = Tagging("ner", [train], [test], seeds=(0,), bootstrap=0, **settings).evaluate(encoder)[0]
     assert zero.value < 0.5
+    other = Dataset("x", "en", train.data)
     with pytest.raises(SettingError, match="no tags could be projected"):
-        projected("pos", [Named("x", "en", train.data)], encoder, corpus, WordPairs.parse([""] * 120), **settings)
+        projected(Tagging("pos", [other], [other], **settings), encoder, corpus, WordPairs.parse([""] * 120))
 
 
 def test_tagging_other_text():

@@ -251,7 +251,7 @@ def test_special_subwords_are_two_more_links_of_a_sentence(tiny_encoder):
     )
     assert [score.n for score in plain.evaluate(tiny_encoder)] == [0, 0, 0, 2, 2, 2]
     assert [score.n for score in special.evaluate(tiny_encoder)] == [0, 0, 0, 6, 6, 6]
-    from calque.tasks.retrieval import with_ends
+    from calque.tasks.special import with_ends
 
     ends, words = with_ends(tiny_encoder, corpus.source), tiny_encoder.encode(corpus.source)
     assert np.diff(ends.offsets).tolist() == [4, 3]

@@ -13,9 +13,9 @@ from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
 from calque.tasks.bootstrap import measure, measure_all
 from calque.tasks.classification import Classification
+from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.parsing import Parsing, ParsingHead, _is_punctuation
 from calque.tasks.tagging import Tagging, renamed
-from calque.tasks.zeroshot import Answers, Named
 from calque.text import Sentences
 from calque.training.sources import FrozenSource, WordRows
 from calque.training.supervised import Supervised, tuned_rate
@@ -108,7 +108,7 @@ def test_the_epoch_is_the_best_on_the_mean_over_the_languages(monkeypatch):
     planned = {"dev.en": [0.9, 0.7, 0.1], "dev.de": [0.1, 0.7, 0.9]}
     told = []
 
-    class Told(zeroshot.Run):
+    class Told(zeroshot.Experiment):
         def _judged(self, head, source, answers):
             name = next(
                 (each.name for each, (_, own) in zip(self.task.dev, self.dev, strict=True) if own is answers), None
@@ -121,7 +121,7 @@ def test_the_epoch_is_the_best_on_the_mean_over_the_languages(monkeypatch):
             size = len(next(iter(found.values())))
             return {metric: np.tile([value, 1.0, 1.0], (size, 1)) for metric in found}  # F1 of that value
 
-    monkeypatch.setattr(zeroshot, "Run", Told)
+    monkeypatch.setattr(zeroshot, "Experiment", Told)
     settings = {"seeds": (0,), "options": {"epochs": 3, "patience": 9}, "hidden": 8, "bootstrap": 0}
     for given, chosen, best in ((dev, 2, 0.7), (dev[1:], 3, 0.9)):
         told.clear()
@@ -199,7 +199,7 @@ def test_the_encoder_learns_too(head, tiny_encoder):
     def text(n):
         drawn = [[list(kinds)[k] for k in rng.integers(0, len(kinds), rng.integers(1, 6))] for _ in range(n)]
         tags = Labels.of([kinds[word] for words in drawn for word in words])
-        return Named("en", "en", TaggedText(Sentences.of(drawn, "en"), tags))
+        return Dataset("en", "en", TaggedText(Sentences.of(drawn, "en"), tags))
 
     options = {"epochs": 8, "learning_rate": 3e-3, "batch": 16}
     job = Tagging("ner", [text(120)], [text(30)], head=head, tune=True, seeds=(0, 1), options=options, bootstrap=0)
@@ -362,7 +362,7 @@ def test_attachment_scores_are_those_of_the_script_of_conll():
         Sentences.of(text, "en"), Labels.of(["X"] * n), gold.astype(np.int32), Labels(right.astype(np.int32), names)
     )
     job = Parsing(
-        [Named("t", "en", bank)], [Named("t", "en", bank)], hidden=4, layers=1, arc=4, label=4, upos=2, seeds=(0,)
+        [Dataset("t", "en", bank)], [Dataset("t", "en", bank)], hidden=4, layers=1, arc=4, label=4, upos=2, seeds=(0,)
     )
 
     class Fixed(ParsingHead):

@@ -7,7 +7,7 @@ import numpy as np
 from calque.analyses.finding import Finding
 from calque.analyses.questions import DEPTH, SIDES, Questions, View
 from calque.tasks.bootstrap import ratio
-from calque.tasks.retrieval import retrieve
+from calque.tasks.nearest import retrieve
 
 
 def occurrences(lists: np.ndarray, n: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from calque.cli.analyze import analyze
 from calque.cli.anchors import anchors
 from calque.cli.demo import demo
 from calque.cli.encode import encode
-from calque.cli.evaluate import EVERY, evaluate
+from calque.cli.evaluate import evaluate
 from calque.cli.explore import explore
 from calque.cli.neighbours import neighbours
 from calque.cli.pretrain import perplexity, pretrain
@@ -32,6 +32,7 @@ from calque.cli.study import study
 from calque.cli.words import words
 from calque.disk import failure, unwritten
 from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
+from calque.tasks.table import TASKS
 
 app = typer.Typer(
     name="calque",
@@ -92,7 +93,7 @@ def _told(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for command in COMMANDS:
-    app.command()(_told(command))
+    app.command(cls=getattr(command, "command_class", None))(_told(command))
 
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
@@ -142,7 +143,7 @@ def spread(arguments: Sequence[str]) -> list[str]:
 
 def _is_a_third(word: str) -> bool:
     """Whether what follows two languages is one more, and no file or task with such a short name."""
-    if word in EVERY or os.path.exists(word):
+    if word in TASKS or os.path.exists(word):
         return False
     return re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", word) is not None
 

@@ -124,7 +124,7 @@ def given(context: typer.Context) -> dict[str, str]:
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE" and parameter.param_type_name == "option":
-            found[parameter.name or ""] = max(parameter.opts, key=len)
+            found[parameter.name or ""] = max((*parameter.opts, *parameter.secondary_opts), key=len)
     return found
 
 

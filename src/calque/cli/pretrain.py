@@ -135,8 +135,8 @@ def perplexity(
 
     A BERT predicts masked words, an ELMo the next and the previous word.
     """
-    from calque.runs.evaluate import table
     from calque.runs.perplexity import perplexity as run
+    from calque.runs.shown import table
 
     scores = run(
         encoder, texts, share=share, pretokenized=pretokenized, limit=limit, seed=seed, say=news(quiet)

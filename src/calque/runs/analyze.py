@@ -338,11 +338,11 @@ def _tags(named, questions: Questions, upos, treebank, loader, seed: int, progre
         side, lang, path = _side(item, questions, "treebank")
         if side in found:
             raise SettingError(f"both --upos and --treebank are given for {lang}")
+        from calque.tasks.datasets import Dataset
         from calque.tasks.tagging import Tagging
-        from calque.tasks.zeroshot import Named
 
         name, where = next(iter(named.items()))
-        text = Named(Path(path).name, lang, read_tagged(path, lang=lang))
+        text = Dataset(Path(path).name, lang, read_tagged(path, lang=lang))
         say(f"{path}: training a tagger on {len(text.data):,} sentences, with the vectors of {name}")
         tagged = Tagging("pos", [text], [text]).tag(
             loader(where), questions.sentences(side), seed=seed, progress=progress

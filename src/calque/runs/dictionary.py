@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.corpora.languages import language_and_path
 from calque.errors import SettingError
-from calque.linking import Say
+from calque.linking import Say, read_languages
 from calque.runs.align import Aligned, leave
 from calque.runs.anchors import open_folder
 from calque.runs.folder import check, writing
@@ -153,7 +153,6 @@ def _anchors(
     """Anchors of each language, and where they come from, for the record."""
     from calque.encoders.anchored import compute_anchors, frequent_words, table_anchors
     from calque.encoders.static import StaticEncoder
-    from calque.runs.pretrain import read_languages
 
     if isinstance(base, StaticEncoder):
         if texts or folders:

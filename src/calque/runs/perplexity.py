@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from calque.corpora.languages import name_and_path
 from calque.errors import InputError
-from calque.linking import Say
-from calque.runs.pretrain import read_languages
+from calque.linking import Say, read_languages
 
 if TYPE_CHECKING:
     from calque.tasks import Score

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.corpora.languages import name_and_path
-from calque.errors import InputError, SettingError
-from calque.linking import Say, digest_of
+from calque.errors import InputError
+from calque.linking import Say, digest_of, divided, read_languages
 from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
 
@@ -95,7 +94,7 @@ def _train(method, corpora, tokenizer, texts, folder: Path, half: bool, checkpoi
         "vocabulary": len(tokenizer),
         "parameters": sum(p.numel() for p in method.model.parameters()),
         "texts": [
-            {"path": Path(path).name, "lang": lang} for lang, path in (_divided(text) for text in texts)
+            {"path": Path(path).name, "lang": lang} for lang, path in (divided(text) for text in texts)
         ],
         "languages": {
             lang: {"sentences": len(corpora[lang]), "subwords": len(blocks.ids),
@@ -145,30 +144,6 @@ def _open_tokenizer(where: str | Path) -> Any:
     if not getattr(found, "is_fast", False) or found.mask_token_id is None:
         raise InputError("not a fast tokenizer with a mask token, which masked language modelling needs", path=where)
     return found
-
-
-def read_languages(
-    texts: Sequence[str], *, pretokenized: bool = False, limit: int | None = None, say: Say = lambda line: None
-) -> dict[str, Sentences]:
-    """`LANG=FILE`, several of a language joined, as sentences by language."""
-    from calque.corpora import read_sentences
-    from calque.text import Sentences
-
-    parts: dict[str, list[Sentences]] = {}
-    for text in texts:
-        lang, path = _divided(text)
-        parts.setdefault(lang, []).append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
-    found = {lang: Sentences.joined(several) for lang, several in parts.items()}
-    counts = ", ".join(f"{lang} {len(sentences):,}" for lang, sentences in found.items())
-    say(f"sentences: {counts}")
-    return found
-
-
-def _divided(text: str) -> tuple[str, str]:
-    lang, path = name_and_path(text)
-    if not lang or not path:
-        raise SettingError(f"{text!r}: give the language before the file, e.g. en=text.txt")
-    return lang, path
 
 
 def _card(record: dict[str, Any]) -> str:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.errors import SettingError
-from calque.linking import Say
+from calque.linking import Say, divided, read_languages
 from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
-from calque.runs.pretrain import _divided, read_languages
 
 if TYPE_CHECKING:
     from calque.pretraining.bidirectional import BiLanguageModel
@@ -92,7 +91,7 @@ def _record(
         "settings": method.settings(),
         "vocabulary": len(vocabulary),
         "parameters": sum(p.numel() for p in method.model.network.parameters()),
-        "texts": [{"path": Path(path).name, "lang": lang} for lang, path in (_divided(text) for text in texts)],
+        "texts": [{"path": Path(path).name, "lang": lang} for lang, path in (divided(text) for text in texts)],
         "languages": {
             lang: {
                 "sentences": len(corpora[lang]),

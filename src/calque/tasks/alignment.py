@@ -122,7 +122,9 @@ class WordAlignment(Task):
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
     @classmethod
-    def from_files(cls, inputs: Inputs, *, method: Method = "mutual") -> list[Task]:
+    def from_files(  # type: ignore[override]
+        cls, inputs: Inputs, *, method: Method = "mutual"
+    ) -> list[Task]:
         """One for each test text; the gold links stand in the text's third column where there is no file of them."""
         found: list[Task] = []
         for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):

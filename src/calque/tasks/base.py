@@ -6,7 +6,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -79,6 +79,10 @@ class Score:
         """As one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
+    def about(self, **more: Any) -> Score:
+        """The same with more in its settings."""
+        return replace(self, settings={**self.settings, **more})
+
     def __str__(self) -> str:
         value, low, high = self.shown()
         return f"{self.task} {'-'.join(self.languages)} {self.metric} {value} [{low}, {high}] n={self.n:,}"
@@ -114,8 +118,8 @@ class Task(ABC):
 
     @classmethod
     def takes(cls) -> list[Callable[..., Any]]:
-        """Functions whose keyword-only parameters are options of the task. Those of the next one count where the one before
-        hands on what it does not know (`**options`)."""
+        """Functions whose keyword-only parameters are options of the task: `from_files`, and those to which it hands on what
+        it does not know (`**options`)."""
         return [cls.from_files, cls]
 
     @abstractmethod

@@ -13,12 +13,14 @@ from torch import nn
 from torch.nn import functional
 
 from calque.annotated import LabelledText, Labels
+from calque.corpora import read_labelled
 from calque.encoders.split import SplitSentences
 from calque.errors import InputError, SettingError
 from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
 from calque.tasks.bootstrap import ratio
-from calque.tasks.zeroshot import Answers, Named, ZeroShot
+from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.zeroshot import ZeroShot
 from calque.text import Sentences
 from calque.training.sources import FrozenSource, VectorSource, WordRows
 
@@ -49,13 +51,14 @@ class Classification(ZeroShot[LabelledText]):
         dropout: before each dense layer.
     """
 
+    names = ("nli", "sentiment")
     statistics: Mapping[str, Any]
 
     def __init__(
         self,
         kind: Kind,
-        train: Sequence[Named[LabelledText]],
-        tests: Sequence[Named[LabelledText]],
+        train: Sequence[Dataset[LabelledText]],
+        tests: Sequence[Dataset[LabelledText]],
         *,
         head: str | None = None,
         hidden: int = 128,
@@ -63,7 +66,7 @@ class Classification(ZeroShot[LabelledText]):
         tune: bool = False,
         **protocol: Any,
     ):
-        if kind not in ("nli", "sentiment"):
+        if kind not in self.names:
             raise SettingError(f"unknown kind of classification {kind!r}, expected nli or sentiment")
         self.name: str = kind
         self.kind_of_head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
@@ -88,6 +91,23 @@ class Classification(ZeroShot[LabelledText]):
             self.statistics["macro-f1"] = macro_f1
         super().__init__(train, tests, tune=tune, **protocol)
 
+    @staticmethod
+    def read(
+        path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", rename: Mapping[str, str] | None = None,
+        format: str = "auto", pretokenized: bool = False,
+    ) -> LabelledText:  # fmt: skip
+        """A text with labels.
+
+        Args:
+            on_error: "raise", or "skip" to leave out what cannot be read.
+            rename: other names for labels that the files do not share; an empty name leaves the texts out.
+            format: where what the file holds does not show it; see `read_labelled`.
+            pretokenized: words stand between spaces.
+        """
+        how: Any = format
+        text = read_labelled(path, lang=lang, format=how, pretokenized=pretokenized, on_error=on_error)
+        return relabelled(text, rename) if rename else text
+
     def defaults(self) -> dict[str, Any]:
         if self.kind_of_head == "cls":
             return {"epochs": 3, "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
@@ -106,7 +126,7 @@ class Classification(ZeroShot[LabelledText]):
     def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
         return encoder.subwords.with_first(data.texts, segments=has_segments(encoder.model))
 
-    def answers(self, each: Named[LabelledText]) -> Answers:
+    def answers(self, each: Dataset[LabelledText]) -> Answers:
         codes = each.data.labels.among(self.labels)
         wrong = np.flatnonzero(codes < 0)
         if len(wrong):

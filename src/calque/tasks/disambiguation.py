@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
+from calque.corpora import read_senses
+from calque.corpora.languages import language_and_path
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import measure, ratio
+from calque.tasks.datasets import spread_over
 
 if TYPE_CHECKING:
     from calque.annotated import SenseText
     from calque.encoders.base import Encoder
+    from calque.tasks.inputs import Inputs
 
 
 class Disambiguation(Task):
@@ -70,6 +75,51 @@ class Disambiguation(Task):
         self.train, self.tests, self.restrict, self.unit_length = train, dict(tests), restrict, unit_length
         self.first = dict(first_sense or {})
         self.bootstrap, self.seed = bootstrap, seed
+
+    @classmethod
+    def from_files(  # type: ignore[override]
+        cls, inputs: Inputs, *, restrict: Literal["lemma", "none"] = "lemma"
+    ) -> list[Task]:
+        """One task of all test texts.
+
+        Args:
+            inputs: XML files of the unified evaluation framework, with their key files beside them, or data sets; the
+                language is English where neither the name nor `de=FILE` says another.
+            restrict: see the class.
+        """
+        if not inputs.train:
+            raise SettingError("wsd needs text with senses: --train semcor.data.xml")
+
+        def read(file: str, most: int | None) -> SenseText:
+            lang, path = language_and_path(file, "en")
+            text = read_senses(path, lang=lang)
+            some = spread_over(len(text.sentences), most)
+            used = "" if some is None else f", of which {len(some):,} are used"
+            inputs.say(f"{path}: {len(text):,} sense-annotated words in {len(text.sentences):,} sentences{used}")
+            return text if some is None else text.take(some)
+
+        train = inputs.only("train")
+        learnt, texts = read(train, inputs.words.limit), {}
+        for file in inputs.test:
+            name = Path(file).name
+            texts[file if name in texts else name] = read(file, inputs.test_limit)
+        first = None if inputs.first_senses is None else first_senses(inputs.first_senses)
+        made = cls(learnt, texts, first_sense=first, restrict=restrict)
+        made.notes = {"train": [Path(train).name]}
+        return [made]
+
+    def news(self, scores: Sequence[Score]) -> list[str]:
+        lines = []
+        for score in scores:
+            about = score.settings
+            train = about["train"][0]
+            missing = f", {n:,} without a vector" if (n := about["words_without_vector"]) else ""
+            lines.append(
+                f"{score.data}: {about['answered']:,} of {score.n:,} words answered, {about['unseen_lemmas']:,} with a lemma "
+                f"missing from {train}{missing}; most frequent sense {100 * about['frequent']:.1f}, random guess "
+                f"{100 * about['chance']:.1f}"
+            )
+        return lines
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """F1 of each test text.

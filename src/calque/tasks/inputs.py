@@ -7,12 +7,18 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from calque.errors import SettingError
-from calque.linking import Say, Words
 
 if TYPE_CHECKING:
+    from calque.linking import Say, Words
     from calque.text import ParallelCorpus
 
 T = TypeVar("T")
+
+
+def _words() -> Words:
+    from calque.linking import Words
+
+    return Words()
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Inputs:
     text: Sequence[str] = ()
     project: Sequence[str] = ()
     first_senses: str | None = None
-    words: Words = field(default_factory=Words)
+    words: Words = field(default_factory=_words)
     test_limit: int | None = None
     say: Say = lambda line: None
 
@@ -109,8 +115,8 @@ class Inputs:
 
 #: the fields that name files
 FILES = ("test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "first_senses")
-#: all fields, which no option of a task may be called
-FIELDS = tuple(each.name for each in fields(Inputs))
+#: all fields and those of `words`, which no option of a task may be called
+FIELDS = (*(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit")
 
 
 def _for_each(given: Sequence[T], n: int, option: str) -> list[T]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,8 +12,11 @@ import torch
 
 from calque.algebra.similarity import csls_neighbours
 from calque.anchors import Anchors, anchors_of
+from calque.corpora import read_dictionary
+from calque.corpora.languages import language_and_path
 from calque.encoders.base import require
 from calque.errors import SettingError
+from calque.linking import read_languages, skipped
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import measure, ratio
 from calque.text import Sentences
@@ -20,6 +24,7 @@ from calque.text import Sentences
 if TYPE_CHECKING:
     from calque.annotated import Dictionary
     from calque.encoders.base import Encoder
+    from calque.tasks.inputs import Inputs
 
 _CELLS = 40_000_000  # similarities held at once
 
@@ -75,6 +80,48 @@ class Lexicon(Task):
         self.dictionary, self.texts, self.vocabulary = dictionary, texts, list(vocabulary)
         self.similarity, self.at_least, self.most, self.k = similarity, at_least, most, k
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
+
+    @classmethod
+    def from_files(  # type: ignore[override]
+        cls,
+        inputs: Inputs,
+        *,
+        similarity: Literal["csls", "cosine"] = "csls",
+        entries: Sequence[int] = (0,),
+        lower: bool = False,
+        on_error: Literal["raise", "skip"] = "raise",
+    ) -> list[Task]:
+        """One task.
+
+        Args:
+            inputs: a dictionary, its languages, and plain text in both (`de=de.txt` where the name does not say) if there
+                is any; a word's vector is the mean over its occurrences. Without text each word is encoded alone.
+            similarity: csls or cosine.
+            entries: only the source words from this number, to that if there is a second, in the dictionary's order.
+            lower: capital letters are small ones.
+            on_error: "raise", or "skip" to leave out lines of the dictionary that are no pair.
+        """
+        if not inputs.langs:
+            raise SettingError(f"{inputs.task} needs --langs, e.g. --langs en de")
+        (langs,), words, (start, stop) = inputs.pairs(1), inputs.words, (*entries, None)[:2]
+        test = inputs.only("test")
+        dictionary = by_frequency(read_dictionary(test, langs=langs, on_error=on_error), int(start or 0), stop)
+        named = ["=".join(language_and_path(text)) for text in inputs.text]
+        texts = (
+            read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say) if named else None
+        )
+        made = cls(dictionary, texts=texts, similarity=similarity, lower=lower, data=Path(test).name)
+        made.notes = {
+            "entries": f"{start}-{'' if stop is None else stop}",
+            "text": [Path(text).name for text in inputs.text],
+        }
+        return [made]
+
+    def news(self, scores: Sequence[Score]) -> list[str]:
+        left_out, path = scores[0].settings["left_out"], self.dictionary.path
+        if left_out:
+            skipped(f"{path}: {left_out:,} of {len(self.dictionary):,} entries skipped because a word has no vector")
+        return [f"{path}: {scores[0].n:,} source words"]
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Precision at 1, 5 and 10, and mean reciprocal rank.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -13,11 +13,13 @@ from torch.nn import functional
 
 from calque.algebra.trees import maximum_spanning_trees
 from calque.annotated import Treebank
+from calque.corpora import read_treebank
 from calque.nn.biaffine import MLP, Biaffine
 from calque.nn.pooling import sums
 from calque.nn.recurrent import StackedLSTM
 from calque.tasks.bootstrap import ratio
-from calque.tasks.zeroshot import Answers, Named, ZeroShot
+from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.zeroshot import ZeroShot
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,8 +52,8 @@ class Parsing(ZeroShot[Treebank]):
 
     def __init__(
         self,
-        train: Sequence[Named[Treebank]],
-        tests: Sequence[Named[Treebank]],
+        train: Sequence[Dataset[Treebank]],
+        tests: Sequence[Dataset[Treebank]],
         *,
         hidden: int = 200,
         layers: int = 3,
@@ -68,6 +70,11 @@ class Parsing(ZeroShot[Treebank]):
         self.parts = tuple(sorted({name for each in train for name in each.data.upos.names}))
         super().__init__(train, tests, **protocol)
 
+    @staticmethod
+    def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> Treebank:
+        """A treebank; `on_error`: "raise", or "skip" to leave out trees that cannot be read."""
+        return read_treebank(path, lang=lang, on_error=on_error)
+
     def defaults(self) -> dict[str, Any]:
         if getattr(self, "tune", False):
             return {"epochs": 5, "batch": 32, "warmup": 0.1, "decay": "linear"}
@@ -79,7 +86,7 @@ class Parsing(ZeroShot[Treebank]):
     def sentences(self, data: Treebank) -> Sentences:
         return data.sentences
 
-    def answers(self, each: Named[Treebank]) -> Answers:
+    def answers(self, each: Dataset[Treebank]) -> Answers:
         data = each.data
         parts = data.upos.among(self.parts)
         words, _ = data.sentences.flat()

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from calque.annotated import Labels, TaggedText
 from calque.errors import SettingError
+from calque.linking import Say
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.spans import span_table
-from calque.tasks.tagging import Kind, Tagging
-from calque.tasks.zeroshot import Named
+from calque.tasks.base import Score, Task
+from calque.tasks.datasets import Dataset
 from calque.text import ParallelCorpus, Sentences
 
 if TYPE_CHECKING:
@@ -104,34 +105,80 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pro
     return _projected(kept, tags, target)
 
 
+class Tagger(Protocol):
+    """A task that learns from tagged text and tags other text, as `Tagging` does."""
+
+    name: str
+    train: list[Dataset[TaggedText]]
+
+    def tag(self, encoder: Encoder, sentences: Sentences, *, seed: int = 0, progress: bool = False) -> TaggedText: ...
+
+
 def projected(
-    kind: Kind, train: Sequence[Named[TaggedText]], encoder: Encoder, corpus: ParallelCorpus, pairs: WordPairs,
-    *, seed: int = 0, progress: bool = False, **settings: Any,
-) -> Named[TaggedText]:  # fmt: skip
+    tagger: Tagger, encoder: Encoder, corpus: ParallelCorpus, pairs: WordPairs, *, seed: int = 0, progress: bool = False
+) -> Dataset[TaggedText]:
     """Training text in the target language: learn the task from source text, tag the source side of parallel text, and
     carry the tags over.
 
     Args:
-        kind: "ner", "slots" or "pos".
-        train: text in the language of one side of the corpus.
-        encoder: whose frozen vectors the source tagger reads.
+        tagger: learns from text in the language of one side of the corpus.
+        encoder: whose frozen vectors the tagger reads.
         corpus, pairs: parallel text and its word links.
-        seed: of the source tagger.
+        seed: of the training.
         progress: show bars on standard error.
-        settings: of `Tagging`.
 
     Raises:
         SettingError: the training text is in neither language, or the links reach nothing.
     """
-    lang = train[0].lang
-    if corpus.side(lang) == "target":
+    if corpus.side(tagger.train[0].lang) == "target":
         corpus, pairs = corpus.swapped(), pairs.swapped()
-    tagged = Tagging(kind, train, train, **settings).tag(encoder, corpus.source, seed=seed, progress=progress)
-    found = (project_tags if kind == "pos" else project_spans)(tagged, pairs, corpus.target)
+    tagged = tagger.tag(encoder, corpus.source, seed=seed, progress=progress)
+    found = (project_tags if tagger.name == "pos" else project_spans)(tagged, pairs, corpus.target)
     if not len(found.text):
         raise SettingError("no tags could be projected over the word links: is this the right parallel text?")
     name = f"projected ({len(found.text):,} sentences, {found.left_out:,} skipped)"
-    return Named(name, corpus.langs[1], found.text)
+    return Dataset(name, corpus.langs[1], found.text)
+
+
+class LabelProjection(Task):
+    """What the tagger of the source language says of parallel text is carried over word links, and the test sets of each
+    other language are tagged by what is learnt from that.
+
+    Args:
+        make: makes the tagging task, given training and test texts.
+        train, tests: tagged texts.
+        corpora: names of parallel texts, the texts, and their links.
+        say: takes a line of news.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        train: Sequence[Dataset[TaggedText]],
+        tests: Sequence[Dataset[TaggedText]],
+        corpora: Sequence[tuple[str, ParallelCorpus, WordPairs]],
+        say: Say = lambda line: None,
+    ):
+        self.make, self.train, self.tests, self.corpora, self.say = make, list(train), list(tests), list(corpora), say
+
+    def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
+        """Scores of the test sets whose language is that of a projection.
+
+        Raises:
+            SettingError: none is.
+        """
+        scores: list[Score] = []
+        for name, corpus, pairs in self.corpora:
+            tagger = self.make(self.train, self.train, tune=False)
+            learnt = projected(tagger, encoder, corpus, pairs, progress=progress)
+            self.say(f"{name}: {learnt.name}")
+            if own := [each for each in self.tests if each.lang == learnt.lang]:
+                found = self.make([learnt], own).evaluate(encoder, progress=progress)
+                about = {"protocol": "projection", "text": learnt.name, "train": [each.name for each in self.train]}
+                scores += [score.about(**about) for score in found]
+        if not scores:
+            raise SettingError("no test set is in a language of --project")
+        return scores
 
 
 def _links(pairs: WordPairs, *, turned: bool = False) -> dict[int, dict[int, list[int]]]:

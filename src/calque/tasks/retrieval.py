@@ -94,7 +94,7 @@ class WordRetrieval(Task):
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
     @classmethod
-    def from_files(
+    def from_files(  # type: ignore[override]
         cls,
         inputs: Inputs,
         *,
@@ -119,7 +119,9 @@ class WordRetrieval(Task):
             corpus,
             words.open_links(one.links[0], corpus) if one.links else None,
             train=train,
-            train_pairs=words.whole.open_links(one.train_links[0], train) if one.train_links and train is not None else None,
+            train_pairs=words.whole.open_links(one.train_links[0], train)
+            if one.train_links and train is not None
+            else None,
             model=words.model,
             symmetrize=words.symmetrize,
             data=test,

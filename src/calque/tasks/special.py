@@ -22,7 +22,7 @@ def with_ends(encoder: Encoder, sentences: Sentences) -> Embeddings:
         SettingError: the encoder has no subwords.
     """
     from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.training.supervised import vectors_of
+    from calque.training.sources import vectors_of
 
     if not isinstance(encoder, HuggingFaceEncoder):
         raise SettingError(f"special=True: {encoder.name} has no special subwords")

@@ -27,6 +27,7 @@ class TaskRow:
         options: further names of options: of the class, and of `Words` and `Inputs` (`langs`, `model`, `symmetrize`,
             `seed`, `pretokenized`, `test_limit`).
         languages: whose the files are: "pairs", parallel text or dictionaries with `langs`; "files", each file's own.
+        one: kinds of files of which it takes one.
         lang: the language of files that do not say theirs.
         pretokenized: whether words stand between spaces where nobody says: gold links count the words of a text as it is.
     """
@@ -37,6 +38,7 @@ class TaskRow:
     files: tuple[str, ...]
     options: tuple[str, ...] = ()
     languages: Languages = "files"
+    one: tuple[str, ...] = ()
     lang: str | None = None
     pretokenized: bool = False
 
@@ -52,8 +54,8 @@ def option_names(kind: type[Task]) -> list[str]:
     for function in kind.takes():
         parameters = inspect.signature(function).parameters.values()
         found += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-        if not any(each.kind is each.VAR_KEYWORD for each in parameters):
-            break
+        if function == kind.from_files and not any(each.kind is each.VAR_KEYWORD for each in parameters):
+            break  # it hands nothing on to the others
     return [name for name in dict.fromkeys(found) if name not in FIELDS]
 
 
@@ -122,6 +124,7 @@ TASKS: Table[TaskRow] = Table(
             ("test", "text"),
             ("langs", "similarity", "entries", "lower", "on_error", "pretokenized"),
             languages="pairs",
+            one=("test",),
         ),
         "wsd": TaskRow(
             "calque.tasks.disambiguation:Disambiguation",
@@ -129,6 +132,7 @@ TASKS: Table[TaskRow] = Table(
             "word senses",
             ("test", "train", "first_senses"),
             ("restrict", "test_limit"),
+            one=("train",),
             lang="en",
         ),
     },

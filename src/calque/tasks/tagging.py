@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from calque.annotated import Labels, TaggedText
+from calque.corpora import read_tagged
 from calque.errors import InputError, SettingError
 from calque.nn.crf import ChainCRF, forbidden_in_bio
 from calque.nn.pooling import means, sums
@@ -19,12 +20,17 @@ from calque.nn.recurrent import StackedLSTM
 from calque.offsets import offsets_of, ranges
 from calque.spans import span_counts
 from calque.tasks.bootstrap import ratio
-from calque.tasks.zeroshot import Answers, Named, Run, ZeroShot
+from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.experiment import Experiment
+from calque.tasks.projection import LabelProjection
+from calque.tasks.zeroshot import ZeroShot
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from calque.encoders.base import Encoder
+    from calque.tasks.base import Task
+    from calque.tasks.inputs import Inputs
     from calque.text import Sentences
     from calque.training.sources import WordRows
 
@@ -51,13 +57,15 @@ class Tagging(ZeroShot[TaggedText]):
             sentence, and count it.
     """
 
+    files = (*ZeroShot.files, "project", "links")
+    names = ("ner", "slots", "pos")
     statistics: Mapping[str, Any]
 
     def __init__(
         self,
         kind: Kind,
-        train: Sequence[Named[TaggedText]],
-        tests: Sequence[Named[TaggedText]],
+        train: Sequence[Dataset[TaggedText]],
+        tests: Sequence[Dataset[TaggedText]],
         *,
         head: str | None = None,
         hidden: int = 128,
@@ -65,12 +73,12 @@ class Tagging(ZeroShot[TaggedText]):
         dropout: float = 0.3,
         unknown: Literal["raise", "miss", "drop", "skip"] = "raise",
         tune: bool = False,
-        dev: Sequence[Named[TaggedText]] = (),
+        dev: Sequence[Dataset[TaggedText]] = (),
         **protocol: Any,
     ):
         if unknown not in ("raise", "miss", "drop", "skip"):
             raise SettingError(f"unknown is raise, miss, drop or skip, got {unknown!r}")
-        if kind not in ("ner", "slots", "pos"):
+        if kind not in self.names:
             raise SettingError(f"unknown kind of tagging {kind!r}, expected ner, slots or pos")
         self.name: str = kind
         self.kind_of_head = ("linear" if tune else "bilstm-crf") if head is None else head
@@ -104,7 +112,37 @@ class Tagging(ZeroShot[TaggedText]):
             self.statistics = {**self.statistics, "intent": _accuracy}
         super().__init__(train, tests, tune=tune, dev=dev, **protocol)
 
-    def _known(self, each: Named[TaggedText]) -> Named[TaggedText]:
+    @staticmethod
+    def read(
+        path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", rename: Mapping[str, str] | None = None,
+        format: str = "auto", column: str | None = None,
+    ) -> TaggedText:  # fmt: skip
+        """A tagged text.
+
+        Args:
+            on_error: "raise", or "skip" to leave out what cannot be read.
+            rename: other names for labels that the files do not share; an empty name drops a kind of span or tag.
+            format: where what the file holds does not show it; see `read_tagged`.
+            column: where tags stand: number of the column, upos or xpos, or the name of a data set's column.
+        """
+        how: Any = format
+        where = int(column) if column is not None and column.isdecimal() else column
+        text = read_tagged(path, lang=lang, format=how, column=where, on_error=on_error)
+        return renamed(text, rename) if rename else text
+
+    @classmethod
+    def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Any, tests: Any) -> Task:
+        words = replace(inputs.words.whole, pretokenized=False)
+        corpora = words.read_all(inputs.project, inputs.pairs(len(inputs.project)), inputs.say)
+        if inputs.links and len(inputs.links) != len(corpora):
+            raise SettingError(f"{len(corpora)} texts to project over but {len(inputs.links)} files of links")
+        links = [
+            words.open_links(inputs.links[number], corpus) if inputs.links else words.link(corpus)
+            for number, corpus in enumerate(corpora)
+        ]
+        return LabelProjection(make, train, tests, list(zip(inputs.project, corpora, links, strict=True)), inputs.say)
+
+    def _known(self, each: Dataset[TaggedText]) -> Dataset[TaggedText]:
         """Without the sentences that have a label which the training texts have not."""
         data, lengths = each.data, each.data.sentences.lengths()
         owner = np.repeat(np.arange(len(lengths)), lengths)
@@ -117,7 +155,7 @@ class Tagging(ZeroShot[TaggedText]):
         self.left_out[id(found)] = int(wrong.sum())
         return replace(each, data=found)
 
-    def _without(self, each: Named[TaggedText]) -> Named[TaggedText]:
+    def _without(self, each: Dataset[TaggedText]) -> Dataset[TaggedText]:
         """With O for the tags that the training texts have not."""
         kinds = {name.partition("-")[2] or name for name in each.data.tags.names if name not in self.tags}
         kinds -= {name.partition("-")[2] or name for name in self.tags}  # an I- that only the test text has stays
@@ -133,13 +171,13 @@ class Tagging(ZeroShot[TaggedText]):
         return {"head": self.kind_of_head, **lstm, "dropout": self.dropout, "tags": len(self.tags),
                 "unknown": self.unknown}  # fmt: skip
 
-    def settings_of(self, test: Named[TaggedText]) -> dict[str, Any]:
+    def settings_of(self, test: Dataset[TaggedText]) -> dict[str, Any]:
         return {"left_out": self.left_out.get(id(test.data), 0)}
 
     def sentences(self, data: TaggedText) -> Sentences:
         return data.sentences
 
-    def answers(self, each: Named[TaggedText]) -> Answers:
+    def answers(self, each: Dataset[TaggedText]) -> Answers:
         data, lengths = each.data, each.data.sentences.lengths()
         words = {"tags": _codes(data.tags, self.gold_tags, each, lengths)}
         texts = {}
@@ -189,13 +227,13 @@ class Tagging(ZeroShot[TaggedText]):
             seed: of the training.
             progress: show bars on standard error.
         """
-        run = Run(self, encoder, progress=progress)
-        learnt = run.learn(seed)
+        experiment = Experiment(self, encoder, progress=progress)
+        learnt = experiment.learn(seed)
         lengths = sentences.lengths()
         starts, codes = offsets_of(lengths)[:-1], np.zeros(int(lengths.sum()), dtype=np.int32)
         text = TaggedText(sentences, Labels(codes, self.tags))
         with torch.no_grad():
-            for given in run.batches(learnt, Named("text", sentences.lang, text)):
+            for given in experiment.batches(learnt, Dataset("text", sentences.lang, text)):
                 scores, _ = learnt.head(given.rows, given.lengths)
                 places = ranges(starts[given.numbers], lengths[given.numbers])
                 codes[places] = learnt.head.best(scores, given.lengths).cpu().numpy()  # type: ignore[operator]
@@ -251,7 +289,7 @@ class TaggingHead(nn.Module):
         return scores.argmax(1) if self.crf is None else self.crf.decode(scores, lengths)
 
 
-def _need_spans(each: Named[TaggedText]) -> None:
+def _need_spans(each: Dataset[TaggedText]) -> None:
     """
     Raises:
         InputError: no tag of the text is one of a span.
@@ -263,7 +301,7 @@ def _need_spans(each: Named[TaggedText]) -> None:
         raise InputError(fact, path=each.data.path or each.name)
 
 
-def _names(train: Sequence[Named[TaggedText]], of: Any) -> tuple[str, ...]:
+def _names(train: Sequence[Dataset[TaggedText]], of: Any) -> tuple[str, ...]:
     """All names that the training texts use; O, where there is one, first: it is what nothing else is. Where there is a
     B- of a kind of span there is an I- too."""
     found = {name for each in train for name in of(each.data).names}
@@ -271,7 +309,7 @@ def _names(train: Sequence[Named[TaggedText]], of: Any) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: (name != "O", name)))
 
 
-def _codes(labels: Labels, names: Sequence[str], each: Named[TaggedText], lengths: np.ndarray) -> np.ndarray:
+def _codes(labels: Labels, names: Sequence[str], each: Dataset[TaggedText], lengths: np.ndarray) -> np.ndarray:
     """The labels as numbers in `names`."""
     codes = labels.among(names)
     wrong = np.flatnonzero(codes < 0)

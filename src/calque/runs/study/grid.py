@@ -10,8 +10,9 @@ from typing import Any
 
 from calque.alignment import METHODS
 from calque.runs.steps import Step, Steps
-from calque.runs.study.options import BY_LANGUAGE, PARTS, of_anchors
+from calque.runs.study.options import PARTS, of_anchors
 from calque.runs.study.plan import BASE, Study, listed
+from calque.tasks.table import TASKS
 
 
 @dataclass(frozen=True)
@@ -182,34 +183,35 @@ class Grid:
     # -- tasks -------------------------------------------------------------------------------------------------------
     def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:
         """The steps of a task for one encoder: one, or one for each language."""
-        plan, task = self.plan, given["task"]
+        plan, task = self.plan, TASKS[given["task"]]
         about = {"load": row.load, **{name: v for name, v in given.items() if name not in (*PARTS, "texts")}}
-        if task in BY_LANGUAGE:
+        if task.languages == "pairs":
             tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
             return [self._by_language(row, name, given, about, lang, file) for lang, file in tests.items()]
         texts = {part: [plan.named(file) for file in listed(given.get(part))] for part in PARTS}
-        if row.langs is not None and task != "wsd":
+        if row.langs is not None and task.lang is None:
             own = (plan.source, *row.langs)
             texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
         files = {part: [file for _, file in several] for part, several in texts.items()}
-        if task == "wsd":
+        if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
             files["keys"] = [key for part in ("train", "test") for file in files[part] for key in _keys(file)]
-        else:
+        if "seeds" in task.options:
             about["seeds"] = plan.seeds
         return [self._reading(row.encoder, "score", about, files, label=f"{name}: {label_of(row.about)}")]
 
     def _by_language(self, row: Row, name: str, given: Mapping[str, Any], about, lang: str, test: str) -> Step:
         plan = self.plan
         settings, files = {**about, "langs": [plan.source, lang]}, {"test": [plan.path(test)]}
-        if given["task"] == "lexicon":
+        files |= {
+            part: [plan.path(given[part][lang])] for part in PARTS if part != "test" and lang in given.get(part, {})
+        }
+        if "text" in TASKS[given["task"]].files:
             files["text"] = [plan.path(given["texts"][side]) for side in settings["langs"] if given.get("texts")]
-        else:
+        if "seed" in TASKS[given["task"]].options:
             limit = settings.pop("limit", None)
             settings["words"] = plan.words if limit is None else {**plan.words, "limit": limit}
-            if lang in given.get("train", {}):
-                files["train"] = [plan.path(given["train"][lang])]
         return self._reading(row.encoder, "score", settings, files, label=f"{name}, {lang}: {label_of(row.about)}")
 
     # -- what a step reads -------------------------------------------------------------------------------------------

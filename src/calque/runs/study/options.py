@@ -10,19 +10,15 @@ from calque.errors import SettingError
 from calque.linking import Words
 from calque.named import is_path
 from calque.runs.dictionary import align_dictionary
-from calque.runs.evaluate import TASKS as PARALLEL
-from calque.runs.meaning import disambiguate, lexicon
-from calque.runs.study.values import Count, Few, Files, Label, Layer, Share, of
-from calque.runs.transfer import CLASSIFICATION, TAGGING, transfer
-from calque.runs.transfer import TASKS as ZERO_SHOT
+from calque.runs.study.values import Count, Few, Files, Layer, Share, of
+from calque.tasks.table import TASKS, option_names
 
 Types = dict[str, Any]
 
-#: tasks that have a test for each language, by language
-BY_LANGUAGE = (*PARALLEL, "lexicon")
-TASKS = (*PARALLEL, "lexicon", "wsd", *ZERO_SHOT)
-#: files of a zero-shot task, each in a language
+#: annotated files, each in a language, of tasks whose files say their own
 PARTS = ("train", "test", "dev", "ceiling")
+#: what a study calls files otherwise
+SETTINGS = {"text": "texts"}
 ENTRIES = Sequence[int]
 _RUN = (
     "encoder",
@@ -35,10 +31,8 @@ _RUN = (
     "say",
     "checkpoint_every",
 )  # what the study says
-_PROJECTION = ("project", "project_links", "project_langs", "words")
 _BY_LANGUAGE = Mapping[str, str]
 _POOLING = Literal["last", "first", "mean"]
-_ON_ERROR = Literal["raise", "skip"]
 
 #: what a study may say at the top
 TOP: Types = {
@@ -120,37 +114,27 @@ def of_anchors() -> Types:
 
 def of_task(task: str) -> Types:
     """Settings of a task, besides `task`."""
-    if task == "retrieval":
-        from calque.tasks.retrieval import WordRetrieval
-
-        asked = {name: of(WordRetrieval)[name] for name in ("candidates", "similarity", "contextual")}
-        return {"train": _BY_LANGUAGE, "test": _BY_LANGUAGE, "limit": Count, **asked}
-    if task == "word-alignment":
-        from calque.wordalign.similarity import METHODS
-
-        return {"test": _BY_LANGUAGE, "limit": Count, "method": Literal[tuple(METHODS)]}
-    if task == "lexicon":
-        own = {"test": _BY_LANGUAGE, "texts": _BY_LANGUAGE, "entries": ENTRIES, "on_error": _ON_ERROR}
-        return {**of(lexicon, *_RUN), **own, "similarity": Literal["csls", "cosine"]}
-    if task == "wsd":
-        return {**of(disambiguate, *_RUN), "train": Files, "test": Files, "restrict": Literal["lemma", "none"]}
-    protocol, training, head = of_transfer(task)
-    return {**dict.fromkeys(PARTS, Files), **protocol, **training, **head}
+    row = TASKS[task]
+    shape: Any = _BY_LANGUAGE if row.languages == "pairs" else Files
+    files = {SETTINGS.get(name, name): shape for name in (*PARTS, "text") if name in row.files}
+    others = {name: str for name in row.files if name not in (*PARTS, "text", "links", "train_links", "project")}
+    read = {"pretokenized": bool, "test_limit": Count} if row.languages == "files" or "text" in row.files else {}
+    return {
+        **files,
+        **others,
+        "limit": Count,
+        **{name: read[name] for name in read if name in row.options},
+        **options_of(task),
+    }
 
 
-def of_transfer(task: str) -> tuple[Types, Types, Types]:
-    """Settings of a zero-shot task: those of the protocol, of the training and of the head."""
-    from calque.tasks.classification import Classification
-    from calque.tasks.parsing import Parsing
-    from calque.tasks.tagging import Tagging
-    from calque.tasks.zeroshot import Select, ZeroShot
-    from calque.training.supervised import Supervised
-
-    made: Any = Tagging if task in TAGGING else Classification if task in CLASSIFICATION else Parsing
-    protocol = of(transfer, *_RUN, *PARTS, *_PROJECTION, "seeds", "options", "head")
-    head = of(made, *of(ZeroShot), "kind", "tests")
-    training = {**of(Supervised, "seed"), "decay": Literal["constant", "linear", "cosine"]}
-    return {**protocol, "select": Select, "on_error": _ON_ERROR, "rename": Mapping[str, Label]}, training, head
+def options_of(task: str) -> Types:
+    """The options of a task's class."""
+    kind = TASKS.load(task)
+    found: Types = {}
+    for function in kind.takes():
+        found = {**of(function), **found}
+    return {name: found[name] for name in option_names(kind) if name != "seeds"}
 
 
 # -- values that fit their types and not each other --------------------------------------------------------------------
@@ -198,10 +182,11 @@ def make_training(where: str, task: str, given: Mapping[str, Any]) -> None:
     Raises:
         SettingError: the class that has them says so.
     """
+    from calque.tasks.experiment import TrainedTask
     from calque.training.supervised import Supervised
 
-    if task in ZERO_SHOT:
-        known = of_transfer(task)[1]
+    if issubclass(TASKS.load(task), TrainedTask):
+        known = of(Supervised, "seed")
         _make(where, Supervised, {"epochs": 1, **given}, [name for name in given if name not in known])
 
 

@@ -15,12 +15,9 @@ from calque.errors import InputError, SettingError
 from calque.named import is_path
 from calque.runs.dictionary import IDENTICAL, STARTS
 from calque.runs.study.options import (
-    BY_LANGUAGE,
     OF_ENCODER,
     PARTS,
-    TASKS,
     TOP,
-    ZERO_SHOT,
     check_entries,
     make_method,
     make_pretraining,
@@ -34,6 +31,7 @@ from calque.runs.study.options import (
     of_words,
 )
 from calque.runs.study.values import Files, check, check_value, no_repetition
+from calque.tasks.table import TASKS
 
 BASE = "base"
 RANDOM_STARTS = tuple(start for start in STARTS if start != IDENTICAL)
@@ -211,36 +209,39 @@ class Study:
 
     def _check_task(self, name: str, given: Mapping[str, Any]) -> None:
         where, task = f"tasks.{name}", given["task"]
-        if task not in TASKS:
-            raise SettingError(f"unknown task {task!r}, expected {', '.join(TASKS)}")
+        check_value(f"{where}.task", task, str)
+        row = TASKS[task]
         if not given.get("test"):
             raise SettingError(f"task {name!r} has nothing to test on: test")
-        if (task in BY_LANGUAGE) != isinstance(given["test"], dict):
-            what = 'a table by language, { de = "FILE" }' if task in BY_LANGUAGE else "a list of files"
+        by_language = row.languages == "pairs"
+        if by_language != isinstance(given["test"], dict):
+            what = 'a table by language, { de = "FILE" }' if by_language else "a list of files"
             raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
         check(where, given, {"task": str, **of_task(task)})
         check_entries(where, given)
-        if task in BY_LANGUAGE:
+        if by_language:
             for lang in given["test"]:
                 self._check_other(f"{where}.test", lang)
-            for lang in given.get("train", {}):
-                if lang not in given["test"]:
-                    raise SettingError(f"{where}.train names {lang}, in which there is no test")
+            for part in PARTS:
+                for lang in given.get(part, {}):
+                    if lang not in given["test"]:
+                        raise SettingError(f"{where}.{part} names {lang}, in which there is no test")
             if given.get("texts"):
                 self._covered(f"task {name!r}", given["texts"], given["test"])
             return
-        if not given.get("train"):
+        if "train" in row.files and not given.get("train"):
             raise SettingError(f"{where} has nothing to learn from: train")
         for part in PARTS:
             no_repetition(f"{where}.{part}", listed(given.get(part)))
             for file in listed(given.get(part)):
                 lang, path = self.named(file)
-                if not lang and task in ZERO_SHOT:
+                if not lang and row.lang is None:
                     raise SettingError(f"{file}: give the language before the name, e.g. de={file}")
                 if not os.path.basename(path):
                     raise SettingError(f"{where}.{part} = {file!r}: no file after the language")
-        if task == "wsd" and len(listed(given["train"])) != 1:
-            raise SettingError(f"{where}.train: wsd learns from one text, got {len(given['train'])}")
+        for part in row.one:
+            if len(listed(given[part])) != 1:
+                raise SettingError(f"{where}.{part}: {task} takes one file, got {len(given[part])}")
         make_training(where, task, given)
 
     def _check_other(self, where: str, lang: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import tomllib
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ _COUNTS = frozenset(
         *("words", "most_rounds", "judge_updates", "selected_on"),
     ]
 )
-_OWN = {"dropout": Share, "layer": Layer}
+_OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 
 
 @cache
@@ -149,6 +150,22 @@ def check_value(where: str, value: Any, wanted: Any) -> None:
             return
     if not _is(value, wanted):
         raise SettingError(f"{where} = {_shown(value)}, expected {_said(wanted)}")
+
+
+def parsed(where: str, text: str, wanted: Any) -> Any:
+    """A value of a type from its form in a study, or from bare text.
+
+    Raises:
+        SettingError: it is not of the type.
+    """
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    if not _is(value, wanted) and _is(text, wanted):
+        value = text
+    check_value(where, value, wanted)
+    return value
 
 
 def _shown(value: Any) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from calque.errors import SettingError
 from calque.runs.steps import Step
-from calque.runs.study.options import PARTS, of_transfer
+from calque.runs.study.options import PARTS
 
 LINKS, ENTRIES, SCORES = "links.align", "entries.tsv", "scores.json"
 
@@ -102,35 +101,24 @@ def _fit(step: Step, folder: Path) -> None:
 # -- tasks -----------------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
     from calque.linking import Words
-    from calque.runs.evaluate import TASKS, evaluate
-    from calque.runs.meaning import disambiguate, lexicon
-    from calque.runs.transfer import transfer
+    from calque.runs.evaluate import evaluate
+    from calque.tasks.inputs import Inputs
+    from calque.tasks.table import TASKS
 
-    settings, files = dict(step.settings), step.files
-    settings.pop("encoder", None)
-    task, load, langs = settings.pop("task"), settings.pop("load"), settings.pop("langs", None)
-    if task == "wsd":
-        train, test = (_texts(step, part, "en") for part in ("train", "test"))
-        if len(train) != 1:
-            raise SettingError(f"wsd takes one training text, got {len(train)}")
-        first = files["first_senses"][0] if files["first_senses"] else None
-        scores = disambiguate(_encoder(step), train=train[0], test=test, first_senses=first, load=load, **settings)
-    elif task == "lexicon":
-        texts = [f"{lang}={file}" for lang, file in zip(langs, files["text"], strict=True)] if files["text"] else ()
-        scores = lexicon(_encoder(step), test=files["test"][0], langs=tuple(langs), texts=texts, load=load, **settings)
-    elif task in TASKS:
-        words = Words(**{"pretokenized": task == "word-alignment", **settings.pop("words")})
-        train = files["train"][0] if "train" in files else None
-        scores = evaluate(
-            _encoder(step), task, test=files["test"][0], langs=tuple(langs), train=train, words=words, load=load,
-            options=settings,
-        )  # fmt: skip
+    options, files = dict(step.settings), step.files
+    options.pop("encoder", None)
+    task, load, langs = options.pop("task"), options.pop("load"), options.pop("langs")
+    row = TASKS[task]
+    read = {name: options.pop(name) for name in ("pretokenized", "limit") if name in options}
+    words = Words(**{"pretokenized": row.pretokenized, **options.pop("words", {}), **read})
+    if row.languages == "pairs":
+        texts = [f"{lang}={file}" for lang, file in zip(langs, files["text"], strict=True)] if files.get("text") else ()
+        given: dict[str, Any] = {part: files.get(part, ()) for part in PARTS} | {"text": texts, "langs": [tuple(langs)]}
     else:
-        given = {part: _texts(step, part) for part in PARTS}
-        protocol, training, head = (_given(settings, names) for names in of_transfer(task))
-        scores = transfer(
-            _encoder(step), task, **given, seeds=settings["seeds"], load=load, options=training, head=head, **protocol
-        )  # fmt: skip
+        given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
+        given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
+    inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
+    scores = evaluate(_encoder(step), inputs, options=options, load=load)
     text = json.dumps([score.to_dict() for score in scores], ensure_ascii=False, indent=1)
     (folder / SCORES).write_text(text + "\n", encoding="utf-8")
 
@@ -142,10 +130,6 @@ def _encoder(step: Step) -> str:
     local = iter(step.files["encoder"])
     named = [(lang, next(local) if name is None else name) for lang, name in step.settings["encoder"]]
     return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
-
-
-def _given(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: settings[name] for name in names if name in settings}
 
 
 def _texts(step: Step, part: str, usual: str = "") -> list[str]:

@@ -1,0 +1,81 @@
+"""Scores as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calque.runs.compare import ONE_RUN
+
+if TYPE_CHECKING:
+    from calque.tasks import Score
+
+
+def table(scores: Sequence[Score], *, kinds: bool = False) -> str:
+    """What a person reads of the scores of one task; more of those for which heads were trained.
+
+    Args:
+        scores: of one task.
+        kinds: also the F1 of each kind of span.
+    """
+    return _learnt(scores, kinds) if "seeds" in scores[0].settings else _plain(scores)
+
+
+def _plain(scores: Sequence[Score]) -> str:
+    """Name, value in per cent, interval, number; where there are several tests, which one; and what the interval cannot
+    know."""
+    several = len({(score.task, score.metric) for score in scores}) < len(scores)
+    rows = [("test", "metric", "value", "95% interval", "n")]
+    for score in scores:
+        value, low, high = score.shown(2)
+        test = f"{Path(score.data).name} {'-'.join(score.languages)}"
+        rows.append((test, f"{score.task} {score.metric}", value, f"{low} – {high}", f"{score.n:,}"))
+    rows = rows if several else [("", *row[1:]) for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    lines = [
+        "  ".join([*(row[i].ljust(widths[i]) for i in (0, 1)), *(row[i].rjust(widths[i]) for i in (2, 3, 4))])
+        for row in rows
+    ]
+    lines = lines if several else [line.lstrip(" ") for line in lines]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], "", ONE_RUN])
+
+
+def _learnt(scores: Sequence[Score], kinds: bool) -> str:
+    """One row for each test set and figure, and below them how they came about."""
+    rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
+    for score in scores:
+        if score.metric.startswith("f1.") and not kinds:
+            continue
+        value, low, high = score.shown(1)
+        sd, gap = score.settings.get("sd"), score.settings.get("gap")
+        protocol = score.settings.get("protocol", "zero-shot")
+        learnt = "+".join(score.languages[:-1]) + (f" ({protocol})" if protocol != "zero-shot" else "")
+        rows.append((
+            score.data, score.languages[-1], score.metric, value, "" if sd is None else f"{100 * sd:.1f}",
+            f"{low} – {high}", "" if gap is None else f"{100 * gap:.1f}", f"{score.n:,}", learnt,
+        ))  # fmt: skip
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(cell.rjust(widths[i]) if 3 <= i < 8 else cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], "", *_notes(scores)])
+
+
+def _notes(scores: Sequence[Score]) -> list[str]:
+    """What must be known to read the figures."""
+    about = scores[0].settings
+    chosen = about.get("dev", "")
+    by = chosen if isinstance(chosen, str) else ", ".join(chosen)
+    leak = " (TARGET text: the scores are not zero-shot)" if about.get("select") == "target" else ""
+    n = len(about.get("seeds", ()))
+    notes = [
+        f"{about.get('features')} features, head {about.get('head')}, mean of {n} {'run' if n == 1 else 'runs'}; "
+        f"epoch chosen by {by}{leak}",
+        "The intervals cover both other training runs and other test texts." if n > 1 else ONE_RUN,
+    ]
+    left_out = sum({(s.data, s.languages[-1]): s.settings.get("left_out", 0) for s in scores}.values())
+    if left_out:
+        notes.append(f"{left_out:,} sentences with labels missing from the training text skipped")
+    return notes

@@ -1,0 +1,113 @@
+"""Annotated text with a name and a language, and its right answers as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import torch
+
+from calque.corpora.languages import language_and_path
+from calque.linking import Say
+from calque.offsets import offsets_of, ranges
+from calque.tasks.overlap import shared_texts, warn_of_overlap
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+D = TypeVar("D")
+
+
+@dataclass(frozen=True)
+class Dataset(Generic[D]):
+    """A data set, the language it is in, and what to call it."""
+
+    name: str
+    lang: str
+    data: D
+
+
+def read_datasets(
+    files: Sequence[str],
+    read: Callable[[str, str], Any],
+    most: int | None,
+    known: dict[tuple[str, str, int | None], Any],
+    say: Say,
+) -> list[Dataset[Any]]:
+    """Texts of files, with their languages.
+
+    Args:
+        files: the language of each is in its name (`panx.dev.de.tsv`) or stands before it (`de=dev.tsv`).
+        read: takes path and language.
+        most: use so many texts of each file, at even distances; None for all.
+        known: what has been read, as development text and test set in one, and is not read again.
+        say: takes a line of news.
+    """
+    found = []
+    for file in files:
+        lang, path = language_and_path(file)
+        if (lang, path, most) not in known:
+            data: Any = read(path, lang)
+            n, repaired = len(data), getattr(data, "repaired", 0)
+            some = spread_over(n, most)
+            used = "" if some is None else f", of which {len(some):,} are used"
+            say(f"{path}: {n:,} texts in {lang}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
+            known[lang, path, most] = data if some is None else data.take(some)
+        found.append(Dataset(Path(path).name, lang, known[lang, path, most]))
+    return found
+
+
+def spread_over(n: int, most: int | None) -> np.ndarray | None:
+    """So many numbers below `n` at even distances, None for all. Not the first ones: files are often in the order of
+    their labels, or of where they come from."""
+    return None if most is None or most >= n else np.arange(most) * n // most
+
+
+def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
+    """Compare a test set with every training text, whatever its language: files are also given under a wrong one."""
+    for each in trained:
+        own, others = (getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each))
+        if len(own) == len(others):
+            warn_of_overlap(test.name, shared_texts(own, others), each.name)
+
+
+class Answers:
+    """What is to be found out about some texts, as arrays over their words and over the texts.
+
+    Args:
+        lengths: int64 `[n_texts]`, words of each.
+        words: arrays `[n_words]`, by name.
+        texts: arrays `[n_texts]`, by name.
+    """
+
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        *,
+        words: Mapping[str, np.ndarray] | None = None,
+        texts: Mapping[str, np.ndarray] | None = None,
+    ):
+        self.lengths, self.words, self.texts = lengths, dict(words or {}), dict(texts or {})
+        self._starts = offsets_of(lengths)[:-1]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Answers]) -> Answers:
+        """Those of several texts, one after the other."""
+        first = parts[0]
+        return cls(
+            np.concatenate([part.lengths for part in parts]),
+            words={name: np.concatenate([part.words[name] for part in parts]) for name in first.words},
+            texts={name: np.concatenate([part.texts[name] for part in parts]) for name in first.texts},
+        )
+
+    def of_words(self, name: str, numbers: np.ndarray) -> Tensor:
+        """Answers for all words of some texts, int64 `[W]`."""
+        rows = ranges(self._starts[numbers], self.lengths[numbers])
+        return torch.from_numpy(self.words[name][rows].astype(np.int64))
+
+    def of_texts(self, name: str, numbers: np.ndarray) -> Tensor:
+        """Answers for some texts, int64 `[S]`."""
+        return torch.from_numpy(self.texts[name][numbers].astype(np.int64))

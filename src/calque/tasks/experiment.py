@@ -1,0 +1,269 @@
+"""One encoder and a task with a head: what every training run, whatever its seed, has in common."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import numpy as np
+import torch
+
+from calque.distributed import Processes
+from calque.encoders.base import TrainableEncoder, require
+from calque.errors import SettingError
+from calque.offsets import offsets_of
+from calque.tasks.base import Task
+from calque.tasks.bootstrap import Statistic
+from calque.tasks.datasets import Answers, Dataset
+from calque.threads import Threads
+from calque.training.passes import shares_at_once
+from calque.training.sources import (
+    FrozenSource,
+    RenumberedSource,
+    SubsetSource,
+    TrainedSource,
+    VectorSource,
+    WordRows,
+    trainable_copy,
+    vectors_of,
+)
+from calque.training.supervised import Supervised, tuned_rate
+from calque.vectors import Embeddings
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from calque.encoders.base import Encoder
+    from calque.encoders.split import SplitSentences
+    from calque.text import Sentences
+
+D = TypeVar("D")
+Select = Literal["source", "target", "last"]
+_AT_ONCE = 128  # texts in a batch where nothing is learnt
+
+
+class TrainedTask(Task, Generic[D]):
+    """What a task that is learnt says of itself: its head, its losses and its figures.
+
+    Attributes:
+        name: of the task.
+        statistics: its figures, the main one first: sums over texts `[…, k]` → `[…]`.
+        train, tests, dev: texts to learn from, to test on, and to choose the epoch on.
+        sources: the languages that are learnt from.
+        tune: whether the encoder learns too.
+        select: by what the epoch is chosen, see `ZeroShot`.
+        options: settings of `Supervised`.
+    """
+
+    name: str
+    statistics: Mapping[str, Statistic]
+    train: list[Dataset[D]]
+    tests: list[Dataset[D]]
+    dev: list[Dataset[D]]
+    sources: list[str]
+    tune: bool
+    select: Select
+    options: dict[str, Any]
+
+    @abstractmethod
+    def defaults(self) -> dict[str, Any]:
+        """Settings of `Supervised` that suit the task."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What else decides the scores, for the record."""
+
+    def settings_of(self, test: Dataset[D]) -> dict[str, Any]:
+        """The same of one test set."""
+        return {}
+
+    @abstractmethod
+    def sentences(self, data: D) -> Sentences:
+        """Everything that is to be encoded."""
+
+    @abstractmethod
+    def answers(self, each: Dataset[D]) -> Answers:
+        """The right answers, as numbers that mean the same in every data set."""
+
+    @abstractmethod
+    def head(self, dim: int) -> nn.Module:
+        """A new head on vectors of `dim` dimensions."""
+
+    @abstractmethod
+    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
+        """`[S]`, for the texts that are given."""
+
+    @abstractmethod
+    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+        """Sums of which the statistics are made, float `[S, k]` by figure, for the texts that are given."""
+
+    def training(self, encoder: Encoder) -> dict[str, Any]:
+        """Settings of `Supervised` for this encoder."""
+        known = self.options.get("learning_rate") is not None or not self.tune
+        return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
+
+    def split(self, encoder: Any, data: D) -> SplitSentences:
+        """The texts as subwords where the encoder learns too."""
+        return encoder.split(self.sentences(data))
+
+    def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
+        """The source over vectors of `sentences`."""
+        return FrozenSource(embeddings, device)
+
+    def chosen_on(self) -> list[str] | str:
+        """By which texts the epoch is chosen."""
+        if self.dev:
+            return [each.name for each in self.dev]
+        return "one in ten training texts" if self.select == "source" else "the last one"
+
+
+@dataclass
+class Learnt:
+    """A head after training, and the encoder that goes with it."""
+
+    head: nn.Module
+    encoder: Any
+    epoch: int
+    score: float
+
+
+class Experiment(Generic[D]):
+    """One encoder's data for a task, ready for every seed.
+
+    Args:
+        task: what is learnt.
+        encoder: whose vectors are read; not changed.
+        progress: show bars on standard error.
+    """
+
+    def __init__(self, task: TrainedTask[D], encoder: Encoder, *, progress: bool = False):
+        require(encoder, "measured")
+        self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
+        self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
+        own = [task.answers(each) for each in task.train]
+        self.answers = Answers.joined(own)
+        # Before anything is computed: a label that nobody has learnt should be told now, not after the training.
+        self._gold = [task.answers(each) for each in task.tests]
+        sizes = [len(answers.lengths) for answers in own]
+        self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
+        self.held_out = []
+        kept = np.arange(sum(sizes))
+        if not task.dev and task.select == "source":
+            starts = offsets_of(sizes)
+            self.held_out = [found for a, b in itertools.pairwise(starts) if len(found := _held_out(kept[a:b]))]
+            kept = np.setdiff1d(kept, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out]))
+        self.kept = kept
+        langs = [task.sources.index(each.lang) for each in task.train]
+        self.groups = np.repeat(langs, sizes)[kept]
+        texts = [self._data(each) for each in task.train]
+        self.text: Any = type(texts[0]).joined(texts)
+        if not task.tune:  # the same tensors for every seed
+            self.text = task.frozen(self.text, self.processes.device)
+            self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
+        self._tests: list[Any] | None = None
+
+    def _data(self, each: Dataset[D]) -> Any:
+        """Vectors, or subwords where they are to be computed anew."""
+        if id(each.data) not in self._known:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                self._known[id(each.data)] = self._read(each)
+            for warning in caught:
+                told = warning.message
+                if isinstance(told, Warning):
+                    told.args = (f"{each.name}: {told}",)
+                warnings.warn(told, stacklevel=2)
+        return self._known[id(each.data)]
+
+    def _read(self, each: Dataset[D]) -> Any:
+        if not self.task.tune:
+            return self.encoder.encode(self.task.sentences(each.data), progress=self.progress)
+        if not isinstance(self.encoder, TrainableEncoder):
+            raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen features (leave out --tune)")
+        split = self.task.split(self.encoder, each.data)
+        if split.truncated_sentences:
+            limit = self.encoder.subwords.max_length
+            told = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and are truncated"
+            warnings.warn(told, stacklevel=2)
+        return split
+
+    def learn(self, seed: int) -> Learnt:
+        """Train a new head, and a copy of the encoder if it learns too."""
+        task, device = self.task, self.processes.device
+        torch.manual_seed(seed)
+        head = task.head(self.encoder.dim).to(device)
+        supervised = Supervised(seed=seed, **task.training(self.encoder))
+        encoder = self.encoder
+        if task.tune:
+            encoder = trainable_copy(encoder, device)  # type: ignore[arg-type]
+        count = shares_at_once(encoder, device) if task.tune else 1  # type: ignore[arg-type]
+        metric, statistic = next(iter(task.statistics.items()))
+        with Threads(count) as threads:
+            whole = TrainedSource(encoder, self.text, threads, self.processes) if task.tune else self.text  # type: ignore[arg-type]
+
+            def select() -> float:
+                watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
+                watched += [(self._part(numbers, encoder), self.answers) for numbers in self.held_out]
+                values = [statistic(self._judged(head, *each)[metric].sum(axis=0)) for each in watched]
+                return float(np.mean(np.nan_to_num(values)))
+
+            supervised.fit(
+                head, SubsetSource(whole, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
+                processes=self.processes, select=select if self.dev or self.held_out else None, progress=self.progress,
+                title=f"{task.name} {seed}",
+            )  # fmt: skip
+        head.eval()
+        return Learnt(head, encoder, supervised.best_epoch, supervised.best)
+
+    def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
+        """Sums of every test set, by figure."""
+        if self._tests is None:
+            self._tests = [self._data(each) for each in self.task.tests]
+        tests = zip(self._tests, self._gold, strict=True)
+        return [self._judged(learnt.head, self._source(data, learnt.encoder), answers) for data, answers in tests]
+
+    def batches(self, learnt: Learnt, each: Dataset[D]) -> Iterator[WordRows]:
+        """The texts of a data set in batches, to be read by what was learnt."""
+        yield from _batches(self._source(self._data(each), learnt.encoder))
+
+    def _source(self, data: Any, encoder: Any) -> VectorSource:
+        """Vectors of some texts, as the encoder sees them now."""
+        if isinstance(data, VectorSource):
+            return data
+        if isinstance(data, Embeddings):
+            return self.task.frozen(data, self.processes.device)
+        return FrozenSource(vectors_of(encoder, data), self.processes.device)
+
+    def _part(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
+        """Vectors of some of the training texts."""
+        if not self.task.tune:
+            return SubsetSource(self.text, numbers)
+        return RenumberedSource(self._source(self.text.take(numbers), encoder), numbers)
+
+    @torch.no_grad()
+    def _judged(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:
+        """Sums of all texts, in their order, `[S, k]`."""
+        numbers: list[np.ndarray] = []
+        parts: dict[str, list[np.ndarray]] = {}
+        for given in _batches(source):
+            numbers.append(given.numbers)
+            for metric, sums in self.task.judge(head, given, answers).items():
+                parts.setdefault(metric, []).append(sums)
+        order = np.argsort(np.concatenate(numbers))
+        return {metric: np.concatenate(found)[order].astype(np.float64) for metric, found in parts.items()}
+
+
+def _held_out(numbers: np.ndarray) -> np.ndarray:
+    """One in ten texts of a training text, by which the epoch is chosen; none of a single one."""
+    return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
+
+
+def _batches(source: VectorSource) -> Iterator[WordRows]:
+    """Texts of about the same length together."""
+    order = np.argsort(-source.lengths, kind="stable")
+    for start in range(0, len(order), _AT_ONCE):
+        yield source.take(order[start : start + _AT_ONCE])
