@@ -100,8 +100,16 @@ def commands() -> str:
         f"| [`calque {name}`](#{name}) | {_cell(command.help.split(BLANK)[0])} |" for name, command in found.items()
     ]
     for name, command in found.items():
-        lines += ["", *_command(name, command)]
+        lines += ["", *_command(name, command), *(_tasks() if name == "evaluate" else [])]
     return "\n".join(lines) + "\n"
+
+
+def _tasks() -> list[str]:
+    """Every task with what it takes, from the table of tasks."""
+    from calque.tasks.table import TASKS
+
+    rows = [f"| `{name}` | {_cell(row.help)} | {_cell(', '.join(row.takes))} |" for name, row in TASKS.items()]
+    return ["", "| task | what it measures | files and options |", "|---|---|---|", *rows]
 
 
 def _command(name: str, command) -> list[str]:
@@ -112,7 +120,7 @@ def _command(name: str, command) -> list[str]:
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if record is not None:
-            (options if parameter.opts[0].startswith("-") else arguments).append(record)
+            (options if parameter.param_type_name == "option" else arguments).append(record)
     for title, records in (("argument", arguments), ("option", options)):
         if records:
             lines += ["", f"| {title} | what it says |", "|---|---|"]

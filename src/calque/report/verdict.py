@@ -10,12 +10,9 @@ from calque.report.numbers import Figure, Number, counted, difference, distance
 from calque.report.questions import Column, Question
 from calque.report.subjects import Subject
 from calque.runs.compare import lower_is_better
+from calque.tasks.table import TASKS
 
-TASKS = {
-    "retrieval": "word retrieval", "word-alignment": "word alignment", "ner": "named entities", "slots": "slot filling",
-    "pos": "part-of-speech tagging", "nli": "inference", "sentiment": "sentiment", "parsing": "parsing",
-    "lexicon": "bilingual lexicon", "wsd": "word senses", "masked-words": "masked words",
-}  # fmt: skip
+MEASURED = {"masked-words": "masked words"}  # what no task of the table measures
 METRICS = {
     "accuracy": "accuracy", "accuracy.all": "accuracy, all linked words", "accuracy.unseen": "accuracy, pairs unseen in training",
     "aer": "error rate", "f1": "F1", "las": "labelled attachment", "uas": "unlabelled attachment", "p@1": "precision at 1",
@@ -25,7 +22,7 @@ METRICS = {
 
 def task_name(task: str) -> str:
     """A task as words."""
-    return TASKS.get(task, task)
+    return {**MEASURED, **{name: row.title for name, row in TASKS.items()}}.get(task, task)
 
 
 def metric_name(metric: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -126,6 +126,6 @@ class Task(ABC):
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Measure an encoder; the first score is the task's headline."""
 
-    def news(self, scores: Sequence[Score]) -> list[str]:
+    def news(self, scores: Sequence[Score]) -> Iterable[str]:
         """What a person should know of the scores besides the figures, in lines."""
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -108,18 +108,16 @@ class Disambiguation(Task):
         made.notes = {"train": [Path(train).name]}
         return [made]
 
-    def news(self, scores: Sequence[Score]) -> list[str]:
-        lines = []
+    def news(self, scores: Sequence[Score]) -> Iterator[str]:
         for score in scores:
             about = score.settings
             train = about["train"][0]
             missing = f", {n:,} without a vector" if (n := about["words_without_vector"]) else ""
-            lines.append(
+            yield (
                 f"{score.data}: {about['answered']:,} of {score.n:,} words answered, {about['unseen_lemmas']:,} with a lemma "
                 f"missing from {train}{missing}; most frequent sense {100 * about['frequent']:.1f}, random guess "
                 f"{100 * about['chance']:.1f}"
             )
-        return lines
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """F1 of each test text.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -117,11 +117,11 @@ class Lexicon(Task):
         }
         return [made]
 
-    def news(self, scores: Sequence[Score]) -> list[str]:
+    def news(self, scores: Sequence[Score]) -> Iterator[str]:
         left_out, path = scores[0].settings["left_out"], self.dictionary.path
+        yield f"{path}: {scores[0].n:,} source words"
         if left_out:
             skipped(f"{path}: {left_out:,} of {len(self.dictionary):,} entries skipped because a word has no vector")
-        return [f"{path}: {scores[0].n:,} source words"]
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Precision at 1, 5 and 10, and mean reciprocal rank.
