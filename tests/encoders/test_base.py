@@ -8,7 +8,7 @@ from torch import nn
 from calque import Contrastive, FineTune, MappedEncoder, Rotation, WordAlignment, WordRetrieval
 from calque.algebra.normalize import unit_rows
 from calque.encoders import load_encoder
-from calque.encoders.base import TrainableEncoder, require
+from calque.encoders.base import Encoder, TrainableEncoder, require
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.split import SplitSentences
 from calque.errors import InputError, SettingError
@@ -135,7 +135,7 @@ def test_encoders_without_weights_to_train_say_so(text, tiny_encoder):
         MappedEncoder.fit(mapped, *text, make=Rotation, towards="en")
 
 
-def test_an_encoder_with_one_layer_need_not_say_so(text, tmp_path):
+def test_an_encoder_with_one_layer_need_not_say_so(text):
     planted, corpus = Planted(), text[0]
     assert (planted.layer, list(planted.layers), planted.languages, planted.rows) == (0, [0], (), "words")
     assert planted.layer_numbers(None) == planted.layer_numbers([-1]) == (0,)
@@ -147,8 +147,14 @@ def test_an_encoder_with_one_layer_need_not_say_so(text, tmp_path):
             planted.layer_numbers(layers)
     with pytest.raises(SettingError, match="dtype='float16': planted gives float32"):
         planted.encode_layers(corpus.source, [0], dtype="float16")
-    with pytest.raises(SettingError, match="letters cannot be saved: Letters has no save"):
-        Letters().save(tmp_path / "out")
+
+
+def test_an_encoder_of_a_script_cannot_be_saved_by_its_name(tmp_path):
+    class Local(Planted):
+        save = Encoder.save
+
+    with pytest.raises(SettingError, match="planted cannot be saved: Local has no save, and stands in no module"):
+        Local().save(tmp_path / "out")
 
 
 def test_several_layers_are_counted_and_must_be_given(text):

@@ -87,9 +87,13 @@ class Own(Planted):
 
 
 class Bare(Own):
-    """Has nothing to save."""
+    """Has nothing to save; what it encodes could be told by its class, if nobody gave a number."""
 
     save = Encoder.save
+
+    @classmethod
+    def open(cls, folder, **options):
+        return super(Own, cls).open(folder, **options)
 
 
 class Slanted(LinearMap):
@@ -146,6 +150,17 @@ def test_an_encoder_by_its_class(text):
             load_encoder(name, **given)
 
 
+def test_an_encoder_without_arguments_is_saved_by_its_name(text, tmp_path):
+    Bare().save(tmp_path / "bare")
+    assert load_encoder(tmp_path / "bare").fingerprint == "own 0"
+    mapped = MappedEncoder.fit(Bare(), *text, make=Rotation, towards="en")
+    mapped.save(tmp_path / "mapped")
+    assert load_encoder(tmp_path / "mapped").fingerprint == mapped.fingerprint
+    Bare(1).save(tmp_path / "other")
+    with pytest.raises(InputError, match=r"Bare\(\) is not the encoder that was saved here: give it save and open"):
+        load_encoder(tmp_path / "other")
+
+
 def test_a_class_that_cannot_open_what_it_saved(text, tmp_path):
     class Half(Planted):
         def save(self, folder):
@@ -154,8 +169,6 @@ def test_a_class_that_cannot_open_what_it_saved(text, tmp_path):
     with pytest.raises(InputError, match="Half cannot be opened: it has save, but no open"):
         Half.open(tmp_path)
     mapped = MappedEncoder.fit(Half(), *text, make=Rotation, towards="en")
-    with pytest.raises(SettingError, match="own cannot be saved: Bare has no save"):
-        MappedEncoder.fit(Bare(), *text, make=Rotation, towards="en").save(tmp_path / "bare")
     mapped.save(tmp_path / "half")
     with pytest.raises(InputError, match="is of a kind of its own"):
         load_encoder(tmp_path / "half")

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from calque.encoders.folder import OWN, encoder_kind, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.text import Sentence
 from calque.vectors import Embeddings
@@ -156,8 +157,19 @@ class Encoder(ABC):
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write to a folder that `calque.load_encoder` reads."""
-        raise SettingError(f"{self.name} cannot be saved: {type(self).__name__} has no save")
+        """Write to a folder that `calque.load_encoder` reads; here, of an encoder that needs no arguments, its class.
+
+        Raises:
+            SettingError: nobody could import it from there.
+        """
+        kind = encoder_kind(self)
+        if kind == OWN:
+            raise SettingError(
+                f"{self.name} cannot be saved: {type(self).__name__} has no save, and stands in no module that could be "
+                "imported"
+            )
+        with saving(folder) as path:
+            write_about(path, kind, {"fingerprint": self.fingerprint})
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         """Save as what others build on: layers keep their numbers, and the fingerprint stays."""
@@ -165,7 +177,7 @@ class Encoder(ABC):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read what `save` wrote; here, an encoder that has nothing to read.
+        """Read what `save` wrote; here, an encoder that needs no arguments.
 
         Args:
             folder: where it is.
@@ -178,7 +190,12 @@ class Encoder(ABC):
         """
         if cls.save is not Encoder.save:
             raise InputError(f"{cls.__name__} cannot be opened: it has save, but no open", path=folder)
-        return build(cls, options)
+        made = build(cls, options)
+        if (read_about(folder) if about is None else about).get("fingerprint") not in (None, made.fingerprint):
+            raise InputError(
+                f"{cls.__name__}() is not the encoder that was saved here: give it save and open", path=folder
+            )
+        return made
 
 
 class TrainableEncoder(Encoder):
