@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.stand_in import stand_in_text
 from calque.anchors import AnchorSums
-from calque.encoders.anchored import frequent_words
+from calque.encoders.anchors import frequent_words
 from calque.text import Sentences
 from calque.vectors import Embeddings
 

@@ -18,7 +18,8 @@ from calque.alignment.finetune import FineTune
 from calque.corpora import read_parallel
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
-from calque.encoders.static import SentencePart, load_static
+from calque.encoders.sentence_part import SentencePart
+from calque.encoders.static import load_static
 from calque.maps import LinearMap, NormalizedRotation, Rotation
 from calque.tasks import WordRetrieval
 from calque.wordalign import align_words

@@ -553,7 +553,7 @@ def _vectors() -> dict[str, Reader]:
 
     from calque.anchors import Anchors, AnchorSums, open_anchors, read_avg_embeds, save_anchors, write_avg_embeds
     from calque.encoders import load_encoder
-    from calque.encoders.anchored import pass_of
+    from calque.encoders.anchors import pass_of
     from calque.maps.released import read_released
     from calque.text import Sentences
     from calque.vectors import Embeddings

@@ -14,7 +14,7 @@ from calque.anchors import (
     write_avg_embeds,
 )
 from calque.anchors.senses import kmeans, silhouette
-from calque.encoders.anchored import compute_anchors, sum_anchors
+from calque.encoders.anchors import compute_anchors, sum_anchors
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.errors import InputError, SettingError
 from calque.text import Sentences

@@ -12,7 +12,7 @@ import pytest
 from calque.anchors import open_anchors, read_avg_embeds
 from calque.cli import spread
 from calque.encoders import load_encoder
-from calque.encoders.anchored import compute_anchors
+from calque.encoders.anchors import compute_anchors
 from calque.encoders.mapped import MappedEncoder
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.static import StaticEncoder
@@ -111,7 +111,7 @@ def test_parts_are_joined(capsys, data, tiny_folder, tmp_path, monkeypatch):
             yield part
 
     monkeypatch.setattr(room, "_stream", stop)
-    monkeypatch.setattr("calque.encoders.anchored.time.monotonic", lambda: 1e9 * len(calls))
+    monkeypatch.setattr("calque.encoders.anchors.time.monotonic", lambda: 1e9 * len(calls))
     assert run(capsys, *job, "--out", tmp_path / "stopped")[0] == 130
     stopped = tmp_path / "stopped" / "sums.safetensors"
     assert "is unfinished" in fails(capsys, "anchors", "--merge", stopped, "--out", tmp_path)

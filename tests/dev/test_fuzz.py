@@ -197,7 +197,7 @@ def test_messages_are_one_line_of_bounded_length():
 # -- what a thousand inputs to each reader found -----------------------------------------------------------------------
 def test_a_note_of_sums_without_an_end_is_one_line(monkeypatch, tmp_path):
     from calque.anchors import AnchorSums
-    from calque.encoders.anchored import pass_of
+    from calque.encoders.anchors import pass_of
 
     monkeypatch.setattr(AnchorSums, "note_of", lambda path: '{"a":' * 100_000)
     with pytest.raises(InputError, match="is damaged"):

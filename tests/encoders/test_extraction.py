@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from calque.encoders import extraction, load_encoder
+from calque.encoders import extraction, load_encoder, stores
 from calque.errors import InputError, OutputError
 from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays
@@ -23,11 +23,11 @@ JOB = """
 import sys, time
 import torch
 torch.set_num_threads(int(sys.argv[3]))
-from calque.encoders import extraction, load_encoder
+from calque.encoders import extraction, load_encoder, stores
 from calque.text import Sentences
 from test_extraction import make_sentences
 
-extraction.FLUSH_SECONDS = 0.0
+stores.FLUSH_SECONDS = 0.0
 encoder = load_encoder(sys.argv[1], precision="highest", device="cpu")
 encoder.budget = 64
 forward = encoder.model.embeddings.forward
@@ -208,7 +208,7 @@ def stopped(encoder, sentences, out, monkeypatch, after: int = 5):
         return real(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(extraction, "FLUSH_SECONDS", 0.0)
+        patch.setattr(stores, "FLUSH_SECONDS", 0.0)
         patch.setattr(encoder.model.embeddings, "forward", forward)
         with pytest.raises(KeyboardInterrupt):
             encoder.encode(sentences, out=out)
@@ -305,7 +305,7 @@ def test_memory_does_not_grow_with_the_text(encoder, tmp_path):
 def test_stopping_costs_little(encoder, tmp_path, monkeypatch):
     """Flushing is by time, not by batch."""
     flushed = []
-    real = extraction._Files.flush
-    monkeypatch.setattr(extraction._Files, "flush", lambda self: flushed.append(time.monotonic()) or real(self))
+    real = stores.FileStore.flush
+    monkeypatch.setattr(stores.FileStore, "flush", lambda self: flushed.append(time.monotonic()) or real(self))
     encoder.encode(make_sentences(n=300), out=tmp_path / "vectors")
     assert len(flushed) < 5

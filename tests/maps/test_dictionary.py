@@ -10,7 +10,7 @@ from calque.alignment.dictionary import DictionaryMaps, FailedMapWarning, joined
 from calque.anchors import Anchors
 from calque.annotated import Dictionary
 from calque.encoders import load_encoder
-from calque.encoders.anchored import compute_anchors, frequent_words, table_anchors
+from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
 from calque.encoders.mapped import MappedEncoder
 from calque.encoders.static import StaticEncoder
 from calque.encoders.tables import PlainTable

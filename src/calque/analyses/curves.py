@@ -10,6 +10,7 @@ import numpy as np
 from calque.algebra.procrustes import Moments
 from calque.analyses.finding import Finding
 from calque.analyses.questions import Questions, View
+from calque.encoders.paired import paired_words
 from calque.errors import SettingError
 from calque.maps import VectorMap
 from calque.progress import bar
@@ -98,12 +99,8 @@ def growing_maps(
             stop = min(done + _BLOCK, size)
             part, links = corpus[done:stop], pairs.slice(done, stop)
             source, target = (encoder.encode(side) for side in (part.source, part.target))
-            rows = source.rows(links.sentence, links.source), target.rows(links.sentence, links.target)
-            both = np.ones(len(links), dtype=bool)
-            for side, own in zip((source, target), rows, strict=True):
-                if side.covered is not None:
-                    both &= side.covered[own]
-            moments.update(target.data[rows[1][both]], source.data[rows[0][both]])
+            x, y = paired_words(source, target, links)
+            moments.update(y, x)
             shown.update(stop - done)
             done = stop
         if moments.n:

@@ -16,6 +16,7 @@ from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, TrainableEncoder, require, stored
 from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
 from calque.encoders.numerics import number_type
+from calque.encoders.paired import paired_sentences, paired_words
 from calque.encoders.per_language import PerLanguage
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, kind_of, map_kind
@@ -130,7 +131,10 @@ class MappedEncoder(Encoder):
                 target = base.encode_layers(part.target, numbers)
                 before = sums[numbers[0]].n
                 for n in numbers:
-                    sums[n].update(*_paired(source[n], target[n], part_pairs, unit))
+                    sides = source[n], target[n]
+                    sums[n].update(
+                        *(paired_sentences(*sides) if unit == "sentences" else paired_words(*sides, part_pairs))
+                    )
                 used += sums[numbers[0]].n - before
                 shown.update(len(part))
         shown.close()
@@ -344,18 +348,3 @@ def _rows(langs: str | list[str], offsets: np.ndarray) -> dict[str, slice | np.n
         return {langs: slice(None)} if langs else {}
     owner = np.repeat(np.array(langs, dtype=object), np.diff(offsets))
     return {lang: np.flatnonzero(owner == lang) for lang in dict.fromkeys(langs) if lang}
-
-
-def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs, unit: Unit) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of linked words that both sides cover, or of sentences that have a vector on both sides."""
-    if unit == "sentences":
-        x, y = source.sentence_means(), target.sentence_means()
-        both = x.any(axis=1) & y.any(axis=1)
-        return x[both], y[both]
-    i, j = source.rows(pairs.sentence, pairs.source), target.rows(pairs.sentence, pairs.target)
-    both = np.ones(len(i), dtype=bool)
-    if source.covered is not None:
-        both &= source.covered[i]
-    if target.covered is not None:
-        both &= target.covered[j]
-    return source.data[i[both]], target.data[j[both]]

@@ -23,7 +23,7 @@ from calque.vectors import Embeddings
 class PerLanguage(Encoder):
     """Encodes each sentence with the encoder of its language.
 
-    Their spaces have nothing to do with each other until maps join them (`calque.encoders.anchored`).
+    Their spaces have nothing to do with each other until maps join them (`calque.encoders.anchors`).
 
     Args:
         encoders: by language; all of the same dimensions and number of layers, set to the same layer.

@@ -1,11 +1,10 @@
-"""Static word vectors as an encoder, and what a sentence adds to them: the baseline of Cao et al. (2020)."""
+"""Static word vectors as an encoder."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,7 +17,9 @@ from calque.arrow import to_numpy
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
+from calque.encoders.sentence_part import SentencePart, add_sentence
+from calque.encoders.table_files import read_table
+from calque.encoders.tables import PlainTable, SubwordTable, WordTable
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, kind_of, map_kind
 from calque.offsets import offsets_of
@@ -33,24 +34,6 @@ if TYPE_CHECKING:
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
 _CENTRE_ON = 200_000  # words whose mean is taken away: the frequent ones, as tables are usually cut
 _BLOCK = 65_536  # words of text at a time
-
-
-@dataclass(frozen=True)
-class SentencePart:
-    """What stands behind a word's vector: mean, maximum, minimum over its sentence (Rücklé et al. 2018).
-
-    Attributes:
-        word, mean, maximum, minimum: weight of each of the four parts.
-    """
-
-    word: float = 1.0
-    mean: float = 1.0
-    maximum: float = 1.0
-    minimum: float = 1.0
-
-    @property
-    def weights(self) -> tuple[float, float, float, float]:
-        return self.word, self.mean, self.maximum, self.minimum
 
 
 class StaticEncoder(Encoder):
@@ -337,39 +320,6 @@ def load_static(
     name = "+".join(Path(fspath(file)).name for file in path.values())
     tables = {lang: read_table(file, limit=limit) for lang, file in path.items()}
     return StaticEncoder(tables, normalise=normalise, lower=lower, sentence=part, name=name)
-
-
-def add_sentence(
-    words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, part: SentencePart | None = None
-) -> np.ndarray:
-    """Each word's vector with mean, maximum and minimum of its sentence's word vectors behind it.
-
-    Args:
-        words: `[n_words, dim]`.
-        offsets: int64 `[n_sentences + 1]`.
-        covered: bool `[n_words]`; other words count in no sentence, and their rows are zero.
-        part: weights of the four parts.
-
-    Returns:
-        float32 `[n_words, 4 × dim]`: word, mean, maximum, minimum.
-    """
-    weights = (part or SentencePart()).weights
-    lengths = np.diff(offsets)
-    dim = words.shape[1]
-    result = np.zeros((len(words), 4 * dim), dtype=np.float32)
-    result[:, :dim] = weights[0] * words
-    filled = np.flatnonzero(lengths)  # reduceat would read the next sentence for an empty one
-    if len(filled):
-        starts, owner = offsets[:-1][filled], np.repeat(np.arange(len(filled)), lengths[filled])
-        outside = np.where(covered[:, None], np.float32(0), np.float32(-np.inf))
-        counts = np.maximum(np.add.reduceat(covered.astype(np.int64), starts), 1)
-        inside = np.where(covered[:, None], words, np.float32(0))
-        sums = np.add.reduceat(inside, starts, axis=0, dtype=np.float64)
-        result[:, dim : 2 * dim] = (weights[1] * sums / counts[:, None])[owner]
-        result[:, 2 * dim : 3 * dim] = (weights[2] * np.maximum.reduceat(inside + outside, starts, axis=0))[owner]
-        result[:, 3 * dim :] = (weights[3] * np.minimum.reduceat(inside - outside, starts, axis=0))[owner]
-    result[~covered] = 0.0
-    return result
 
 
 def _by_language(sentences: list[Sentence]) -> list[tuple[Sentences, np.ndarray]]:

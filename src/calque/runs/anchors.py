@@ -67,7 +67,7 @@ def make_anchors(
         the anchors by layer; nothing of a shard.
     """
     from calque.encoders import load_encoder
-    from calque.encoders.anchored import sum_anchors
+    from calque.encoders.anchors import sum_anchors
 
     senses = _checked(finishing)
     folder, (k, n) = Path(out), shard
@@ -112,7 +112,7 @@ def merge_anchors(
         InputError: a pass that is not finished, or that stands there twice.
     """
     from calque.anchors import AnchorSums
-    from calque.encoders.anchored import pass_of
+    from calque.encoders.anchors import pass_of
 
     _checked({"senses": senses, "format": format})
     if not sums:
@@ -148,7 +148,7 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
     """
     from calque.anchors import open_anchors, read_avg_embeds
     from calque.anchors.files import FILE
-    from calque.encoders.anchored import pass_of
+    from calque.encoders.anchors import pass_of
 
     folder = Path(path)
     found = open_anchors(folder) if (folder / FILE).is_file() else read_avg_embeds(folder, lang=lang)[0]

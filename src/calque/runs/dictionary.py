@@ -151,7 +151,7 @@ def _anchors(
     at_least, most_occurrences, pretokenized, limit, progress: bool, say: Say,
 ) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:  # fmt: skip
     """Anchors of each language, and where they come from, for the record."""
-    from calque.encoders.anchored import compute_anchors, frequent_words, table_anchors
+    from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
     from calque.encoders.static import StaticEncoder
 
     if isinstance(base, StaticEncoder):
