@@ -12,8 +12,8 @@ from torch import nn
 
 from calque.annotated import Labels, TaggedText
 from calque.distributed import Processes
+from calque.nn.tagging import TaggingHead
 from calque.tasks.datasets import Answers
-from calque.tasks.tagging import TaggingHead
 from calque.text import Sentences
 from calque.training.sources import FrozenSource
 from calque.training.supervised import Supervised

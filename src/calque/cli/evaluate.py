@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from calque.cli.about_task import TaskCommand
 from calque.cli.checks import finite, given, output_file, positive
 from calque.cli.options import Linking, Loading, Quiet, grouped, language_pairs, news
 from calque.disk import append_lines
@@ -309,53 +309,8 @@ def _renaming(rename: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-# -- help --------------------------------------------------------------------------------------------------------------
-class TaskCommand(TyperCommand):
-    """A command whose help is about the task that stands before `--help`, or lists the tasks and what all of them have."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = [word for word in args if not word.startswith("-")]
-        ctx.meta["task"] = next((word for word in words[1:] if word in TASKS), None)
-        return super().parse_args(ctx, args)
-
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        task = ctx.meta["task"]
-        if task is None:
-            return super().format_help_text(ctx, formatter)
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(f"{task}: {TASKS[task].help}")
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        task = ctx.meta["task"]
-        for title, parameters in self.sections(ctx, task).items():
-            rows = [row for each in parameters if (row := each.get_help_record(ctx)) is not None]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
-        if task is None:
-            with formatter.section("Tasks"):
-                formatter.write_dl([(name, row.help) for name, row in TASKS.items()])
-            formatter.write_paragraph()
-            formatter.write_text("calque evaluate ENCODER TASK --help lists the options of a task.")
-        elif more := self.without_name(task):
-            with formatter.section("Others, as --option NAME=VALUE"):
-                formatter.write_text(", ".join(more))
-
-    def sections(self, ctx: Any, task: str | None) -> dict[str, list[Any]]:
-        """Arguments and options of a task by title; without a task, those that every task has."""
-        titles = {each.name: group.__doc__.rstrip(".") for group in evaluate.groups.values() for each in fields(group)}
-        own = () if task is None else TASKS[task].takes
-        found: dict[str, list[Any]] = {"Arguments": [], **{title: [] for title in titles.values()}, "Others": []}
-        for each in self.get_params(ctx):
-            if each.name in own or not (users(each.name) or each.name == "option"):
-                title = "Arguments" if each.param_type_name == "argument" else titles.get(each.name, "Others")
-                found[title].append(each)
-        return found
-
-    def without_name(self, task: str) -> list[str]:
-        """Options of a task that only `--option` sets."""
-        return [name for name in TASKS[task].options if name not in {each.name for each in self.params}]
+class _Command(TaskCommand):
+    groups = tuple(evaluate.groups.values())
 
 
-evaluate.command_class = TaskCommand
+evaluate.command_class = _Command
