@@ -44,8 +44,14 @@ def fast(tuner, encoder, corpora, pairs, chosen, threads=Threads(1)):
         for p in tuned.model.parameters():
             p.add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
     freeze_below(tuned.model, tuner.freeze)
-    reference = Reference.of(tuner, encoder, text, layers, processes, threads) if tuner.needs_reference else None
-    terms = Alignment(tuner, tuned, text, layers, processes, reference, threads).backward(chosen)
+    reference = None
+    if tuner.needs_reference:
+        reference = Reference(encoder, text, layers, tuner.budget, processes, threads)
+        reference.keep(tuner.reference, tuner.precision)
+    terms = Alignment(
+        tuned, text, layers, processes, reference, threads,
+        loss=tuner.loss, over_all=tuner.terms_over_all, budget=tuner.budget, accumulate=tuner.accumulate,
+    ).backward(chosen)  # fmt: skip
     return terms, gradients(tuned.model), tuned
 
 
@@ -156,9 +162,8 @@ def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropo
                 module.p = dropout
         text = AlignedText([corpus], [pairs], noisy.subwords, towards="en", special=False)
         noisy.model.train()
-        alignment = Alignment(
-            make(towards="en", accumulate=3, **options), noisy, text, (2,), Processes(), None, Threads(1)
-        )
+        loss = make(towards="en", **options).loss
+        alignment = Alignment(noisy, text, (2,), Processes(), None, Threads(1), loss=loss, accumulate=3)
         part = text.update(chosen, budget=100, accumulate=3)[1]
         first, again, other = (alignment._pass(part, seed).vectors[2] for seed in (5, 5, 6))
         torch.testing.assert_close(first, again)

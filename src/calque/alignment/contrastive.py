@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -11,15 +11,14 @@ from torch.nn import functional
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import GroupVectors
 from calque.distributed import Processes
-from calque.encoders.numerics import TrainingPrecision
 from calque.errors import check_number
-from calque.training.loop import Schedule
 from calque.training.rates import rate_by_width
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@dataclass(kw_only=True, eq=False)
 class Contrastive(Tuner):
     """InfoNCE over the linked words of a batch, in both directions.
 
@@ -42,41 +41,19 @@ class Contrastive(Tuner):
         batch, special, max_words, freeze, accumulate, budget, window, precision, reference: see `Tuner`.
     """
 
-    def __init__(
-        self,
-        *,
-        towards: str,
-        temperature: float = 0.05,
-        strong: bool = False,
-        weight: float = 0.0,
-        layers: Sequence[int] | None = None,
-        epochs: float = 2.0,
-        learning_rate: float | None = None,
-        warmup: float = 0.1,
-        decay: Literal["constant", "linear", "cosine"] = "linear",
-        betas: tuple[float, float] = (0.9, 0.98),
-        epsilon: float = 1e-9,
-        clip: float | None = 1.0,
-        seed: int = 0,
-        batch: int = 32,
-        special: bool = False,
-        max_words: int | None = 64,
-        freeze: int | None = None,
-        accumulate: int = 1,
-        budget: int = 1024,
-        window: int = 1,
-        precision: TrainingPrecision = "float32",
-        reference: Literal["auto", "cached", "recomputed"] = "auto",
-    ):
-        check_number("temperature", temperature, above=0)
-        check_number("weight", weight, least=0)
-        schedule = Schedule(epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed)
-        super().__init__(
-            towards=towards, layers=layers, schedule=schedule, batch=batch, special=special, max_words=max_words,
-            freeze=freeze, accumulate=accumulate, budget=budget, window=window, precision=precision,
-            reference=reference,
-        )  # fmt: skip
-        self.temperature, self.strong, self.weight = temperature, strong, weight
+    temperature: float = 0.05
+    strong: bool = False
+    weight: float = 0.0
+    epochs: float = 2.0
+    decay: Literal["constant", "linear", "cosine"] = "linear"
+    clip: float | None = 1.0
+    batch: int = 32
+    special: bool = False
+
+    def __post_init__(self):
+        check_number("temperature", self.temperature, above=0)
+        check_number("weight", self.weight, least=0)
+        super().__post_init__()
 
     terms_over_all = ("contrast",)
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import GroupVectors
 from calque.distributed import Processes
-from calque.encoders.numerics import TrainingPrecision
 from calque.errors import SettingError, check_number
-from calque.training.loop import Schedule
 from calque.training.rates import rate_by_width
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@dataclass(kw_only=True, eq=False)
 class FineTune(Tuner):
     """Pull linked words together while the words of one language stay where they were.
 
@@ -38,42 +37,17 @@ class FineTune(Tuner):
         batch, special, max_words, freeze, accumulate, budget, window, precision, reference: see `Tuner`.
     """
 
-    def __init__(
-        self,
-        *,
-        towards: str,
-        weight: float = 1.0,
-        reduction: Literal["sum", "mean"] = "sum",
-        target: Literal["live", "frozen"] = "live",
-        layers: Sequence[int] | None = None,
-        epochs: float = 1.0,
-        learning_rate: float | None = None,
-        warmup: float = 0.1,
-        decay: Literal["constant", "linear", "cosine"] = "constant",
-        betas: tuple[float, float] = (0.9, 0.98),
-        epsilon: float = 1e-9,
-        clip: float | None = None,
-        seed: int = 0,
-        batch: int = 16,
-        special: bool = True,
-        max_words: int | None = 64,
-        freeze: int | None = None,
-        accumulate: int = 1,
-        budget: int = 1024,
-        window: int = 1,
-        precision: TrainingPrecision = "float32",
-        reference: Literal["auto", "cached", "recomputed"] = "auto",
-    ):
-        if reduction not in ("sum", "mean") or target not in ("live", "frozen"):
-            raise SettingError(f"reduction is sum or mean, target is live or frozen; got {reduction!r} and {target!r}")
-        check_number("weight", weight, least=0)
-        schedule = Schedule(epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed)
-        super().__init__(
-            towards=towards, layers=layers, schedule=schedule, batch=batch, special=special, max_words=max_words,
-            freeze=freeze, accumulate=accumulate, budget=budget, window=window, precision=precision,
-            reference=reference,
-        )  # fmt: skip
-        self.weight, self.reduction, self.target = weight, reduction, target
+    weight: float = 1.0
+    reduction: Literal["sum", "mean"] = "sum"
+    target: Literal["live", "frozen"] = "live"
+
+    def __post_init__(self):
+        if self.reduction not in ("sum", "mean") or self.target not in ("live", "frozen"):
+            raise SettingError(
+                f"reduction is sum or mean, target is live or frozen; got {self.reduction!r} and {self.target!r}"
+            )
+        check_number("weight", self.weight, least=0)
+        super().__post_init__()
 
     def default_rate(self, dim: int) -> float:
         # 5e-5 is the paper's for 768 dimensions; 1e-3 did well on held-out text for 128 (docs/results.md).

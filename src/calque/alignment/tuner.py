@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.base import Method
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from calque.text import ParallelCorpus
 
 
+@dataclass(kw_only=True, eq=False)
 class Tuner(Method):
     """A method that changes the encoder's weights. Subclasses say which loss; `tune` gives back a new encoder.
 
     Args:
         towards: the language the others move towards.
-        layers: hidden layers that the loss reads.
-        schedule: how long and how fast.
+        layers: hidden layers that the loss reads; None: the encoder's own layer.
+        epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
         batch: sentence pairs of each language in an update.
         special: take the special subwords at both ends for linked words.
         max_words: leave out pairs with a longer side.
@@ -47,41 +48,45 @@ class Tuner(Method):
         precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32", "medium" or
             "bfloat16", see `calque.encoders.numerics.check_training_precision`.
         reference: whether vectors of the frozen encoder are kept from one pass or computed anew for each update; "auto"
-            keeps them up to `reference_bytes`.
+            keeps them up to `Reference.largest` bytes.
     """
 
-    def __init__(
-        self,
-        *,
-        towards: str,
-        layers: Sequence[int] | None,
-        schedule: Schedule,
-        batch: int,
-        special: bool,
-        max_words: int | None,
-        freeze: int | None,
-        accumulate: int,
-        budget: int,
-        window: int,
-        precision: TrainingPrecision,
-        reference: Literal["auto", "cached", "recomputed"],
-    ):
-        for name, value in (("batch", batch), ("accumulate", accumulate), ("budget", budget), ("window", window)):
-            check_number(name, value, least=1, whole=True)
-        if max_words is not None:
-            check_number("max_words", max_words, least=1, whole=True)
-        if freeze is not None:
-            check_number("freeze", freeze, least=0, whole=True)
-        self.towards, self.layers, self.schedule, self.batch = towards, layers, schedule, batch
-        self.special, self.max_words, self.freeze = special, max_words, freeze
-        self.accumulate, self.budget, self.window = accumulate, budget, window
-        self.precision: TrainingPrecision = check_training_precision(precision)  # type: ignore[assignment]
-        if reference not in ("auto", "cached", "recomputed"):
-            raise SettingError(f"reference is auto, cached or recomputed, got {reference!r}")
-        self.reference: Literal["auto", "cached", "recomputed"] = reference
+    towards: str
+    layers: Sequence[int] | None = None
+    epochs: float = 1.0
+    learning_rate: float | None = None
+    warmup: float = 0.1
+    decay: Literal["constant", "linear", "cosine"] = "constant"
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-9
+    clip: float | None = None
+    seed: int = 0
+    batch: int = 16
+    special: bool = True
+    max_words: int | None = 64
+    freeze: int | None = None
+    accumulate: int = 1
+    budget: int = 1024
+    window: int = 1
+    precision: TrainingPrecision = "float32"
+    reference: Literal["auto", "cached", "recomputed"] = "auto"
+
+    def __post_init__(self):
+        self.schedule = Schedule(
+            self.epochs, self.learning_rate, self.warmup, self.decay, self.betas, self.epsilon, self.clip, self.seed
+        )
+        for name in ("batch", "accumulate", "budget", "window"):
+            check_number(name, getattr(self, name), least=1, whole=True)
+        if self.max_words is not None:
+            check_number("max_words", self.max_words, least=1, whole=True)
+        if self.freeze is not None:
+            check_number("freeze", self.freeze, least=0, whole=True)
+        check_training_precision(self.precision)
+        if self.reference not in ("auto", "cached", "recomputed"):
+            raise SettingError(f"reference is auto, cached or recomputed, got {self.reference!r}")
 
     #: names of the loss terms that every process computes over the vectors of all
-    terms_over_all: tuple[str, ...] = ()
+    terms_over_all: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def default_rate(self, dim: int) -> float:
@@ -152,9 +157,21 @@ class Tuner(Method):
         with Threads(shares_at_once(encoder, processes.device)) as threads:
             frozen = None
             if self.needs_reference:
-                frozen = Reference.of(self, encoder, text, layers, processes, threads)
+                frozen = Reference(encoder, text, layers, self.budget, processes, threads)
+                frozen.keep(self.reference, self.precision)
             loop = Loop(
-                Alignment(self, tuned, text, layers, processes, frozen, threads),
+                Alignment(
+                    tuned,
+                    text,
+                    layers,
+                    processes,
+                    frozen,
+                    threads,
+                    loss=self.loss,
+                    over_all=self.terms_over_all,
+                    budget=self.budget,
+                    accumulate=self.accumulate,
+                ),
                 schedule=schedule,
                 processes=processes,
                 identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},

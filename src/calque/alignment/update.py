@@ -10,9 +10,9 @@ Batch Size under Memory Limited Setup").
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from calque.training.passes import Pass
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calque.alignment.tuner import Tuner
     from calque.encoders.huggingface import HuggingFaceEncoder
 
 
@@ -79,31 +78,20 @@ class Reference:
         processes: Processes,
         threads: Threads,
     ):
-        self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
-        self._processes, self._threads = processes, threads
-        self._kept: dict[int, Tensor] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        tuner: Tuner,
-        encoder: HuggingFaceEncoder,
-        text: AlignedText,
-        layers: Sequence[int],
-        processes: Processes,
-        threads: Threads,
-    ):
-        """As `tuner.reference` asks."""
         weights = next(encoder.model.parameters())
         if weights.dtype != torch.float32 or weights.device != processes.device:
             encoder, model = copy.copy(encoder), copy.deepcopy(encoder.model)
             encoder.model = model.to(device=processes.device).float()  # type: ignore[call-arg]
-        reference = cls(encoder, text, layers, tuner.budget, processes, threads)
-        size = text.n_reference * encoder.dim * len(layers) * 4
-        if tuner.reference == "cached" or (tuner.reference == "auto" and size <= cls.largest):
-            with matmul_precision(TRAINING_PRECISIONS[tuner.precision]):
-                reference._kept = reference._compute(text.target_sentences)
-        return reference
+        self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
+        self._processes, self._threads = processes, threads
+        self._kept: dict[int, Tensor] | None = None
+
+    def keep(self, how: Literal["auto", "cached", "recomputed"], precision: str) -> None:
+        """Compute all vectors now, if that is what `how` asks for, in the arithmetic of the training."""
+        size = self._text.n_reference * self._encoder.dim * len(self._layers) * 4
+        if how == "cached" or (how == "auto" and size <= self.largest):
+            with matmul_precision(TRAINING_PRECISIONS[precision]):
+                self._kept = self._compute(self._text.target_sentences)
 
     def vectors(self, update: Update, layer: int, numbers: np.ndarray) -> Tensor:
         """Rows of target words given by their numbers, `[n, dim]`."""
@@ -143,33 +131,49 @@ class Reference:
 
 
 class Alignment(Objective[Sequence[np.ndarray]]):
-    """A tuner's loss over the linked words of an update."""
+    """A loss of the linked words of an update.
+
+    Args:
+        encoder: whose model is trained.
+        text: the updates name its sentence pairs.
+        layers: that the loss reads.
+        processes: of this run.
+        reference: the encoder as it was, if the loss needs it.
+        threads: for the shares of an update.
+        loss: the terms, for one layer; see `Tuner.loss`.
+        over_all: names of the terms that every process computes over the vectors of all.
+        budget, accumulate: see `Tuner`.
+    """
 
     def __init__(
         self,
-        tuner: Tuner,
         encoder: HuggingFaceEncoder,
         text: AlignedText,
         layers: Sequence[int],
         processes: Processes,
         reference: Reference | None,
         threads: Threads,
+        *,
+        loss: Callable[[list[GroupVectors], Processes], dict[str, Tensor]],
+        over_all: tuple[str, ...] = (),
+        budget: int = 1024,
+        accumulate: int = 1,
     ):
         self.module = encoder.model
-        self.tuner, self.encoder, self.text = tuner, encoder, text
-        self.layers, self.processes, self.reference = tuple(layers), processes, reference
-        self.threads = threads
+        self.encoder, self.text, self.layers = encoder, text, tuple(layers)
+        self.processes, self.reference, self.threads = processes, reference, threads
+        self._loss, self._over_all, self._budget, self._accumulate = loss, over_all, budget, accumulate
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
         """As for `Objective`; an update has for each corpus the numbers of the sentence pairs of all processes."""
-        tuner, processes = self.tuner, self.processes
+        processes = self.processes
         parts = self.text.update(
             update,
-            budget=tuner.budget,
+            budget=self._budget,
             shares=self.threads.count,
             rank=processes.rank,
             world=processes.world,
-            accumulate=tuner.accumulate,
+            accumulate=self._accumulate,
         )
         whole = len(parts) == 1
         seed = torch.initial_seed()
@@ -177,7 +181,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         leaves = [{layer: rows.requires_grad_() for layer, rows in done.vectors.items()} for done in passes]
         terms: dict[str, Tensor] = {}
         for layer in self.layers:
-            for name, value in tuner.loss(self._groups(parts, leaves, layer), processes).items():
+            for name, value in self._loss(self._groups(parts, leaves, layer), processes).items():
                 terms[name] = terms[name] + value if name in terms else value
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
@@ -185,7 +189,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
             done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
         # A term over vectors of all processes is the same on each of them, the others are shares of a sum.
         shown = torch.stack(
-            [value.detach() / (processes.world if name in tuner.terms_over_all else 1) for name, value in terms.items()]
+            [value.detach() / (processes.world if name in self._over_all else 1) for name, value in terms.items()]
         )
         shown = processes.sum_numbers(shown)
         return {"loss": float(shown.sum()), **dict(zip(terms, shown.tolist(), strict=True))}

@@ -88,15 +88,17 @@ _OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 
 @cache
 def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
-    """Types of a function's parameters by name, except for some."""
-    names = vars(sys.modules[function.__module__])
+    """Types of a function's or a class's parameters by name, except for some."""
+    names = {}  # a data class has parameters from where it stands, and from where those stand that it is made of
+    for each in reversed(getattr(function, "__mro__", (function,))):
+        names |= vars(sys.modules[each.__module__])
     found = {}
     for name, parameter in signature(function).parameters.items():
         if name in without or parameter.kind is parameter.VAR_KEYWORD:
             continue
         wanted = Any if parameter.annotation is parameter.empty else parameter.annotation
         try:
-            found[name] = _narrowed(name, eval(wanted, dict(names)) if isinstance(wanted, str) else wanted)
+            found[name] = _narrowed(name, eval(wanted, names) if isinstance(wanted, str) else wanted)
         except NameError:  # imported for type checkers only
             found[name] = Any
     return found
