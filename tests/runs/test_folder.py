@@ -338,18 +338,18 @@ def test_a_quiet_pretraining_says_nothing(capsys, tmp_path):
 
 def test_a_pretraining_killed_with_its_tokenizer_made(capsys, monkeypatch, tmp_path):
     """Another text does not get it; the same text does, and ends with the same bytes."""
-    from calque.pretraining import masked
+    from calque.runs import language_models
 
     works(capsys, *pretraining(tmp_path, ONE, "--vocabulary", 100))
     expected = contents(tmp_path / "out")
     desk, photographs = tmp_path / "desk", tmp_path / "photographs"
     desk.mkdir()
     with monkeypatch.context() as patch:
-        moments = photographed(patch, desk, photographs, [("calque.runs.pretrain", "_train")])
+        moments = photographed(patch, desk, photographs, [("calque.pretraining.masked", "MaskedLanguageModel.train")])
         works(capsys, *pretraining(desk, ONE, "--vocabulary", 100))
-    assert moments[0] == "before _train"
-    made, make = [], masked.train_tokenizer
-    monkeypatch.setattr(masked, "train_tokenizer", lambda *a, **how: (made.append(1), make(*a, **how))[1])
+    assert moments[0] == "before MaskedLanguageModel.train"
+    made, make = [], language_models.train_tokenizer
+    monkeypatch.setattr(language_models, "train_tokenizer", lambda *a, **how: (made.append(1), make(*a, **how))[1])
     for text, is_kept in ((OTHER, False), (ONE, True)):
         shutil.rmtree(desk)
         shutil.copytree(photographs / "0", desk)

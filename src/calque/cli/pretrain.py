@@ -77,37 +77,32 @@ def pretrain(
     A BERT learns by masked language modelling, an ELMo by predicting the next and the previous word.
     """
     output_folder("--out", out, [*texts, tokenizer, start])
+    from calque.runs.pretrain import pretrain as run
+
     say = news(quiet)
     options: dict[str, Any] = {
         "dim": dim, "length": length, "batch": batch, "updates": updates, "learning_rate": learning_rate, "alpha": alpha,
-        "precision": precision, "seed": seed, **({} if layers is None else {"layers": layers}),
-    }  # fmt: skip
-    how: dict[str, Any] = {
-        "out": out, "pretokenized": pretokenized, "limit": limit, "overwrite": overwrite,
-        "checkpoint_every": checkpoint_every, "progress": not quiet, "say": say,
+        "precision": precision, "seed": seed, "vocabulary": vocabulary, **({} if layers is None else {"layers": layers}),
     }  # fmt: skip
     if model == "elmo":
-        from calque.runs.pretrain_elmo import pretrain_elmo
-
         others = {"--heads": heads, "--tokenizer": tokenizer, "--start": start, "--positions": positions}
         _refuse({**others, "--half": half or None}, "an ELMo")
-        options |= {"hidden": hidden, "vocabulary": vocabulary}
-        record = pretrain_elmo(texts, options=options, held_out=held_out, **how)
+        options |= {"hidden": hidden, "held_out": held_out}
     elif model == "bert":
-        from calque.runs.pretrain import pretrain as run
-
         _refuse({"--hidden": hidden, "--held-out": held_out or None}, "a BERT")
         if start is not None:
             shape = ("layers", "dim", "heads", "positions", "vocabulary", "tokenizer")
             refuse_unused(context, dict.fromkeys(shape, "has no effect with --start, whose encoder has its own"))
         elif tokenizer is not None:
             refuse_unused(context, {"vocabulary": "has no effect with --tokenizer, which has its own"})
-        options |= {"heads": heads, "positions": 256 if positions is None else positions}
-        record = run(
-            texts, vocabulary=vocabulary, tokenizer=tokenizer, start=start, options=options, half=half, **how
-        )  # fmt: skip
+        options |= {"heads": heads, "tokenizer": tokenizer, "start": start, "half": half}
+        options |= {} if positions is None else {"positions": positions}
     else:
         raise SettingError(f"--model {model}: expected bert or elmo")
+    record = run(
+        texts, out=out, model=model, options=options, pretokenized=pretokenized, limit=limit, overwrite=overwrite,
+        checkpoint_every=checkpoint_every, progress=not quiet, say=say,
+    )  # fmt: skip
     say(f"saved to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
     for score in record.get("scores", []):
         say(f"{score['metric']} in {score['languages'][0]}: {score['value']:.1f}")

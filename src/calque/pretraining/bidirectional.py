@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,16 +13,16 @@ from torch import Tensor
 
 from calque.distributed import Processes
 from calque.encoders.elmo import ElmoEncoder
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import SettingError, check_number
 from calque.nn.elmo import ElmoNetwork, elmo_options
+from calque.pretraining.base import LanguageModel
 from calque.pretraining.blocks import Mixture
 from calque.pretraining.softmax import WordSoftmax
 from calque.pretraining.word_model import WordModel
 from calque.pretraining.words import WordText
 from calque.text import Sentences
 from calque.threads import Threads
-from calque.training.loop import Loop, Schedule, adam
+from calque.training.loop import Schedule, adam
 from calque.training.objective import Objective
 from calque.training.passes import add_gradients
 
@@ -43,7 +43,8 @@ OPTIMISERS: dict[str, Callable[[list[torch.nn.Parameter], Schedule], torch.optim
 }
 
 
-class BiLanguageModel:
+@dataclass(kw_only=True, eq=False)
+class BiLanguageModel(LanguageModel):
     """Trains an ELMo from scratch to predict each word from those before it, and from those after it (Peters et al. 2018,
     §3.1, 3.4).
 
@@ -70,61 +71,41 @@ class BiLanguageModel:
         precision: as for `Tuner`.
     """
 
-    def __init__(
-        self,
-        *,
-        dim: int = 128,
-        hidden: int | None = None,
-        layers: int = 2,
-        filters: Sequence[tuple[int, int]] | None = None,
-        character_dim: int = 16,
-        highway: int = 2,
-        max_characters: int = 50,
-        activation: Literal["relu", "tanh"] = "relu",
-        clip_values: float = 3.0,
-        vocabulary: int = 100_000,
-        min_count: int = 2,
-        negatives: int = 8192,
-        tables: int = 1,
-        correction: bool = True,
-        dropout: float = 0.1,
-        length: int = 128,
-        alpha: float = 0.5,
-        batch: int = 64,
-        updates: int = 10_000,
-        optimiser: Literal["adam", "adagrad"] = "adam",
-        learning_rate: float | None = None,
-        warmup: float = 0.0,
-        decay: Literal["constant", "linear", "cosine"] = "constant",
-        betas: tuple[float, float] = (0.9, 0.98),
-        epsilon: float = 1e-6,
-        clip: float | None = 10.0,
-        seed: int = 0,
-        precision: TrainingPrecision = "float32",
-    ):
-        for name, value in (("updates", updates), ("vocabulary", vocabulary), ("batch", batch), ("dim", dim),
-                            ("layers", layers), ("length", length)):  # fmt: skip
-            check_number(name, value, least=1, whole=True)
-        check_number("dropout", dropout, least=0, below=1)
-        check_number("alpha", alpha, least=0, most=1)
-        if optimiser not in OPTIMISERS:
-            raise SettingError(f"optimiser is {' or '.join(OPTIMISERS)}, got {optimiser!r}")
+    hidden: int | None = None
+    layers: int = 2
+    filters: Sequence[tuple[int, int]] | None = None
+    character_dim: int = 16
+    highway: int = 2
+    max_characters: int = 50
+    activation: Literal["relu", "tanh"] = "relu"
+    clip_values: float = 3.0
+    vocabulary: int = 100_000
+    min_count: int = 2
+    negatives: int = 8192
+    tables: int = 1
+    correction: bool = True
+    dropout: float = 0.1
+    optimiser: Literal["adam", "adagrad"] = "adam"
+    clip: float | None = 10.0
+
+    def __post_init__(self):
+        if self.optimiser not in OPTIMISERS:
+            raise SettingError(f"optimiser is {' or '.join(OPTIMISERS)}, got {self.optimiser!r}")
+        super().__post_init__()
+        for name in ("vocabulary", "layers"):
+            check_number(name, getattr(self, name), least=1, whole=True)
+        check_number("dropout", self.dropout, least=0, below=1)
         self.options = elmo_options(
-            dim=dim, hidden=hidden, layers=layers, filters=None if filters is None else tuple(filters),
-            character_dim=character_dim, highway=highway, max_characters=max_characters, activation=activation,
-            clip=clip_values,
+            dim=self.dim, hidden=self.hidden, layers=self.layers,
+            filters=None if self.filters is None else tuple(self.filters), character_dim=self.character_dim,
+            highway=self.highway, max_characters=self.max_characters, activation=self.activation, clip=self.clip_values,
         )  # fmt: skip
         with torch.device("meta"):  # these complain of what cannot be
             ElmoNetwork(self.options)
-            WordSoftmax(1, 1, tables=tables, negatives=negatives)
-        self.vocabulary, self.min_count, self.negatives = vocabulary, min_count, negatives
-        self.tables, self.correction, self.dropout = tables, correction, dropout
-        self.length, self.alpha, self.batch, self.updates = length, alpha, batch, updates
-        self.optimiser, self.precision, self.seed = optimiser, check_training_precision(precision), seed
-        usual = 0.2 if optimiser == "adagrad" else 5e-3 * min(1.0, 128 / dim)
-        rate = usual if learning_rate is None else learning_rate
-        # The number of epochs is known when there is text.
-        self._schedule = Schedule(1.0, rate, warmup, decay, betas, epsilon, clip, seed)
+            WordSoftmax(1, 1, tables=self.tables, negatives=self.negatives)
+
+    def default_rate(self) -> float:
+        return 0.2 if self.optimiser == "adagrad" else 5e-3 * min(1.0, 128 / self.dim)
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on."""
@@ -160,27 +141,18 @@ class BiLanguageModel:
         text = WordText.of(
             texts, size=self.vocabulary + 3, min_count=self.min_count, length=self.length, alpha=self.alpha
         )
-        mixture = self.mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
+        mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
         torch.manual_seed(self.seed)
         model = self.model = self.make(text)
         model.to(processes.device).train()
         weights = sum(p.numel() for p in model.parameters())
         shares = min(torch.get_num_threads(), _SHARES, max(1, _GRADIENTS // (4 * weights)))
         with Threads(shares if processes.device.type == "cpu" else 1) as threads:
-            loop = Loop(
+            self._run(
                 WordPrediction(model, text, mixture, self.dropout, processes, threads),
-                schedule=replace(self._schedule, epochs=self.updates / mixture.steps_per_epoch),
-                processes=processes,
-                identity={**self.settings(), "text": mixture.fingerprint, "words": text.vocabulary.fingerprint},
-                folder=None if folder is None else Path(folder),
-                checkpoint_every=checkpoint_every,
-                progress=progress,
-                products=TRAINING_PRECISIONS[self.precision],
-                threads=threads,
-                title="pretrain",
-                optimiser=OPTIMISERS[self.optimiser],
-            )
-            self.history = loop.run(mixture)
+                mixture, processes, threads, identity={"words": text.vocabulary.fingerprint}, folder=folder,
+                checkpoint_every=checkpoint_every, progress=progress, optimiser=OPTIMISERS[self.optimiser],
+            )  # fmt: skip
         model.eval()
         return model.encoder("pretrained")
 

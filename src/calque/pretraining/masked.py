@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,13 +16,12 @@ from calque.distributed import Processes
 from calque.encoders.batches import WordBatch
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import InputError, SettingError, check_number
+from calque.pretraining.base import LanguageModel
 from calque.pretraining.blocks import Blocks, Mixture, mask
 from calque.pretraining.wordpiece import train_wordpiece
 from calque.text import Sentences
 from calque.threads import Threads
-from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
 from calque.training.passes import Pass, add_gradients, shares_at_once
 
@@ -66,7 +65,8 @@ def train_tokenizer(
     )
 
 
-class MaskedLanguageModel:
+@dataclass(kw_only=True, eq=False)
+class MaskedLanguageModel(LanguageModel):
     """Trains a BERT from scratch to predict masked subwords (Devlin et al. 2019, §3.1; no next-sentence task).
 
     Args:
@@ -85,56 +85,40 @@ class MaskedLanguageModel:
             tokenizer is the one to train with.
     """
 
-    def __init__(
-        self,
-        *,
-        layers: int = 6,
-        dim: int = 128,
-        heads: int | None = None,
-        inner: int | None = None,
-        positions: int = 256,
-        length: int = 128,
-        share: float = 0.15,
-        alpha: float = 0.5,
-        batch: int = 64,
-        updates: int = 10_000,
-        learning_rate: float | None = None,
-        warmup: float = 0.05,
-        decay: Literal["constant", "linear", "cosine"] = "cosine",
-        betas: tuple[float, float] = (0.9, 0.98),
-        epsilon: float = 1e-6,
-        clip: float | None = 1.0,
-        seed: int = 0,
-        precision: TrainingPrecision = "float32",
-        start: str | Path | None = None,
-    ):
-        for name, value in (("layers", layers), ("dim", dim), ("batch", batch), ("updates", updates)):
-            check_number(name, value, least=1, whole=True)
-        for name, value in (("heads", heads), ("inner", inner)):
-            if value is not None:
-                check_number(name, value, least=1, whole=True)
-        check_number("share", share, above=0, below=1)
-        check_number("alpha", alpha, least=0, most=1)
-        check_number("positions", positions, least=4, whole=True)
-        check_number("length", length, least=4, most=positions, whole=True)
-        heads = max(1, dim // 64, min(4, dim // 32)) if heads is None else heads
+    layers: int = 6
+    heads: int | None = None
+    inner: int | None = None
+    positions: int = 256
+    share: float = 0.15
+    warmup: float = 0.05
+    decay: Literal["constant", "linear", "cosine"] = "cosine"
+    clip: float | None = 1.0
+    start: str | Path | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("layers", "heads", "inner"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), least=1, whole=True)
+        check_number("share", self.share, above=0, below=1)
+        check_number("positions", self.positions, least=4, whole=True)
+        check_number("length", self.length, least=4, most=self.positions, whole=True)
+        dim = self.dim
+        heads = max(1, dim // 64, min(4, dim // 32)) if self.heads is None else self.heads
         if dim % heads:
             raise SettingError(f"dim={dim} cannot be divided among {heads} heads")
-        self.shape: dict[str, Any] = {"num_hidden_layers": layers, "hidden_size": dim, "num_attention_heads": heads,
-                      "intermediate_size": 4 * dim if inner is None else inner,
-                      "max_position_embeddings": positions}  # fmt: skip
-        self.dim, self.length, self.share, self.alpha, self.batch = dim, length, share, alpha, batch
-        self.updates, self.precision, self.seed = updates, check_training_precision(precision), seed
-        self.start = None if start is None else Path(start)
+        self.shape: dict[str, Any] = {"num_hidden_layers": self.layers, "hidden_size": dim, "num_attention_heads": heads,
+                      "intermediate_size": 4 * dim if self.inner is None else self.inner,
+                      "max_position_embeddings": self.positions}  # fmt: skip
         self._start_weights: str | None = None
-        rate = 1e-4 * (768 / dim) ** 1.5 if learning_rate is None else learning_rate
-        # The number of epochs is known when there is text.
-        self._schedule = Schedule(1.0, rate, warmup, decay, betas, epsilon, clip, seed)
+
+    def default_rate(self) -> float:
+        return 1e-4 * (768 / self.dim) ** 1.5
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on; a model to go on from with the hash of its weights, once they are loaded."""
         names = ("length", "share", "alpha", "batch", "updates", "precision", "seed")
-        start = {} if self.start is None else {"start": self.start.name, "start_weights": self._start_weights}
+        start = {} if self.start is None else {"start": Path(self.start).name, "start_weights": self._start_weights}
         return {"method": "masked language model", **self.shape, **{n: getattr(self, n) for n in names}, **start}
 
     def train(
@@ -181,20 +165,11 @@ class MaskedLanguageModel:
         )  # fmt: skip
         model.to(device=processes.device).train()  # type: ignore[call-arg]
         with Threads(shares_at_once(encoder, processes.device)) as threads:
-            loop = Loop(
+            self._run(
                 MaskedPrediction(model, encoder, mixture, self.share, processes, threads),
-                schedule=replace(self._schedule, epochs=self.updates / mixture.steps_per_epoch),
-                processes=processes,
-                identity={**self.settings(), "text": mixture.fingerprint, "tokenizer": tokenizer.get_vocab()},
-                folder=None if folder is None else Path(folder),
-                checkpoint_every=checkpoint_every,
-                progress=progress,
-                products=TRAINING_PRECISIONS[self.precision],
-                threads=threads,
-                title="pretrain",
-            )
-            self.history = loop.run(mixture)
-        self.mixture = mixture
+                mixture, processes, threads, identity={"tokenizer": tokenizer.get_vocab()},
+                folder=folder, checkpoint_every=checkpoint_every, progress=progress,
+            )  # fmt: skip
         model.eval()
         return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
 

@@ -16,17 +16,12 @@ LINKS, ENTRIES, SCORES = "links.align", "entries.tsv", "scores.json"
 # -- encoders --------------------------------------------------------------------------------------------------------
 def _pretrain(step: Step, folder: Path) -> None:
     from calque.runs.pretrain import pretrain
-    from calque.runs.pretrain_elmo import pretrain_elmo
 
     options = dict(step.settings)
     model, langs = options.pop("model", "bert"), options.pop("langs")
     texts = [f"{lang}={file}" for lang, file in zip(langs, step.files["text"], strict=True)]
-    how = {name: options.pop(name) for name in ("limit", "pretokenized", "held_out", "half") if name in options}
-    if model == "elmo":
-        record = pretrain_elmo(texts, out=folder, options=options, overwrite=True, **how)
-    else:
-        how |= {name: options.pop(name) for name in ("vocabulary",) if name in options}
-        record = pretrain(texts, out=folder, options=options, overwrite=True, **how)
+    how = {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
+    record = pretrain(texts, out=folder, model=model, options=options, overwrite=True, **how)
     (folder / SCORES).write_text(json.dumps(record.get("scores", [])) + "\n", encoding="utf-8")
 
 
