@@ -14,7 +14,8 @@ class Objective(ABC, Generic[T]):
     """A module, and how to get its gradients from an update.
 
     Attributes:
-        module: its parameters with `requires_grad` are trained. They enter a checkpoint, and so do its buffers.
+        module: its parameters with `requires_grad` are trained. They enter a checkpoint, and so do its buffers, which must
+            be the same in every process.
     """
 
     module: nn.Module
@@ -34,7 +35,7 @@ class Objective(ABC, Generic[T]):
         """Called when the weights are those after `step` updates, such as to let a slow copy of them follow."""
 
     def after_epoch(self) -> bool:
-        """Called after every epoch and at the end; training stops where it says so."""
+        """Called after every epoch and at the end; training stops where it says so. What it keeps is in no checkpoint."""
         return False
 
     def state(self) -> dict[str, Any]:
