@@ -19,7 +19,7 @@ from calque.encoders.numerics import number_type
 from calque.encoders.paired import paired_sentences, paired_words
 from calque.encoders.per_language import PerLanguage
 from calque.errors import InputError, SettingError
-from calque.maps import VectorMap, kind_of, map_kind
+from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
 from calque.progress import bar
 from calque.text import Sentence, Sentences
@@ -257,9 +257,7 @@ class MappedEncoder(Encoder):
                 layers=list(self.layers),
                 base_fingerprint=self.base.fingerprint,
                 maps={
-                    lang: {
-                        str(layer): {"kind": kind_of(made), "pairs": made.n_pairs} for layer, made in by_layer.items()
-                    }
+                    lang: {str(layer): about_map(made) for layer, made in by_layer.items()}
                     for lang, by_layer in self.maps.items()
                 },
                 settings=self.settings,
@@ -296,13 +294,10 @@ class MappedEncoder(Encoder):
         base = _open_base(path, about, options) if base is None else base
         try:
             arrays, _ = map_arrays(path / MAPS_FILE)
-            maps: dict[str, dict[int, VectorMap]] = {}
-            for lang, by_layer in about["maps"].items():
-                for number, made in by_layer.items():
-                    names = ("matrix", "source_mean", "target_mean")
-                    parts = {name: arrays[f"{lang}.{number}.{name}"] for name in names}
-                    kind = map_kind(made["kind"])
-                    maps.setdefault(lang, {})[int(number)] = kind.from_arrays(parts, made["pairs"])
+            maps = {
+                lang: {int(k): open_map(made, arrays, f"{lang}.{k}") for k, made in by_layer.items()}
+                for lang, by_layer in about["maps"].items()
+            }
             towards, combine, settings = about["towards"], about["combine"], about["settings"]
             fingerprint = about["base_fingerprint"]
         except (OSError, ValueError, KeyError, AttributeError, TypeError, SettingError) as error:

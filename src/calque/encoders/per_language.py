@@ -15,7 +15,7 @@ from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, stored
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.errors import InputError, SettingError
-from calque.offsets import offsets_of
+from calque.offsets import offsets_of, ranges
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -73,16 +73,12 @@ class PerLanguage(Encoder):
         if isinstance(sentences, Sentences):
             return dict(encode(self._of(sentences.lang), sentences))
         sentences = list(sentences)
-        places: dict[str, list[int]] = {}
-        for place, sentence in enumerate(sentences):
-            places.setdefault(sentence.lang, []).append(place)
         offsets = offsets_of(list(map(len, sentences)))
         data = {key: np.zeros((offsets[-1], self.dim), dtype=np.float32) for key in keys}
         covered = np.ones(offsets[-1], dtype=bool)
-        for lang, of in places.items():
-            part = Sentences.of([sentences[place].words for place in of], lang)
-            rows = np.concatenate([np.arange(offsets[place], offsets[place + 1]) for place in of])
-            for key, found in encode(self._of(lang), part).items():
+        for part, places in sentences_by_language(sentences):
+            rows = ranges(offsets[places], part.lengths())
+            for key, found in encode(self._of(part.lang), part).items():
                 data[key][rows] = found.data
                 if found.covered is not None:
                     covered[rows] = found.covered
@@ -116,3 +112,14 @@ class PerLanguage(Encoder):
         except (KeyError, TypeError) as error:
             raise InputError(f"no encoders by language ({error} is missing)", path=path / ABOUT_FILE) from error
         return cls({lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}, name=name)
+
+
+def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences, np.ndarray]]:
+    """The sentences of each language, and where each of them stands."""
+    places: dict[str, list[int]] = {}
+    for place, sentence in enumerate(sentences):
+        places.setdefault(sentence.lang, []).append(place)
+    return [
+        (Sentences.of([sentences[place].words for place in found], lang), np.array(found))
+        for lang, found in places.items()
+    ]

@@ -17,11 +17,12 @@ from calque.arrow import to_numpy
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder
 from calque.encoders.folder import read_about, saving, write_about
+from calque.encoders.per_language import sentences_by_language
 from calque.encoders.sentence_part import SentencePart, add_sentence
 from calque.encoders.table_files import read_table
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable
 from calque.errors import InputError, SettingError
-from calque.maps import VectorMap, kind_of, map_kind
+from calque.maps import VectorMap, about_map, open_map
 from calque.offsets import offsets_of
 from calque.progress import bar
 from calque.text import Sentence, Sentences
@@ -129,7 +130,7 @@ class StaticEncoder(Encoder):
         if isinstance(sentences, Sentences):
             texts = [(sentences, np.arange(len(sentences)))]
         else:
-            texts = _by_language(list(sentences))
+            texts = sentences_by_language(list(sentences))
         lengths = np.zeros(sum(len(text) for text, _ in texts), dtype=np.int64)
         for text, places in texts:
             lengths[places] = text.lengths()
@@ -230,7 +231,7 @@ class StaticEncoder(Encoder):
                 "lower": self.lower,
                 "sentence": self.sentence and list(self.sentence.weights),
                 "tables": {lang: {"kind": t.kind, **t.settings()} for lang, t in self.tables.items()},
-                "maps": {lang: {"kind": kind_of(each), "pairs": each.n_pairs} for lang, each in self.maps.items()},
+                "maps": {lang: about_map(fitted) for lang, fitted in self.maps.items()},
             }
             write_about(path, "static", about)
 
@@ -259,12 +260,7 @@ class StaticEncoder(Encoder):
                 tables[lang] = kinds[kept["kind"]](words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
-            maps: dict[str, VectorMap] = {}
-            for lang, kept in about["maps"].items():
-                parts: dict[str, np.ndarray] = {
-                    name: arrays[f"map.{lang}.{name}"] for name in ("matrix", "source_mean", "target_mean")
-                }
-                maps[lang] = map_kind(kept["kind"]).from_arrays(parts, kept["pairs"])
+            maps = {lang: open_map(kept, arrays, f"map.{lang}") for lang, kept in about["maps"].items()}
             made = cls(
                 tables,
                 normalise=about["normalise"],
@@ -276,15 +272,14 @@ class StaticEncoder(Encoder):
             if made.normalise:
                 made._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
         except (
+            SettingError,
             OSError,
             ValueError,
-            KeyError,
+            LookupError,
             TypeError,
             AttributeError,
-            IndexError,
-            OverflowError,
+            ArithmeticError,
             RecursionError,
-            SettingError,
         ) as error:
             raise InputError(f"not complete static vectors ({type(error).__name__}: {error})", path=path) from error
         return made
@@ -320,17 +315,6 @@ def load_static(
     name = "+".join(Path(fspath(file)).name for file in path.values())
     tables = {lang: read_table(file, limit=limit) for lang, file in path.items()}
     return StaticEncoder(tables, normalise=normalise, lower=lower, sentence=part, name=name)
-
-
-def _by_language(sentences: list[Sentence]) -> list[tuple[Sentences, np.ndarray]]:
-    """The sentences of each language, and where each of them stands in the list."""
-    places: dict[str, list[int]] = {}
-    for place, sentence in enumerate(sentences):
-        places.setdefault(sentence.lang, []).append(place)
-    return [
-        (Sentences.of([sentences[place].words for place in found], lang), np.array(found))
-        for lang, found in places.items()
-    ]
 
 
 def _types(text: Sentences) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -1,5 +1,10 @@
 """Maps: vectors into vectors."""
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from calque.errors import SettingError
 from calque.maps.base import VectorMap
 from calque.maps.linear import LinearMap
@@ -9,23 +14,25 @@ from calque.named import imported, is_path
 KINDS: dict[str, type[VectorMap]] = {kind.kind: kind for kind in (Rotation, NormalizedRotation, LinearMap)}
 
 
-def kind_of(made: VectorMap) -> str:
-    """What files call a map's class: its kind, or where it can be imported from if it is none of these."""
+def about_map(made: VectorMap) -> dict[str, Any]:
+    """What a file says of a map beside its arrays: its kind, or where its class can be imported from."""
     target = f"{type(made).__module__}:{type(made).__qualname__}"
     own = KINDS.get(made.kind) is not type(made) and is_path(target) and not target.startswith("__main__:")
-    return target if own else made.kind
+    return {"kind": target if own else made.kind, "pairs": made.n_pairs}
 
 
-def map_kind(kind: str) -> type[VectorMap]:
-    """The class of a kind in `KINDS`, or of `package.module:Class`.
+def open_map(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str) -> VectorMap:
+    """The map of which `about` is told, from its arrays, whose names begin with `prefix`.
 
     Raises:
-        SettingError: there is none.
+        SettingError: there is no such kind of map.
     """
+    kind = about["kind"]
     found = KINDS.get(kind) or (imported(kind) if is_path(kind) else None)
     if not (isinstance(found, type) and issubclass(found, VectorMap)):
         raise SettingError(f"unknown map {kind!r}, expected one of {', '.join(KINDS)}, or package.module:Class")
-    return found
+    parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
+    return found.from_arrays(parts, about["pairs"])
 
 
-__all__ = ["KINDS", "LinearMap", "NormalizedRotation", "Rotation", "VectorMap", "kind_of", "map_kind"]
+__all__ = ["KINDS", "LinearMap", "NormalizedRotation", "Rotation", "VectorMap", "about_map", "open_map"]
