@@ -54,6 +54,41 @@ def test_every_floor_has_its_rooms():
     assert not missing, f"no such room: {', '.join(missing)}"
 
 
+def neighbours(files: dict[str, Path], name: str) -> set[str]:
+    """The files that a file imports, by module name."""
+    found = set()
+    for node in ast.walk(ast.parse(files[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inside = ((f"{node.module}.{alias.name}", node.module) for alias in node.names)
+            found |= {file if file in files else room for file, room in inside}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & files.keys()
+
+
+def circles(root: Path) -> list[str]:
+    """Files that import each other, directly or round about, also inside functions and for type checkers alone."""
+    files = {".".join((root.name, *p.relative_to(root).with_suffix("").parts)): p for p in root.rglob("*.py")}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    left = {name: neighbours(files, name) for name in files}
+    while free := {name for name, needs in left.items() if not needs & left.keys()}:
+        left = {name: needs for name, needs in left.items() if name not in free}
+    while free := left.keys() - {need for needs in left.values() for need in needs}:  # nobody in a circle needs them
+        left = {name: needs for name, needs in left.items() if name not in free}
+    return sorted(left)
+
+
+def test_no_files_import_each_other():
+    assert not circles(ROOT)
+
+
+def test_the_check_sees_a_circle(tmp_path):
+    (tmp_path / "a.py").write_text(f"def f():\n    from {tmp_path.name}.b import g\n")
+    (tmp_path / "b.py").write_text(f"if TYPE_CHECKING:\n    from {tmp_path.name} import a\n")
+    (tmp_path / "c.py").write_text(f"import {tmp_path.name}.a\n")
+    assert circles(tmp_path) == [f"{tmp_path.name}.a", f"{tmp_path.name}.b"]
+
+
 def test_the_check_sees_an_upward_import(tmp_path):
     file = tmp_path / "x.py"
     file.write_text("def f():\n    from calque.tasks import Score\n")

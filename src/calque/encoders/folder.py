@@ -11,15 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calque.disk import readable
 from calque.encoders.elmo_files import file_pair
 from calque.errors import InputError
 from calque.named import Table, is_path
-
-if TYPE_CHECKING:
-    from calque.encoders.base import Encoder
 
 ABOUT_FILE = "calque.json"
 FORMAT = 1  # raise it with any change that an older calque would misread; a file without one is of format 1
@@ -56,14 +53,14 @@ ENCODERS: Table[Kind] = Table(
 )
 
 
-def encoder_kind(encoder: Encoder) -> str:
+def encoder_kind(encoder: object) -> str:
     """What `calque.json` calls an encoder's class: a name in `ENCODERS`, or where it can be imported from."""
     target = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
     known = {row.target: name for name, row in ENCODERS.items()}
     return known.get(target) or (target if is_path(target) and not target.startswith("__main__:") else OWN)
 
 
-def open_folder(place: str | PathLike[str], **options: Any) -> Encoder:
+def open_folder(place: str | PathLike[str], **options: Any) -> Any:
     """The encoder in a folder or in files of its own format, or that of a name on the Hugging Face hub.
 
     Args:
