@@ -13,47 +13,28 @@ from pathlib import Path
 
 import torch
 
-from calque.alignment.contrastive import Contrastive
-from calque.alignment.finetune import FineTune
+from calque.alignment import METHODS, methods_for
+from calque.alignment.maps import LinkedMaps
 from calque.corpora import read_parallel
 from calque.encoders import load_encoder
-from calque.encoders.mapped import MappedEncoder
 from calque.encoders.sentence_part import SentencePart
 from calque.encoders.static import load_static
-from calque.maps import LinearMap, NormalizedRotation, Rotation
 from calque.tasks import WordRetrieval
 from calque.wordalign import align_words
-
-METHODS = (
-    "base",
-    "rotation",
-    "normalized-rotation",
-    "sentence-rotation",
-    "linear",
-    "finetune",
-    "contrastive",
-    "static",
-)
 
 
 def aligned(method: str, base, corpora, pairs, vectors: str | None, options: dict):
     """The encoder after `method`, and the seconds it took."""
     started = time.perf_counter()
-    maps = {"rotation": Rotation, "normalized-rotation": NormalizedRotation, "linear": LinearMap}
     if method == "base":
         found = base
-    elif method in maps or method == "sentence-rotation":
-        unit = "sentences" if method == "sentence-rotation" else "words"
-        make = maps.get(method, Rotation)
-        found = MappedEncoder.fit(base, corpora, pairs, make=make, towards="en", unit=unit)
     elif method == "static":
         langs = ["en", *[corpus.langs[1] for corpus in corpora]]
         static = load_static({lang: f"{vectors}/{lang}.bin" for lang in langs})
-        found = static.align(corpora, pairs, make=Rotation, towards="en").replace(sentence=SentencePart())
+        found = LinkedMaps("rotation", towards="en").align(static.replace(sentence=SentencePart()), corpora, pairs)
     else:
-        found = {"finetune": FineTune, "contrastive": Contrastive}[method](towards="en", **options).tune(
-            base, corpora, pairs
-        )
+        row = METHODS[method]
+        found = METHODS.load(method)(towards="en", **row.settings, **options).align(base, corpora, pairs)
     return found, time.perf_counter() - started
 
 
@@ -63,7 +44,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("encoder")
     parser.add_argument("--langs", nargs="+", required=True, help="the languages beside English")
     parser.add_argument(
-        "--methods", nargs="+", default=["base", "rotation", "finetune", "contrastive"], choices=METHODS
+        "--methods",
+        nargs="+",
+        default=["base", "rotation", "finetune", "contrastive"],
+        choices=["base", *methods_for("parallel"), "static"],
     )
     parser.add_argument("--together", action="store_true", help="one model for all languages")
     parser.add_argument("--limit", type=int, help="training pairs of each language")

@@ -239,6 +239,22 @@ def test_static_vectors_and_no_dictionary(capsys, vectors, tmp_path):
     assert isinstance(load_encoder(tmp_path / "u"), StaticEncoder)
 
 
+def test_static_vectors_and_parallel_text(capsys, vectors, tmp_path):
+    """The maps stand in the vectors' own folder, which opens, is measured and analysed like any other."""
+    lines = [f"{' '.join(f'en{k}' for k in some)}\t{' '.join(f'de{k}' for k in some)}\n"
+             for some in np.random.default_rng(3).integers(0, 120, (40, 5)).tolist()]  # fmt: skip
+    (tmp_path / "text.tsv").write_text("".join(lines), encoding="utf-8")
+    text = ("--langs", "en", "de", "--pretokenized", "-q")
+    works(capsys, "align", tmp_path / "text.tsv", *text, "--encoder", f"en={vectors / 'en.vec'},de={vectors / 'de.vec'}",
+          "--method", "rotation", "--towards", "en", "--out", tmp_path / "out")  # fmt: skip
+    made = load_encoder(tmp_path / "out")
+    assert isinstance(made, StaticEncoder)
+    assert made.maps["de"].kind == "rotation"
+    out, _ = works(capsys, "evaluate", tmp_path / "out", "retrieval", "--test", tmp_path / "text.tsv", *text, "--json")
+    assert json.loads(out)["value"] > 0.5
+    works(capsys, "analyze", tmp_path / "out", "--test", tmp_path / "text.tsv", *text, "--out", tmp_path / "a.jsonl")
+
+
 # -- released maps, and an encoder for each language -----------------------------------------------------------------
 def test_released_maps_and_an_encoder_for_each_language(capsys, tiny_folder, tiny_encoder, tmp_path):
     rng = np.random.default_rng(0)

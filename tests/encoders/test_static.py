@@ -6,7 +6,9 @@ import struct
 import numpy as np
 import pytest
 
+from calque.alignment.maps import LinkedMaps
 from calque.encoders import load_encoder
+from calque.encoders.mapped import MappedEncoder
 from calque.encoders.sentence_part import SentencePart, add_sentence
 from calque.encoders.static import StaticEncoder, load_static
 from calque.encoders.table_files import read_table
@@ -313,11 +315,13 @@ def test_a_known_rotation_is_found_before_the_sentence_part_is_added():
     corpus = ParallelCorpus.of([[f"w{i}" for i in range(n)]], [[f"w{i}e" for i in range(n)]], ("en", "de"))
     pairs = WordPairs([0] * n, range(n), range(n), n_sentences=1)
     before = np.abs(encoder.encode(corpus.source).data - encoder.encode(corpus.target).data).max()
-    aligned = encoder.align(corpus, pairs, make=Rotation, towards="en")
+    aligned = LinkedMaps("rotation", towards="en").align(encoder, corpus, pairs)
     assert sorted(aligned.maps) == ["de"]
     np.testing.assert_allclose(aligned.encode(corpus.source).data, aligned.encode(corpus.target).data, atol=1e-5)
     assert before > 0.5
     assert aligned.name == "static+rotation"
+    with pytest.raises(SettingError, match="static vectors take their maps in themselves"):
+        MappedEncoder.fit(encoder, corpus, pairs, make=Rotation, towards="en").save("nowhere")
     assert encoder.maps == {}
 
 

@@ -50,13 +50,21 @@ class LinkedMaps(Method):
         checkpoint_every: int = 200,
         progress: bool = False,
     ) -> Encoder:
-        """The encoder with maps; nothing is kept in `folder`, since the fit is one pass over the text."""
+        """The encoder with maps; nothing is kept in `folder`, since the fit is one pass over the text.
+
+        Static vectors take the maps in themselves: these are fitted without the sentence part, which is made of mapped
+        vectors, since a maximum does not turn with a rotation.
+        """
+        static = isinstance(encoder, StaticEncoder)
+        words = encoder.replace(sentence=None, maps=None) if static else encoder
         mapped = MappedEncoder.fit(
-            encoder, corpus, pairs, make=self._make, towards=self.towards, layers=self.layers, combine=self.combine,
+            words, corpus, pairs, make=self._make, towards=self.towards, layers=self.layers, combine=self.combine,
             unit="sentences" if self.method in _OF_SENTENCES else "words", progress=progress,
         )  # fmt: skip
         self._told = {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}
-        return mapped
+        if not static:
+            return mapped
+        return with_maps(encoder, mapped.maps, towards=self.towards, settings=mapped.settings)
 
     def record(self) -> dict[str, Any]:
         return {"settings": self._told}

@@ -250,6 +250,11 @@ class MappedEncoder(Encoder):
             }
             write_arrays(path / MAPS_FILE, tensors)
             about = read_about(path)  # nothing where the base is somebody's own
+            if "maps" in about:
+                raise SettingError(
+                    f"{self.base.name} cannot be saved under maps: static vectors take their maps in themselves "
+                    "(StaticEncoder.replace, or a method of alignment)"
+                )
             about.update(
                 base=about.get("kind", encoder_kind(self.base)),
                 towards=self.towards,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
@@ -29,8 +29,7 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, filling, map_arrays, write_arrays
 
 if TYPE_CHECKING:
-    from calque.pairs import WordPairs
-    from calque.text import ParallelCorpus
+    pass
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
 _CENTRE_ON = 200_000  # words whose mean is taken away: the frequent ones, as tables are usually cut
@@ -92,27 +91,6 @@ class StaticEncoder(Encoder):
         if made.normalise == self.normalise:
             made._means = self._means
         return made
-
-    def align(
-        self,
-        corpus: ParallelCorpus | Sequence[ParallelCorpus],
-        pairs: WordPairs | Sequence[WordPairs],
-        *,
-        make: Callable[[], VectorMap],
-        towards: str,
-        progress: bool = False,
-    ) -> StaticEncoder:
-        """The same with a map per language, fitted on the linked words' vectors without the sentence part.
-
-        Args:
-            corpus, pairs, make, towards, progress: as in `MappedEncoder.fit`, which does it.
-        """
-        from calque.encoders.mapped import MappedEncoder
-
-        words: Any = self.replace(sentence=None, maps=None)
-        fitted = MappedEncoder.fit(words, corpus, pairs, make=make, towards=towards, progress=progress)
-        maps = {lang: by_layer[0] for lang, by_layer in fitted.maps.items()}
-        return self.replace(maps=maps, name=f"{self.name}+{next(iter(maps.values())).kind}")
 
     # -- encoding --------------------------------------------------------------------------------------------
     @property
