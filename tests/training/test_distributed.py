@@ -15,7 +15,7 @@ import torch
 
 import training_job
 from calque.distributed import Processes, own_device
-from calque.encoders import load_encoder, loading
+from calque.encoders import load_encoder, numerics
 from linked_text import WORDS, cancels, make_text
 from training_job import main
 
@@ -167,7 +167,7 @@ def test_each_process_has_a_card_of_its_own(monkeypatch):
         found.append(own_device())
     assert found == [torch.device("cuda", 0), torch.device("cuda", 1), torch.device("cuda", 0)]
     asked = []
-    monkeypatch.setattr(loading, "own_device", lambda: asked.append(1) or torch.device("cpu"))
+    monkeypatch.setattr(numerics, "own_device", lambda: asked.append(1) or torch.device("cpu"))
     load_encoder("mini")
     assert asked
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
