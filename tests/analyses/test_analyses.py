@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from calque.analyses import ANALYSES, Questions
 from calque.analyses.anisotropy import anisotropy, explained_variance, mean_cosine
 from calque.analyses.correlation import correlation, fisher_interval, match, pearson
 from calque.analyses.curves import growing_maps, headline, layer_curve, size_curve
@@ -25,6 +24,7 @@ from calque.analyses.isometry import (
 )
 from calque.analyses.language import language, logistic_regression
 from calque.analyses.points import points, principal_axes, project
+from calque.analyses.questions import Questions
 from calque.analyses.resampling import Resamples
 from calque.analyses.words import count_forms, forms_of, frequency_ranks, tags_for
 from calque.annotated import Labels, TaggedText
@@ -706,7 +706,3 @@ def test_tsne_keeps_neighbours_together():
     assert places == pytest.approx(again)
     distances = np.linalg.norm(places[:, None] - places[None], axis=2) + 1e9 * np.eye(24)
     assert ((distances.argmin(axis=1) < 12) == (np.arange(24) < 12)).all()
-
-
-def test_every_analysis_has_a_place():
-    assert len(set(ANALYSES)) == 14

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from calque.analyses import ANALYSES
+from calque.analyses.table import ANALYSES
 from calque.cli import spread
 from command import fails, run
 

@@ -9,19 +9,13 @@ from typing import Any
 
 from calque.tasks.base import Score
 
-#: every analysis, in the order in which they are done
-ANALYSES = (
-    "pos", "rank", "subwords", "length", "position", "layers", "data-size", "correlation", "isometry", "hubness",
-    "anisotropy", "language", "examples", "points",
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Finding:
     """One figure of an analysis, or what it found word by word.
 
     Attributes:
-        analysis: one of `ANALYSES`.
+        analysis: one of `calque.analyses.table.ANALYSES`.
         encoder: what the encoder is called; None where several are compared.
         score: the figure; NaN, with `items`, where there is none.
         group: what the figure is over, such as "NOUN" or "2–3"; None for everything.

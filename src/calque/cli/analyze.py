@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from calque.analyses.table import ANALYSES, users
 from calque.cli.checks import output_file, refuse_unused
 from calque.cli.options import (
     Linking,
@@ -19,18 +21,6 @@ from calque.cli.options import (
 )
 from calque.disk import append_lines
 from calque.errors import SettingError
-
-_ONLY = (
-    "pos, rank, subwords, length, position, layers, data-size, correlation, isometry, hubness, anisotropy, language, "
-    "examples, points"
-)
-
-
-# the analyses that an option is for
-_FOR = {
-    "upos": ("pos", "examples", "points"), "treebank": ("pos", "examples", "points"), "results": ("correlation",),
-    "sizes": ("data-size",), "map": ("data-size",), "forms": ("examples",), "pairs": ("points",), "projection": ("points",),
-}  # fmt: skip
 
 
 @grouped
@@ -51,7 +41,7 @@ def analyze(
         typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de."),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help=f"Which analyses, separated by commas: {_ONLY}; default: all.")
+        str | None, typer.Option(help=f"Which analyses, separated by commas: {', '.join(ANALYSES)}; default: all.")
     ] = None,
     train: Annotated[
         str | None, typer.Option(help="Text the encoders were aligned with, to tell seen from unseen pairs.")
@@ -125,10 +115,10 @@ def analyze(
 def _check(context: typer.Context, chosen: list[str] | None, *, test, train, sizes) -> None:
     """Refuse options that these analyses do not use."""
     if chosen is not None:
-        for name, users in _FOR.items():
-            if not set(users) & set(chosen):
-                verb = "is an option of" if len(users) == 1 else "is an option of the analyses"
-                refuse_unused(context, {name: f"{verb} {', '.join(users)}, and --only has {', '.join(chosen)}"})
+        for name in dict.fromkeys(option for row in ANALYSES.values() for option in row.options):
+            if not set(having := users(name)) & set(chosen):
+                verb = "is an option of" if len(having) == 1 else "is an option of the analyses"
+                refuse_unused(context, {name: f"{verb} {', '.join(having)}, and --only has {', '.join(chosen)}"})
     if test is None:
         refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "is for parallel text: --test FILE"))
     if train is None:
@@ -145,3 +135,15 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     if any(size < 1 for size in found):
         raise SettingError(f"--sizes {text}: expected numbers of sentence pairs separated by commas, e.g. 100,1000")
     return found
+
+
+class AnalysisCommand(TyperCommand):
+    """A command whose help also says what each analysis shows."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        super().format_options(ctx, formatter)
+        with formatter.section("Analyses"):
+            formatter.write_dl([(name, row.help) for name, row in ANALYSES.items()])
+
+
+analyze.command_class = AnalysisCommand

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from calque.analyses.table import ANALYSES
 from calque.report import provenance
 from calque.report.bins import GROUPED, grouped
 from calque.report.claims import Claims, claim
@@ -17,7 +18,7 @@ from calque.report.transfer import transfer
 from calque.report.verdict import metric_name, sentences, summary, task_name
 from calque.report.words import examples, points
 
-_SHAPE = ("isometry", "hubness", "anisotropy", "language")
+_SHAPE = tuple(name for name, row in ANALYSES.items() if row.kind == "measure")
 
 
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:

@@ -11,12 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from calque.analyses.table import ANALYSES
 from calque.errors import InputError
 
-ANALYSES = (
-    "pos", "rank", "subwords", "length", "position", "layers", "data-size", "correlation", "isometry", "hubness",
-    "anisotropy", "language", "examples", "points",
-)  # fmt: skip
 _BESIDE = 3  # folders below a result file's in which runs are looked for
 _NOT_RESULTS = {"training", "steps", "text"}  # what runs keep for themselves
 

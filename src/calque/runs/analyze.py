@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calque.analyses.finding import ANALYSES, Finding
+from calque.analyses.finding import Finding
+from calque.analyses.table import ANALYSES
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
 from calque.linking import Say, Words
+from calque.named import imported
 
 if TYPE_CHECKING:
-    from calque.analyses import Questions, View
+    from calque.analyses.questions import Questions, View
     from calque.encoders import Encoder
 
 Tags = Mapping[str, tuple[np.ndarray, Sequence[str]]]
@@ -167,7 +169,7 @@ def _records(files: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _questions(test, langs, links, train, train_links, words: Words, options: Options, say: Say) -> Questions:
-    from calque.analyses import Questions
+    from calque.analyses.questions import Questions
     from calque.tasks import WordRetrieval
 
     if train_links is not None and train is None:
@@ -193,12 +195,8 @@ def _questions(test, langs, links, train, train_links, words: Words, options: Op
 
 # -- encoder by encoder ------------------------------------------------------------------------------------------------
 def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, options: Options, load, progress, say):
-    from calque.analyses.anisotropy import anisotropy
     from calque.analyses.examples import examples
-    from calque.analyses.groups import accuracies, by_length, by_pos, by_position, by_rank
-    from calque.analyses.hubness import hubness
-    from calque.analyses.isometry import isometry
-    from calque.analyses.language import language
+    from calque.analyses.groups import accuracies, by_pos
     from calque.analyses.points import points
     from calque.encoders import load_encoder
 
@@ -211,17 +209,17 @@ def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, op
         "no parts of speech: give them with --upos en=FILE, or train a tagger with --treebank en=FILE",
     ):
         groups["pos"] = by_pos(questions, tags)
-    for name, made in (("rank", by_rank), ("length", by_length), ("position", by_position)):
-        if wanted(name):
-            groups[name] = made(questions)
+    for name, row in ANALYSES.items():
+        if row.kind == "division" and wanted(name):
+            groups[name] = imported(row.target)(questions)
             if name == "rank" and questions.task.train is None:
                 say(
                     "rank: frequencies come from the test text alone, where most words occur once; --train improves them"
                 )
     measures: dict[str, Callable[[Questions, View], list[Finding]]] = {
-        "isometry": isometry, "hubness": hubness, "anisotropy": anisotropy, "language": partial(language, seed=words.seed),
+        name: partial(imported(row.target), **({"seed": words.seed} if row.seeded else {}))
+        for name, row in ANALYSES.items() if row.kind == "measure" and wanted(name)
     }  # fmt: skip
-    measures = {name: measure for name, measure in measures.items() if wanted(name)}
     compared = wanted("examples", len(named) > 1, "give two encoders, the base encoder first")
     pictured = wanted("points")
     findings, views = [], []

@@ -21,7 +21,8 @@ from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
 
 if TYPE_CHECKING:
-    from calque.analyses import Finding, View
+    from calque.analyses.finding import Finding
+    from calque.analyses.questions import View
     from calque.encoders import Encoder
     from calque.pairs import WordPairs
     from calque.tasks import Score
@@ -129,7 +130,7 @@ class _Asked:
     """One language's test text, and what every encoder answered."""
 
     def __init__(self, text: _Text):
-        from calque.analyses import Questions
+        from calque.analyses.questions import Questions
         from calque.tasks import WordRetrieval
 
         self.gold = text.gold

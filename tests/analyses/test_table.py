@@ -1,0 +1,47 @@
+"""One row is enough for an analysis to be found everywhere."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.main import get_command
+
+from calque.analyses.table import ANALYSES, Analysis, users
+from calque.cli import app
+from calque.named import imported
+from command import fails, works
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_a_row_names_a_function_and_options_of_the_command(name):
+    row = ANALYSES[name]
+    assert callable(imported(row.target))
+    assert set(row.options) <= {parameter.name for parameter in get_command(app).commands["analyze"].params}
+    assert row.help.endswith((".", "?"))
+
+
+def test_who_has_an_option():
+    assert users("upos") == ["pos", "examples", "points"]
+    assert users("layer") == []
+
+
+def test_a_measure_that_is_added_is_shown_done_and_read(tmp_path, monkeypatch, capsys, tiny_folder):
+    own = (
+        "from calque.analyses.finding import Finding\n"
+        "def size(questions, view):\n"
+        "    score = questions.score('dimensions', (view.source.dim, 0, 0), 1, view.about, percent=False)\n"
+        "    return [Finding('size', view.name, score)]\n"
+    )
+    (tmp_path / "measured.py").write_text(own)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(ANALYSES, "size", Analysis("measured:size", "How many dimensions?", "measure"))
+    text, out = tmp_path / "test.tsv", tmp_path / "found.jsonl"
+    text.write_text("the cat sees\tsees cat the\na house\thouse a\n" * 4)
+    assert "How many dimensions?" in works(capsys, "analyze", "--help")[0]
+    works(capsys, "analyze", tiny_folder, "--test", text, "--langs", "en", "de", "--only", "size", "--out", out, "-q")
+    (record,) = map(json.loads, out.read_text().splitlines())
+    assert (record["analysis"], record["metric"]) == ("size", "dimensions")
+    works(capsys, "report", out, "--out", tmp_path / "report.html")
+    job = ("analyze", tiny_folder, "--test", text, "--langs", "en", "de", "--only", "size", "--forms", "3")
+    assert "--forms is an option of examples, and --only has size" in fails(capsys, *job)
