@@ -315,6 +315,10 @@ def test_renaming():
         (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], unknown="x"), "unknown is raise"),
         (lambda: Classification("nli", [labelled(9, "en")], [labelled(9, "de")]), "1 texts a line, nli needs 2"),
         (lambda: Classification("sentiment", [labelled(9, "en")], [labelled(9, "de")], head="cls"), "head cls"),
+        (
+            lambda: Classification("nli", [labelled(9, "en")], [labelled(9, "de")], head="mean", tune=True),
+            "head mean is for frozen vectors",
+        ),
         (lambda: jobs(tune=True)["parsing"].evaluate(Planted()), "cannot be fine-tuned"),
     ],
 )

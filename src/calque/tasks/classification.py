@@ -72,7 +72,11 @@ class Classification(ZeroShot[LabelledText]):
         self.kind_of_head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
         if self.kind_of_head not in HEADS:
             raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
-        if (self.kind_of_head == "cls") != tune:
+        if tune and self.kind_of_head != "cls":
+            raise SettingError(
+                f"head {head} is for frozen vectors: with tune=True (--tune) the head is cls, leave it out"
+            )
+        if self.kind_of_head == "cls" and not tune:
             raise SettingError(
                 "head cls reads the first special subword, which needs a tuned encoder: add tune=True (--tune)"
             )
