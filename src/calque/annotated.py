@@ -31,14 +31,13 @@ class Labels:
         Raises:
             InputError: a value that is not among `names`.
         """
-        found = list(values)
-        kept = tuple(sorted(set(found))) if names is None else tuple(names)
-        number = {name: code for code, name in enumerate(kept)}
+        values = list(values)
+        names = tuple(sorted(set(values)) if names is None else names)
+        number = {name: code for code, name in enumerate(names)}
         try:
-            codes = np.fromiter((number[value] for value in found), dtype=np.int32, count=len(found))
+            return cls(np.array([number[value] for value in values], dtype=np.int32), names)
         except KeyError as error:
-            raise InputError(f"unknown label {error.args[0]!r}, expected one of {', '.join(kept)}") from None
-        return cls(codes, kept)
+            raise InputError(f"unknown label {error.args[0]!r}, expected one of {', '.join(names)}") from None
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -53,6 +52,11 @@ class Labels:
         """The same labels as numbers of another list of names, −1 where that has no such name: int32 `[n]`."""
         number = {name: code for code, name in enumerate(names)}
         return np.array([number.get(name, -1) for name in self.names], dtype=np.int32)[self.codes]
+
+    def sorted(self) -> Labels:
+        """The same with the names in alphabetical order."""
+        names = tuple(sorted(self.names))
+        return Labels(self.among(names), names)
 
     def take(self, rows: np.ndarray) -> Labels:
         return replace(self, codes=self.codes[rows])
@@ -89,7 +93,7 @@ class TaggedText:
         """Some of the sentences, by their numbers."""
         return replace(
             self, sentences=self.sentences.take(rows), tags=self.tags.take(_words_of(self.sentences, rows)),
-            intents=None if self.intents is None else self.intents.take(rows), lines=_some(self.lines, rows),
+            intents=None if self.intents is None else self.intents.take(rows), lines=_taken(self.lines, rows),
         )  # fmt: skip
 
 
@@ -118,7 +122,7 @@ class LabelledText:
     def take(self, rows: np.ndarray) -> LabelledText:
         """Some of the texts, by their numbers."""
         texts = tuple(column.take(rows) for column in self.texts)
-        return replace(self, texts=texts, labels=self.labels.take(rows), lines=_some(self.lines, rows))
+        return replace(self, texts=texts, labels=self.labels.take(rows), lines=_taken(self.lines, rows))
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ class Treebank:
         words = _words_of(self.sentences, rows)
         return replace(
             self, sentences=self.sentences.take(rows), upos=self.upos.take(words), heads=self.heads[words],
-            relations=self.relations.take(words), lines=_some(self.lines, rows),
+            relations=self.relations.take(words), lines=_taken(self.lines, rows),
         )  # fmt: skip
 
 
@@ -186,11 +190,13 @@ class SenseText:
         """Some of the sentences, by their numbers, each once."""
         number = np.full(len(self.sentences), -1, dtype=np.int64)
         number[rows] = np.arange(len(rows))
-        found = number[self.sentence]
-        kept = np.argsort(found, kind="stable")[int((found < 0).sum()) :]
+        sentence = number[self.sentence]
+        order = np.argsort(sentence, kind="stable")[int((sentence < 0).sum()) :]
         names = ("lemmas", "pos", "ids", *(("keys",) if self.keys else ()))
-        strings = {name: tuple(getattr(self, name)[k] for k in kept) for name in names}
-        return replace(self, sentences=self.sentences.take(rows), sentence=found[kept], word=self.word[kept], **strings)
+        strings = {name: tuple(getattr(self, name)[k] for k in order) for name in names}
+        return replace(
+            self, sentences=self.sentences.take(rows), sentence=sentence[order], word=self.word[order], **strings
+        )
 
 
 @dataclass(frozen=True)
@@ -215,7 +221,7 @@ class Dictionary:
         return len(self.source)
 
 
-def _some(lines: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+def _taken(lines: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
     return None if lines is None else lines[rows]
 
 
@@ -225,6 +231,6 @@ def _words_of(sentences: Sentences, rows: np.ndarray) -> np.ndarray:
     return ranges(offsets_of(lengths)[:-1][rows], lengths[rows])
 
 
-def _same(expected: int, found: int, of: str, what: str, path: str | None) -> None:
-    if expected != found:
-        raise InputError(f"{found:,} {what} for {expected:,} {of}", path=path)
+def _same(expected: int, got: int, of: str, what: str, path: str | None) -> None:
+    if expected != got:
+        raise InputError(f"{got:,} {what} for {expected:,} {of}", path=path)

@@ -7,12 +7,9 @@ as apostrophes; and scripts that are written without spaces are cut into words. 
 normalised or escaped: the words joined give back the text, less white space, control characters and invisible
 format characters.
 
-- Punctuation and symbols are words of their own; a run of one of ``. - = * ~ # ` `` and an emoji sequence are
-one
-  word.
+- Punctuation and symbols are words of their own; a run of one of ``. - = * ~ # ` `` and an emoji sequence are one word.
 - Hyphens stay inside words (`well-known`, `Vor- und Nachteile`), points and commas inside numbers and names.
-- Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (where it is a
-  letter).
+- Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (where it is a letter).
 - A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`, German `3. Mai`).
 - Chinese is cut by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX: small,
   deterministic and installed with calque, so that no result depends on what else a machine has. Better and
@@ -49,25 +46,7 @@ _THREE_LETTERS = {
 }  # fmt: skip
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
-_ORDINAL_POINT = {
-    "de",
-    "da",
-    "nb",
-    "nn",
-    "no",
-    "fi",
-    "et",
-    "cs",
-    "sk",
-    "sl",
-    "hr",
-    "sr",
-    "bs",
-    "hu",
-    "tr",
-    "lv",
-    "is",
-}
+_ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"
 # Such as stand before a capital or a number; before a small letter every short word with a point is one.
 _ABBREVIATIONS = {
     "en": "Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Col Capt Lt Sgt Gov Sen Rep Messrs vs cf Fig Figs Eq Vol",
@@ -85,8 +64,7 @@ _NUMBERED = {"en": "No Nos Art p pp Ch Sec", "es": "n p", "fr": "n p", "it": "n 
 
 
 def language_parts(lang: str) -> list[str]:
-    """A language tag in small letters, part by part, the language by its two letters: `zho_Hant` is zh,
-    hant."""
+    """A language tag in small letters, part by part, the language by its two letters: `zho_Hant` is zh, hant."""
     base, *rest = lang.strip().replace("_", "-").lower().split("-")
     return [_THREE_LETTERS.get(base, base), *rest]
 
@@ -227,7 +205,7 @@ class Segmenter:
             self.name += "".join(f"+{package}-{version(package)}" for package in packages) or f"+{library}"
         self._abbreviations = frozenset(_ABBREVIATIONS.get(language, "").split())
         self._numbered = frozenset(_NUMBERED.get(language, "").split())
-        self._ordinals = language in _ORDINAL_POINT
+        self._ordinals = language in _ORDINAL_POINT.split()
 
     def split(self, text: str) -> list[str]:
         """The words of a text, in order; none of them is empty."""
@@ -275,6 +253,21 @@ def split_words(text: str, lang: str, *, library: str | None = None) -> list[str
         SettingError, MissingExtraError: see `Segmenter`.
     """
     return get_segmenter(lang, library).split(text)
+
+
+def split_spaces(text: str) -> list[str]:
+    """The words of text that is divided already: what stands between spaces and tabs.
+
+    Not `str.split`: aligners do not divide at a no-break space, so that a link would point at another word.
+    """
+    if text.isascii():
+        return text.split()
+    return [word for word in text.replace("\t", " ").split(" ") if word]
+
+
+def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:
+    """What divides text in a language into words, or at spaces only where that was done already."""
+    return split_spaces if pretokenized else get_segmenter(lang).split
 
 
 def segmenter(lang: str, library: str | None = None) -> str:

@@ -26,26 +26,15 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from calque.annotated import Labels
 from calque.errors import InputError
 
 Scheme = Literal["plain", "iob1", "iob2", "bioes", "bilou"]
 
-_LETTERS = "OBIES"
+_LETTERS = "OBI"
 _O, _B, _I, _E, _S = range(5)
 _KIND = {"B": _B, "I": _I, "E": _E, "L": _E, "S": _S, "U": _S}
 _SPAN = re.compile(r"([BIESLU])(?:-(.*))?", re.DOTALL)
-
-
-class Tags(NamedTuple):
-    """Tags as numbers.
-
-    Attributes:
-        codes: int32 `[n_words]`.
-        names: of those that occur, in alphabetical order.
-    """
-
-    codes: np.ndarray
-    names: tuple[str, ...]
 
 
 class Spans(NamedTuple):
@@ -109,7 +98,7 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
 
 def to_bio(
     codes: np.ndarray, names: Sequence[str], offsets: np.ndarray, scheme: Scheme | None = None
-) -> tuple[Tags, int]:
+) -> tuple[Labels, int]:
     """Tags in whatever scheme as BIO (`iob2`).
 
     Args:
@@ -117,25 +106,18 @@ def to_bio(
         scheme: what they are in; found by `detect_scheme` where it is None. `plain` tags stay as they are.
 
     Returns:
-        The tags, and how many had to be repaired: an I or E that begins a span became B (I does begin one in `iob1`,
-        there it is no repair), and a tag that is none of the scheme (`Oloc` among `O` and `B-loc`) became O.
+        The tags that occur, their names in alphabetical order, and how many had to be repaired: an I or E that begins
+        a span became B (I does begin one in `iob1`, there it is no repair), and a tag that is none of the scheme
+        (`Oloc` among `O` and `B-loc`) became O.
     """
     scheme = scheme or detect_scheme(codes, names, offsets)
     if scheme == "plain":
-        return Tags(np.asarray(codes, np.int32), tuple(names)), 0
+        return Labels(np.asarray(codes, np.int32), tuple(names)), 0
     words = _Words(codes, names, offsets)
     strange = np.array([name != "O" and not _SPAN.fullmatch(name) for name in names] + [True])[codes]
     wrong = words.begins & ((words.kind == _E) | ((words.kind == _I) & (scheme != "iob1")))
     letters = np.where(words.kind == _O, _O, np.where(words.begins, _B, _I))
     return words.written(letters), int(strange.sum() + wrong.sum())
-
-
-def to_bioes(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Tags:
-    """Tags of spans (BIO, or BIOES read leniently) in the BIOES scheme."""
-    words = _Words(codes, names, offsets)
-    last = (words.kind != _O) & ~np.append(words.continues[1:], False)[: len(words.kind)]
-    letters = np.where(words.begins, np.where(last, _S, _B), np.where(last, _E, _I))
-    return words.written(np.where(words.kind == _O, _O, letters))
 
 
 def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Spans:
@@ -174,26 +156,18 @@ def span_counts(
     if not len(gold) == len(predicted) == offsets[-1]:
         fact = f"{len(predicted):,} predicted tags for {len(gold):,} gold tags and {int(offsets[-1]):,} words"
         raise InputError(f"{fact}, expected one each")
-    ours = span_table(gold, names, offsets)
-    theirs = span_table(predicted, names if predicted_names is None else predicted_names, offsets)
-    types = tuple(sorted({*ours.types, *theirs.types}))
-    ours_type, theirs_type = (_renumbered(spans, types) for spans in (ours, theirs))
+    true = span_table(gold, names, offsets)
+    guess = span_table(predicted, names if predicted_names is None else predicted_names, offsets)
+    types = tuple(sorted({*true.types, *guess.types}))
+    true_type, guess_type = (Labels(spans.type, spans.types).among(types) for spans in (true, guess))
     end, type_ = np.zeros(len(gold), np.int64), np.full(len(gold), -1, np.int32)
-    end[ours.start], type_[ours.start] = ours.end, ours_type
-    right = (end[theirs.start] == theirs.end) & (type_[theirs.start] == theirs_type)
-    groups = (
-        (theirs.start[right], theirs_type[right]),
-        (theirs.start, theirs_type),
-        (ours.start, ours_type),
-    )
+    end[true.start], type_[true.start] = true.end, true_type
+    right = (end[guess.start] == guess.end) & (type_[guess.start] == guess_type)
+    groups = ((guess.start[right], guess_type[right]), (guess.start, guess_type), (true.start, true_type))
     n, sentence = len(offsets) - 1, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    cells = [sentence[start] * len(types) + kind for start, kind in groups]
+    cells = [sentence[start] * len(types) + type_ for start, type_ in groups]
     counts = [np.bincount(cell, minlength=n * len(types)).reshape(n, len(types)) for cell in cells]
     return SpanCounts(np.stack(counts, axis=2), types)
-
-
-def _renumbered(spans: Spans, types: tuple[str, ...]) -> np.ndarray:
-    return np.array([types.index(name) for name in spans.types], np.int32)[spans.type]
 
 
 class _Words:
@@ -201,11 +175,10 @@ class _Words:
     begins a span or continues one."""
 
     def __init__(self, codes: np.ndarray, names: Sequence[str], offsets: np.ndarray):
-        found = [_SPAN.fullmatch(name) for name in names]
-        self.types = tuple(sorted({match[2] or "_" for match in found if match}))
-        number = {name: code for code, name in enumerate(self.types)}
-        kinds = [_KIND[match[1]] if match else _O for match in found]
-        types = [number[match[2] or "_"] if match else -1 for match in found]
+        matches = [_SPAN.fullmatch(name) for name in names]
+        self.types = tuple(sorted({match[2] or "_" for match in matches if match}))
+        kinds = [_KIND[match[1]] if match else _O for match in matches]
+        types = [self.types.index(match[2] or "_") if match else -1 for match in matches]
         self.kind = np.array([*kinds, _O], np.int8)[codes]  # the last is what a code of −1 finds
         self.type = np.array([*types, -1], np.int32)[codes]
         self.before, self.type_before = np.roll(self.kind, 1), np.roll(self.type, 1)
@@ -216,13 +189,9 @@ class _Words:
         self.begins = inside & (alone | (self.type_before != self.type))
         self.continues = inside & ~self.begins
 
-    def written(self, letters: np.ndarray) -> Tags:
+    def written(self, letters: np.ndarray) -> Labels:
         """Tags of these letters and the words' own types."""
-        pairs, codes = np.unique(
-            np.where(letters == _O, -1, letters * len(self.types) + self.type), return_inverse=True
-        )
-        names = ["O" if p < 0 else f"{_LETTERS[p // len(self.types)]}-{self.types[p % len(self.types)]}" for p in pairs]
-        order = sorted(range(len(names)), key=names.__getitem__)
-        rank = np.empty(len(names), np.int32)
-        rank[order] = np.arange(len(names), dtype=np.int32)
-        return Tags(rank[codes.reshape(-1)], tuple(names[k] for k in order))
+        n = len(self.types)
+        tags, codes = np.unique(np.where(letters == _O, -1, letters * n + self.type), return_inverse=True)
+        names = ("O" if tag < 0 else f"{_LETTERS[tag // n]}-{self.types[tag % n]}" for tag in tags)
+        return Labels(codes.reshape(-1), tuple(names)).sorted()

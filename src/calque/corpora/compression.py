@@ -5,9 +5,10 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Iterator
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +25,12 @@ def unpacked_name(path: str | PathLike[str]) -> str:
     """The file's name without the suffix of a compression."""
     name = Path(path).name
     return name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in SUFFIXES else name
+
+
+def find_packed(path: str | PathLike[str]) -> Path | None:
+    """The file of this name, packed or not, if there is one."""
+    names = (f"{fspath(path)}{suffix}" for suffix in ("", *SUFFIXES))
+    return next((Path(name) for name in names if os.path.isfile(name)), None)
 
 
 def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:

@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from calque.annotated import Treebank
-from calque.corpora.harvest import Losses, Names, OnError, Words
+from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
 from calque.corpora.lines import Flaw
-from calque.corpora.rows import first_of, is_dataset, open_rows, unwritten
+from calque.corpora.rows import is_dataset, open_rows, uneven, unwritten
 from calque.corpora.stanzas import TaggedSentence, counted_rows, missing_value, read_stanzas
-from calque.errors import InputError
 
 WIDTH = 10  # columns
 COLUMNS = {"upos": 3, "xpos": 4}
@@ -58,7 +57,7 @@ def read_treebank(
         MissingExtraError: `datasets` is not installed, and the path needs it.
     """
     losses = Losses(path, on_error, "sentences")
-    words, upos, relations, heads, lines = Words(), Names(), Names(), array("i"), array("q")
+    words, upos, relations, heads, lines = SentenceBuilder(), LabelBuilder(), LabelBuilder(), array("i"), array("q")
     for item in _dataset(path) if is_dataset(path) else _read_words(path):
         if isinstance(item, Flaw):
             losses.take(item)
@@ -124,26 +123,18 @@ def _dataset(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
     data = open_rows(path)
     if not data.columns:
         return
-    names = [first_of(names, data.columns) for names in _LISTS]
-    if None in names:
-        expected = ", ".join(" or ".join(names[:2]) for names in _LISTS)
-        fact = f"has the columns {', '.join(data.columns)[:200]}; expected {expected}; rename them"
-        raise InputError(fact, path=path)
+    names = data.choose(_LISTS, path)
     for number, row in data.rows:
-        columns = [row[str(name)] for name in names]
-        sizes = [len(column) if isinstance(column, list) else "no" for column in columns]
-        if len(set(sizes)) > 1 or "no" in sizes:
-            fact = f"lists of {', '.join(map(str, sizes))} values in {', '.join(map(str, names))}, expected one for each word"
+        columns = [row[name] for name in names]
+        if fact := uneven(columns, names):
             yield Flaw(number, "lists that differ", fact, path)
             continue
-        tags, relations = ([data.name_of(str(names[k]), value) for value in columns[k]] for k in (1, 3))
         rows = []
-        for word, tag, head, relation, left in zip(
-            columns[0], tags, columns[2], relations, unwritten(columns[2]), strict=True
-        ):
+        for *cells, left in zip(*columns, unwritten(columns[2]), strict=True):
             if not left:
-                cells = ["" if value is None else str(value) for value in (word, tag, head, relation)]
-                rows.append([str(len(rows) + 1), cells[0], "_", cells[1], "_", "_", cells[2], cells[3], "_", "_"])
+                named = (data.name_of(name, value) for name, value in zip(names, cells, strict=True))
+                word, tag, head, relation = ("" if value is None else str(value) for value in named)
+                rows.append([str(len(rows) + 1), word, "_", tag, "_", "_", head, relation, "_", "_"])
         if not rows:
             yield Flaw(number, "no words", "a row without words that have a head, expected a sentence", path)
         else:

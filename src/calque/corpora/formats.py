@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from calque.corpora import columns, hub
-from calque.corpora.compression import SUFFIXES, read_blocks, unpacked_name
+from calque.corpora.compression import find_packed, read_blocks, unpacked_name
 from calque.corpora.lines import RawCorpus
 from calque.corpora.po import read_po
 from calque.corpora.tmx import read_tmx
@@ -41,9 +41,9 @@ def find_format(
         return [name], "hub"
     try:
         if format == "moses" or (format is None and not os.path.exists(name)):
-            pair = [_moses_file(name, lang) for lang in langs]
-            if pair[0] is not None and pair[1] is not None:
-                return [pair[0], pair[1]], "moses"
+            pair = [file for lang in langs if (file := _moses_file(name, lang))]
+            if len(pair) == 2:
+                return pair, "moses"
         if format == "moses" or not os.path.exists(name):
             fact = f"no such file, nor {name}.{langs[0]} with {name}.{langs[1]}; is the path right?"
             raise InputError(f"{fact} (a data set of the Hugging Face hub is written hub:{name})", path=path)
@@ -56,8 +56,7 @@ def find_format(
 
 def _moses_file(prefix: str, lang: str) -> str | None:
     tags = dict.fromkeys((lang, language_parts(lang)[0]))
-    names = (f"{prefix}.{tag}{suffix}" for tag in tags for suffix in ("", *SUFFIXES))
-    return next((name for name in names if os.path.isfile(name)), None)
+    return next((str(file) for tag in tags if (file := find_packed(f"{prefix}.{tag}"))), None)
 
 
 def _detect(path: str) -> Format:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import warnings
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import count
 from os import PathLike, fspath
-from typing import Literal, NoReturn, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from calque.annotated import Labels
 from calque.arrow import WORDS, from_words
-from calque.corpora.lines import Flaw, Omission
+from calque.corpora.lines import Flaw, Omission, Skipped
 from calque.errors import CalqueWarning, InputError, SettingError
 from calque.text import Sentences
 
@@ -35,8 +37,8 @@ class SkippedWarning(CalqueWarning):
         self.skipped, self.first_skipped = skipped, first_skipped
 
 
-class Words:
-    """Sentences on their way into Arrow."""
+class SentenceBuilder:
+    """Collects sentences into Arrow arrays."""
 
     def __init__(self):
         self._chunks: list[pa.Array] = []
@@ -56,17 +58,11 @@ class Words:
         self._batch = []
 
 
-class _Numbers(dict[str, int]):
-    def __missing__(self, name: str) -> int:
-        self[name] = number = len(self)
-        return number
-
-
-class Names:
-    """Names on their way to `Labels`: a number is kept of each, not the string."""
+class LabelBuilder:
+    """Collects strings into `Labels`: of each it holds a number only."""
 
     def __init__(self):
-        self._numbers = _Numbers()
+        self._numbers: dict[str, int] = defaultdict(count().__next__)
         self._codes = array("i")
 
     def add(self, names: Iterable[str]) -> None:
@@ -74,10 +70,7 @@ class Names:
 
     def finish(self) -> Labels:
         """As `Labels.of` has them: the names in alphabetical order."""
-        names = tuple(sorted(self._numbers))
-        rank = np.empty(len(names), np.int32)
-        rank[[self._numbers[name] for name in names]] = np.arange(len(names), dtype=np.int32)
-        return Labels(rank[np.frombuffer(self._codes, np.int32)] if self._codes else rank[:0], names)
+        return Labels(np.array(self._codes, np.int32), tuple(self._numbers)).sorted()
 
 
 class Losses:
@@ -96,8 +89,7 @@ class Losses:
         if on_error not in get_args(OnError):
             raise SettingError(f"on_error is {on_error!r}, expected 'raise' or 'skip'")
         self._path, self._on_error, self._what = path, on_error, what
-        self.skipped: dict[str, int] = {}
-        self.first_skipped: dict[str, str] = {}
+        self._skipped = Skipped()
 
     def take(self, item: Flaw | Omission) -> None:
         """Count it; what its format itself calls unusable (an `Omission`) is never an error."""
@@ -105,23 +97,22 @@ class Losses:
             link = " or" if item.fact.endswith("?") else "; or"
             remedy = 'skip it (on_error="skip", --on-error skip)'
             raise InputError(f"{item.fact}{link} {remedy}", path=item.path, line=item.line)
-        path = item.path if isinstance(item, Flaw) else self._path
-        self.skipped[item.reason] = self.skipped.get(item.reason, 0) + 1
-        self.first_skipped.setdefault(item.reason, f"{fspath(path)} line {item.line}")
+        self._skipped.count(item, item.path if isinstance(item, Flaw) else self._path)
 
-    def settle(self, kept: int) -> None:
-        """Tell what was lost, to whoever called the reader that calls this.
+    def settle(self, used: int) -> None:
+        """Warn of what was lost, in the name of whoever called the reader that calls this.
+
+        Args:
+            used: how many items were not.
 
         Raises:
-            InputError: nothing was kept.
+            InputError: none was used.
         """
-        parts = [f"{count:,} × {why} (first: {self.first_skipped[why]})" for why, count in self.skipped.items()]
-        if not kept:
-            self._nothing(", ".join(parts) or "the file is empty or blank")
-        if parts:
-            lost = sum(self.skipped.values())
-            message = f"{fspath(self._path)}: skipped {lost:,} of {lost + kept:,} {self._what}: {', '.join(parts)}"
-            warnings.warn(SkippedWarning(message, self.skipped, self.first_skipped), stacklevel=3)
-
-    def _nothing(self, why: str) -> NoReturn:
-        raise InputError(f"no {self._what} could be read: {why}", path=self._path)
+        skipped = str(self._skipped)
+        if not used:
+            fact = f"no {self._what} could be read: {skipped or 'the file is empty or blank'}"
+            raise InputError(fact, path=self._path)
+        if skipped:
+            lost = sum(self._skipped.counts.values())
+            message = f"{fspath(self._path)}: skipped {lost:,} of {lost + used:,} {self._what}: {skipped}"
+            warnings.warn(SkippedWarning(message, self._skipped.counts, self._skipped.first), stacklevel=3)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from calque.corpora.compression import unpacked_name
 from calque.corpora.languages import best_match
@@ -16,8 +16,7 @@ PREFIX = "hub:"
 TABLES = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
 _SIDES = (  # names that published data sets use for the two columns
     ("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("src_text", "tgt_text"),
-    ("sourceString", "targetString"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("text1",
-    "text2"),
+    ("sourceString", "targetString"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("text1", "text2"),
 )  # fmt: skip
 
 
@@ -37,24 +36,63 @@ def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus
         MissingExtraError: `datasets` is not installed.
         InputError: no such data set or split, or no columns with the two languages.
     """
+    data = open_dataset(path)
+    if not data.first:
+        return RawCorpus([], [])
+    source, target = _columns(data.first, langs, path)
+    used = {source[0], target[0]}
+    extra = [name for name, values in data.first.items() if name not in used and not _nested(values)]
+    return RawCorpus(_rows(data.batches, source, target, extra, path), extra)
+
+
+class Dataset(NamedTuple):
+    """A data set as its library gives it: columns of up to a thousand rows at a time.
+
+    Attributes:
+        first: columns of the first rows; without any where the data set is empty.
+        batches: columns of all rows, the first ones included.
+        features: the type of each column, as far as it is known.
+    """
+
+    first: dict[str, list]
+    batches: Iterator[dict[str, list]]
+    features: Mapping[str, Any]
+
+
+def open_dataset(path: str | PathLike[str]) -> Dataset:
+    """Open what `read_dataset` takes.
+
+    Raises:
+        MissingExtraError: `datasets` is not installed.
+        InputError: no such data set or split.
+    """
     try:
         import datasets
     except ImportError:
         raise MissingExtraError("datasets", "hub", "reading data sets and tables") from None
     try:
-        rows = _open(datasets, fspath(path))
-        batches = rows.iter(batch_size=1000)
-        first = next(batches, None)
+        data = _open(datasets, fspath(path))
+        batches = data.iter(batch_size=1000)
+        first = next(batches, {})
+        return Dataset(first, _batches(first, batches, path), data.features or {})
     except CalqueError:
         raise
     except Exception as error:  # its files, formats and network fail with errors of many libraries
-        raise InputError(f"not a data set that can be read ({_said(error)})", path=path) from error
-    if first is None:
-        return RawCorpus([], [])
-    source, target = _columns(first, langs, path)
-    used = {source[0], target[0]}
-    extra = [name for name, values in first.items() if name not in used and not _nested(values)]
-    return RawCorpus(_rows(first, batches, source, target, extra, path), extra)
+        raise InputError(f"not a data set that can be read ({_cause(error)})", path=path) from error
+
+
+def _batches(
+    batch: dict[str, list], following: Iterator[dict[str, list]], path: str | PathLike[str]
+) -> Iterator[dict[str, list]]:
+    rows = 0
+    while batch:
+        yield batch
+        rows += len(next(iter(batch.values())))
+        try:
+            batch = next(following, {})
+        except Exception as error:  # see open_dataset
+            fact = f"the data set cannot be read further ({_cause(error)})"
+            raise InputError(fact, path=path, line=rows + 1) from error
 
 
 def _open(datasets: Any, path: str) -> Any:
@@ -87,15 +125,15 @@ Column = tuple[str, str | None]  # a column's name, and the key in it where it h
 def _columns(batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[str]) -> tuple[Column, Column]:
     for name, values in batch.items():
         keys = next((list(value) for value in values if isinstance(value, dict)), [])
-        found = [best_match(lang, keys) for lang in langs]
-        if None not in found and found[0] != found[1]:
-            return (name, found[0]), (name, found[1])
+        source, target = (best_match(lang, keys) for lang in langs)
+        if source and target and source != target:
+            return (name, source), (name, target)
     texts = [name for name, values in batch.items() if any(isinstance(value, str) for value in values)]
     for prefix in ("", "sentence_", "text_"):
         names = {name.removeprefix(prefix): name for name in texts if name.startswith(prefix)}
-        found = [best_match(lang, names) for lang in langs]
-        if found[0] is not None and found[1] is not None and found[0] != found[1]:
-            return (names[found[0]], None), (names[found[1]], None)
+        source, target = (best_match(lang, names) for lang in langs)
+        if source and target and source != target:
+            return (names[source], None), (names[target], None)
     for source, target in _SIDES:
         if source in texts and target in texts:
             return (source, None), (target, None)
@@ -108,15 +146,10 @@ def _nested(values: Sequence[object]) -> bool:
 
 
 def _rows(
-    batch: dict[str, list] | None,
-    batches: Iterator[dict[str, list]],
-    source: Column,
-    target: Column,
-    extra: list[str],
-    path: str | PathLike[str],
+    batches: Iterator[dict[str, list]], source: Column, target: Column, extra: list[str], path: str | PathLike[str]
 ) -> Iterator[RawPair | Flaw | Omission]:
     number = 0
-    while batch is not None:
+    for batch in batches:
         sides = [_side(batch, column) for column in (source, target)]
         others = [batch.get(name) or [None] * len(sides[0]) for name in extra]
         for k, (left, right) in enumerate(zip(*sides, strict=True)):
@@ -125,13 +158,7 @@ def _rows(
                 yield RawPair(number, left, right, [None if v[k] is None else str(v[k]) for v in others])
             else:
                 side, value = ("target", right) if isinstance(left, str) else ("source", left)
-                fact = f"the {side} side is {value!r:.40}, expected text"
-                yield Flaw(number, "missing value", fact, path)
-        try:
-            batch = next(batches, None)
-        except Exception as error:  # see read_dataset
-            fact = f"the data set cannot be read further ({_said(error)})"
-            raise InputError(fact, path=path, line=number + 1) from error
+                yield Flaw(number, "missing value", f"the {side} side is {value!r:.40}, expected text", path)
 
 
 def _side(batch: dict[str, list], column: Column) -> list:
@@ -140,8 +167,8 @@ def _side(batch: dict[str, list], column: Column) -> list:
     return values if key is None else [value.get(key) if isinstance(value, dict) else None for value in values]
 
 
-def _said(error: Exception) -> str:
-    """The last cause's own words, in one line."""
+def _cause(error: Exception) -> str:
+    """The message of the last cause, in one line."""
     while error.__cause__ is not None and isinstance(error.__cause__, Exception):
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -11,12 +11,11 @@ import numpy as np
 
 from calque.annotated import LabelledText
 from calque.corpora.examples import Example, Format, open_examples
-from calque.corpora.harvest import Losses, Names, OnError, Words
+from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
 from calque.corpora.languages import best_match
 from calque.corpora.lines import Flaw, Omission
-from calque.corpora.parallel import split_spaces
 from calque.errors import InputError, SettingError
-from calque.segment import get_segmenter
+from calque.segment import splitter
 
 _SPELLINGS = {"contradictory": "contradiction"}  # XNLI's translated training data
 _NONE = "-"  # the annotators of SNLI, MultiNLI and XNLI did not agree
@@ -63,9 +62,9 @@ def read_labelled(
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
     losses = Losses(path, on_error, "texts")
-    split = split_spaces if pretokenized else get_segmenter(lang).split
-    items, lines, labels = open_examples(path, lang, format), array("q"), Names()
-    columns: list[Words] = []
+    split = splitter(lang, pretokenized=pretokenized)
+    items, lines, labels = open_examples(path, lang, format), array("q"), LabelBuilder()
+    columns: list[SentenceBuilder] = []
     others: dict[str, bool] = {}  # languages of rows, and whether they are the one asked for
     for item in items:
         if isinstance(item, Example) and item.lang is not None:
@@ -78,7 +77,7 @@ def read_labelled(
             losses.take(used)
             continue
         texts, label = used
-        columns = columns or [Words() for _ in texts]
+        columns = columns or [SentenceBuilder() for _ in texts]
         for column, words in zip(columns, texts, strict=True):
             column.add(words)
         labels.add([label])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import NamedTuple
 
 from calque.corpora.compression import read_blocks
@@ -37,6 +37,26 @@ class Omission(NamedTuple):
 
     line: int
     reason: str
+
+
+class Skipped:
+    """What a reader could not use.
+
+    Attributes:
+        counts: how many items, by reason.
+        first: where the first of them stands, by reason.
+    """
+
+    def __init__(self):
+        self.counts: dict[str, int] = {}
+        self.first: dict[str, str] = {}
+
+    def count(self, item: Flaw | Omission, path: str | PathLike[str], times: int = 1) -> None:
+        self.counts[item.reason] = self.counts.get(item.reason, 0) + times
+        self.first.setdefault(item.reason, f"{fspath(path)} line {item.line}")
+
+    def __str__(self) -> str:
+        return ", ".join(f"{count:,} × {why} (first: {self.first[why]})" for why, count in self.counts.items())
 
 
 class RawCorpus(NamedTuple):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from os import fspath
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from calque.corpora.formats import FORMATS, AnyPath, Format, find_format, open_raw
-from calque.corpora.lines import BLANK, Flaw, Omission, RawPair
+from calque.corpora.lines import BLANK, Flaw, Omission, RawPair, Skipped
 from calque.corpora.store import TableWriter, cache_file
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.segment import get_segmenter
+from calque.segment import get_segmenter, split_spaces
 from calque.text import ParallelCorpus, corpus_record
 
 OnError = Literal["raise", "skip", "blank"]
@@ -99,7 +98,8 @@ def read_parallel(
             if reading.pairs == limit:
                 break
         if not reading.pairs and limit != 0:
-            raise InputError(f"no sentence pair could be read{reading.losses()}", path=paths[0])
+            why = str(reading.skipped) or "the file is empty"
+            raise InputError(f"no sentence pair could be read: {why}", path=paths[0])
         table = writer.finish(corpus_record(**reading.about()))
     finally:
         writer.discard()
@@ -112,21 +112,19 @@ class _Reading:
     def __init__(self, path: str, langs: tuple[str, str], segmenters: tuple[str, str], on_error: OnError):
         self._path, self._langs, self._segmenters, self._on_error = path, langs, segmenters, on_error
         self.pairs = 0
-        self.skipped: dict[str, int] = {}
-        self.first_skipped: dict[str, str] = {}
+        self.skipped = Skipped()
         self._blank: Flaw | None = None  # the first of a run of blank lines, which counts only if something follows
         self._blanks = 0
 
     def take(self, item: RawPair | Flaw | Omission, split: tuple[_Split, _Split], writer: TableWriter) -> None:
         if isinstance(item, Omission):
-            self._count(item, self._path)
+            self.skipped.count(item, self._path)
             return
         if isinstance(item, RawPair):
             line, source_text, target_text, extra = item
             source, target = split[0](source_text), split[1](target_text)
             if source and target and (writer.width is None or len(extra) <= writer.width):
-                if self._blanks:
-                    self._settle_blanks()
+                self._settle_blanks()
                 writer.add(source, target, extra, line, len(source_text) + len(target_text))
                 self.pairs += 1
                 return
@@ -137,7 +135,7 @@ class _Reading:
         self._settle_blanks()
         if self._on_error == "raise":
             _raise(item)
-        self._count(item, item.path)
+        self.skipped.count(item, item.path)
         if self._on_error == "blank":
             writer.add((), (), (), item.line, 0)
             self.pairs += 1
@@ -146,23 +144,14 @@ class _Reading:
         if self._blank is not None:
             if self._on_error == "raise":
                 _raise(self._blank)
-            self._count(self._blank, self._blank.path, self._blanks)
+            self.skipped.count(self._blank, self._blank.path, self._blanks)
         self._blank, self._blanks = None, 0
-
-    def _count(self, item: Flaw | Omission, path: AnyPath, times: int = 1) -> None:
-        self.skipped[item.reason] = self.skipped.get(item.reason, 0) + times
-        self.first_skipped.setdefault(item.reason, f"{fspath(path)} line {item.line}")
-
-    def losses(self) -> str:
-        """What was not used and where it began, for a message."""
-        parts = [f"{count} × {why} (first: {self.first_skipped[why]})" for why, count in self.skipped.items()]
-        return ": " + ", ".join(parts) if parts else ": the file is empty"
 
     def about(self) -> dict[str, Any]:
         return {
             "langs": self._langs,
-            "skipped": self.skipped,
-            "first_skipped": self.first_skipped,
+            "skipped": self.skipped.counts,
+            "first_skipped": self.skipped.first,
             "segmenters": self._segmenters,
             "path": self._path,
         }
@@ -190,16 +179,6 @@ def _splitters(
         return (split_spaces, split_spaces), ("spaces", "spaces")
     source, target = (get_segmenter(lang, libraries.get(lang)) for lang in langs)
     return (source.split, target.split), (source.name, target.name)
-
-
-def split_spaces(text: str) -> list[str]:
-    """The words of text that is divided already: what stands between spaces and tabs.
-
-    Not `str.split`: aligners do not divide at a no-break space, so that a link would point at another word.
-    """
-    if text.isascii():
-        return text.split()
-    return [word for word in text.replace("\t", " ").split(" ") if word]
 
 
 def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorpus:

@@ -8,9 +8,8 @@ from os import PathLike
 
 from calque.arrow import from_words
 from calque.corpora.lines import Flaw, read_lines
-from calque.corpora.parallel import split_spaces
 from calque.errors import InputError
-from calque.segment import get_segmenter
+from calque.segment import splitter
 from calque.text import Sentences
 
 _BATCH = 65_536  # lines held as Python strings at a time
@@ -43,7 +42,7 @@ def stream_sentences(
         path, lang, pretokenized, limit: see `read_sentences`.
         block: lines of each part but the last.
     """
-    split = split_spaces if pretokenized else get_segmenter(lang).split
+    split = splitter(lang, pretokenized=pretokenized)
     lines = islice(read_lines(path), limit)
     some = limit == 0
     while batch := list(islice(lines, block)):

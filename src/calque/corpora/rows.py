@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from calque.corpora import hub
 from calque.corpora.compression import unpacked_name
-from calque.errors import CalqueError, InputError, MissingExtraError
+from calque.errors import InputError
 
 
 class Rows(NamedTuple):
@@ -33,6 +33,19 @@ class Rows(NamedTuple):
             return value
         return names[value] if 0 <= value < len(names) else None
 
+    def choose(self, groups: Sequence[Sequence[str]], path: str | PathLike[str]) -> list[str]:
+        """For each group of names that published data sets use, the first that is a column here.
+
+        Raises:
+            InputError: there is a group without one.
+        """
+        chosen = [name for group in groups if (name := first_of(group, self.columns))]
+        if len(chosen) < len(groups):
+            expected = ", ".join(" or ".join(group[:2]) for group in groups)
+            fact = f"has the columns {', '.join(self.columns)[:200]}; expected {expected}; rename them"
+            raise InputError(fact, path=path)
+        return chosen
+
 
 def is_dataset(path: str | PathLike[str]) -> bool:
     """Whether `open_rows` is what reads this: a name on the hub, a folder, or a table by its suffix."""
@@ -43,6 +56,14 @@ def is_dataset(path: str | PathLike[str]) -> bool:
 def first_of(names: Sequence[str], columns: Sequence[str]) -> str | None:
     """The first of some names that a data set has as a column."""
     return next((name for name in names if name in columns), None)
+
+
+def uneven(columns: Sequence[object], names: Sequence[str], *, least: int = 0) -> str | None:
+    """What is wrong with the values of columns that should be lists with a value for each of `least` or more words."""
+    sizes = [len(column) if isinstance(column, list) else "no" for column in columns]
+    if len(set(sizes)) == 1 and isinstance(sizes[0], int) and sizes[0] >= least:
+        return None
+    return f"lists of {', '.join(map(str, sizes))} values in {', '.join(names)}, expected one for each word"
 
 
 def unwritten(heads: object) -> list[bool]:
@@ -58,41 +79,18 @@ def open_rows(path: str | PathLike[str]) -> Rows:
         MissingExtraError: `datasets` is not installed.
         InputError: no such data set or split.
     """
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtraError("datasets", "hub", "reading data sets and tables") from None
-    try:
-        data = hub._open(datasets, fspath(path))
-        batches = data.iter(batch_size=1000)
-        first = next(batches, None)
-        labels = _labels(data.features or {})
-    except CalqueError:
-        raise
-    except Exception as error:  # its files, formats and network fail with errors of many libraries
-        raise InputError(f"not a data set that can be read ({hub._said(error)})", path=path) from error
-    return Rows(list(first or ()), labels, _rows(first, batches, path))
+    data = hub.open_dataset(path)
+    rows = (
+        dict(zip(batch, values, strict=True)) for batch in data.batches for values in zip(*batch.values(), strict=True)
+    )
+    return Rows(list(data.first), _labels(data.features), enumerate(rows, 1))
 
 
 def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     """Of columns of labels and of columns of lists of them."""
-    items = {
-        name: feature[0] if isinstance(feature, list) and feature else feature for name, feature in features.items()
-    }
-    items = {name: getattr(feature, "feature", feature) for name, feature in items.items()}
-    return {name: item.names for name, item in items.items() if getattr(item, "names", None)}
-
-
-def _rows(
-    batch: dict[str, list] | None, batches: Iterator[dict[str, list]], path: str | PathLike[str]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    number = 0
-    while batch is not None:
-        for values in zip(*batch.values(), strict=True):
-            number += 1
-            yield number, dict(zip(batch, values, strict=True))
-        try:
-            batch = next(batches, None)
-        except Exception as error:  # see open_rows
-            fact = f"the data set cannot be read further ({hub._said(error)})"
-            raise InputError(fact, path=path, line=number + 1) from error
+    labels = {}
+    for name, feature in features.items():
+        item = feature[0] if isinstance(feature, list) and feature else getattr(feature, "feature", feature)
+        if names := getattr(getattr(item, "feature", item), "names", None):
+            labels[name] = names
+    return labels

@@ -6,15 +6,15 @@ import re
 from array import array
 from os import PathLike, fspath
 from pathlib import Path
-from xml.parsers import expat
 
 import numpy as np
 
 from calque.annotated import SenseText
-from calque.corpora.compression import SUFFIXES, read_blocks, unpacked_name
-from calque.corpora.harvest import Words
+from calque.corpora.compression import find_packed, unpacked_name
+from calque.corpora.harvest import SentenceBuilder
 from calque.corpora.lines import LONGEST_LINE, Flaw, read_lines
-from calque.corpora.rows import first_of, is_dataset, open_rows
+from calque.corpora.rows import is_dataset, open_rows, uneven
+from calque.corpora.xml import Document
 from calque.errors import InputError
 
 _DATA, _KEYS = ".data.xml", ".gold.key.txt"
@@ -44,7 +44,8 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
     if is_dataset(path):
         return _dataset(path, lang)
     text = _Text(path)
-    text.read()
+    for _ in text.parse():
+        pass
     if not text.sentences:
         raise InputError("no sentence could be read: the document has none", path=path)
     beside = _beside(path) if keys is None else keys
@@ -77,37 +78,30 @@ _LISTS = (
 
 def _dataset(path: str | PathLike[str], lang: str) -> SenseText:
     data = open_rows(path)
-    names = [first_of(names, data.columns) for names in _LISTS]
-    if data.columns and None in names:
-        expected = ", ".join(" or ".join(names[:2]) for names in _LISTS)
-        fact = f"has the columns {', '.join(data.columns)[:200]}; expected {expected}; rename them"
-        raise InputError(fact, path=path)
-    words, where, lemmas, pos, ids, keys = Words(), [], [], [], [], []
-    sentence = -1
+    if not data.columns:
+        raise InputError("no sentence could be read: the data set is empty", path=path)
+    names = data.choose(_LISTS, path)
+    words, places, lemmas, pos, ids, keys = SentenceBuilder(), [], [], [], [], []
     for sentence, (number, row) in enumerate(data.rows):
-        columns = [row[str(name)] for name in names]
-        sizes = [len(column) if isinstance(column, list) else "no" for column in columns]
-        if len(set(sizes)) > 1 or sizes[0] in (0, "no"):
-            fact = f"lists of {', '.join(map(str, sizes))} values in {', '.join(map(str, names))}, expected one for each word"
+        columns = [row[name] for name in names]
+        if fact := uneven(columns, names, least=1):
             raise InputError(fact, path=path, line=number)
         words.add(["_".join(str(word or "").split()) or "_" for word in columns[0]])
-        for place, (_, lemma, tag, senses) in enumerate(zip(*columns, strict=True)):
-            found = _keys(senses)
-            if not found:
+        for position, (word, lemma, tag, senses) in enumerate(zip(*columns, strict=True)):
+            sense_keys = _keys(senses)
+            if not sense_keys:
                 continue
             if not lemma:
-                fact = f"the word {columns[0][place]!r:.40} has a sense and no lemma, expected both"
+                fact = f"the word {word!r:.40} has a sense and no lemma, expected both"
                 raise InputError(fact, path=path, line=number)
-            where.append((sentence, place))
+            places.append((sentence, position))
             lemmas.append(str(lemma))
-            pos.append(str(data.name_of(str(names[2]), tag)))
-            ids.append(f"{number}.{place + 1}")
-            keys.append(found)
-    if sentence < 0:
-        raise InputError("no sentence could be read: the data set is empty", path=path)
-    places = np.array(where, np.int64).reshape(-1, 2)
+            pos.append(str(data.name_of(names[2], tag)))
+            ids.append(f"{number}.{position + 1}")
+            keys.append(sense_keys)
+    at = np.array(places, np.int64).reshape(-1, 2)
     return SenseText(
-        words.finish(lang), places[:, 0], places[:, 1], tuple(lemmas), tuple(pos), tuple(ids), tuple(keys), fspath(path)
+        words.finish(lang), at[:, 0], at[:, 1], tuple(lemmas), tuple(pos), tuple(ids), tuple(keys), fspath(path)
     )
 
 
@@ -120,8 +114,7 @@ def _beside(path: str | PathLike[str]) -> Path | None:
     name = unpacked_name(path)
     if not name.endswith(_DATA):
         return None
-    keys = Path(path).with_name(name.removesuffix(_DATA) + _KEYS)
-    return next((file for s in ("", *SUFFIXES) if (file := keys.with_name(keys.name + s)).is_file()), None)
+    return find_packed(Path(path).with_name(name.removesuffix(_DATA) + _KEYS))
 
 
 def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:
@@ -138,47 +131,23 @@ def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:
     return keys
 
 
-class _Text:
-    """Collects sentences while expat parses."""
+class _Text(Document):
+    """Collects sentences."""
 
     def __init__(self, path: str | PathLike[str]):
-        self._path = path
-        self.words = Words()
+        super().__init__(path, "corpus", "the .data.xml of an annotated corpus")
+        self.words = SentenceBuilder()
         self.sentence, self.word, self.lines = array("q"), array("q"), array("q")
         self.lemmas: list[str] = []
         self.pos: list[str] = []
         self.ids: list[str] = []
-        self.sentences = self._depth = self._size = 0
+        self.sentences = self._size = 0
         self._known: set[str] = set()
         self._strings: dict[str, str] = {}  # each lemma once, however often it occurs
         self._open: list[str] | None = None  # words of the sentence that is open
         self._text: list[str] | None = None  # of the word that is open
-        self._parser = parser = expat.ParserCreate()
-        parser.buffer_text = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
-        parser.EntityDeclHandler = self._entity
 
-    def read(self) -> None:
-        begun = False
-        try:
-            for block in read_blocks(self._path):
-                begun = True
-                self._parser.Parse(block, False)
-            self._parser.Parse(b"", True)
-        except InputError as error:
-            line = self._parser.CurrentLineNumber if begun else None
-            raise InputError(error.fact, path=self._path, line=line) from error
-        except (expat.ExpatError, ValueError, LookupError) as error:  # the latter two: encodings that expat has not
-            message = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
-            fact = f"not well-formed XML ({message}), expected the document of an annotated corpus"
-            raise InputError(fact, path=self._path, line=self._parser.CurrentLineNumber) from error
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if self._depth == 0 and name != "corpus":
-            raise InputError(f"the document is <{name[:40]}>, expected <corpus>; is it the .data.xml?")
-        self._depth += 1
+    def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "sentence":
             if self._open is not None:
                 raise InputError("a <sentence> inside a <sentence>, expected one after the other")
@@ -202,10 +171,9 @@ class _Text:
         self.pos.append(self._strings.setdefault(pos, pos))
         self.sentence.append(self.sentences)
         self.word.append(word)
-        self.lines.append(self._parser.CurrentLineNumber)
+        self.lines.append(self.parser.CurrentLineNumber)
 
-    def _end(self, name: str) -> None:
-        self._depth -= 1
+    def end(self, name: str) -> None:
         if name == "sentence" and self._open is not None:
             self.words.add(self._open)
             self.sentences += 1
@@ -217,12 +185,9 @@ class _Text:
             self._open.append(word)
             self._text = None
 
-    def _characters(self, text: str) -> None:
+    def characters(self, text: str) -> None:
         if self._text is not None:
             self._text.append(text)
             self._size += len(text)
             if self._size > LONGEST_LINE:
                 raise InputError("a word of more than 64 MiB, expected a word; is a tag missing?")
-
-    def _entity(self, name: str, *_: object) -> None:
-        raise InputError(f"declares the entity {name[:40]!r}, which is refused; write the text out")

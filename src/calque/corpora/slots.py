@@ -10,12 +10,11 @@ from itertools import accumulate, zip_longest
 from os import PathLike, fspath
 from pathlib import Path
 
-from calque.corpora.compression import SUFFIXES
+from calque.corpora.compression import find_packed
 from calque.corpora.lines import Flaw, read_lines
-from calque.corpora.parallel import split_spaces
 from calque.corpora.stanzas import TaggedSentence
 from calque.errors import InputError
-from calque.segment import get_segmenter
+from calque.segment import get_segmenter, split_spaces
 
 _SLOT = r"[0-9]{1,9}:[0-9]{1,9}:[^,]+"
 _SLOTS = re.compile(rf"(?:{_SLOT}(?:,{_SLOT})*)?")
@@ -140,7 +139,7 @@ def read_snips(path: str | PathLike[str]) -> Iterator[TaggedSentence | Flaw]:
         InputError: a file is missing (`label` may be), or they differ in their number of lines.
     """
     folder = Path(path)
-    files = [_file(folder, name) for name in ("seq.in", "seq.out", "label")]
+    files = [find_packed(folder / name) for name in ("seq.in", "seq.out", "label")]
     if files[0] is None or files[1] is None:
         raise InputError("no seq.in and seq.out in it, expected a folder with both; is the path right?", path=path)
     present = [file for file in files if file is not None]
@@ -167,9 +166,3 @@ def _labelled_words(number: int, texts: list[str], files: list[Path]) -> TaggedS
     if not texts[2].strip():
         return Flaw(number, "no intent", "blank, expected the intent of the sentence", files[2])
     return TaggedSentence(number, words, tags, texts[2].strip())
-
-
-def _file(folder: Path, name: str) -> Path | None:
-    return next(
-        (folder / f"{name}{suffix}" for suffix in ("", *SUFFIXES) if (folder / f"{name}{suffix}").is_file()), None
-    )

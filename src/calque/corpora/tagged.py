@@ -12,17 +12,17 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from calque.annotated import Labels, TaggedText
-from calque.corpora.compression import SUFFIXES
+from calque.annotated import TaggedText
+from calque.corpora.compression import find_packed
 from calque.corpora.conllu import COLUMNS, WIDTH, tagged_words
-from calque.corpora.harvest import Losses, Names, OnError, Words
+from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
 from calque.corpora.lines import Flaw, read_lines
-from calque.corpora.parallel import split_spaces
 from calque.corpora.rows import Rows, first_of, is_dataset, open_rows, unwritten
 from calque.corpora.slots import is_facebook, read_facebook, read_snips
 from calque.corpora.stanzas import Stanza, TaggedSentence, counted_rows, is_comment, missing_value, read_stanzas
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
+from calque.segment import split_spaces
 from calque.spans import Scheme, to_bio
 
 Format = Literal["auto", "columns", "numbered", "conllu", "facebook", "snips", "hub"]
@@ -100,7 +100,7 @@ def read_tagged(
 def _gathered(
     items: Iterator[TaggedSentence | Flaw], losses: Losses, path: str | PathLike[str], lang: str, scheme: Scheme | None
 ) -> TaggedText:
-    words, tags, intents, lines, repaired = Words(), Names(), Names(), array("q"), 0
+    words, tags, intents, lines, repaired = SentenceBuilder(), LabelBuilder(), LabelBuilder(), array("q"), 0
     for item in items:
         if isinstance(item, Flaw):
             losses.take(item)
@@ -116,7 +116,7 @@ def _gathered(
     bio, repairs = to_bio(labels.codes, labels.names, offsets, scheme)
     return TaggedText(
         sentences,
-        Labels(*bio),
+        bio,
         intent_labels if len(intent_labels) else None,
         repaired + repairs,
         fspath(path),
@@ -128,7 +128,7 @@ def _gathered(
 def _find_format(path: str | PathLike[str]) -> Format:
     name = fspath(path)
     if is_dataset(name):
-        return "snips" if any((Path(name) / f"seq.in{suffix}").is_file() for suffix in ("", *SUFFIXES)) else "hub"
+        return "snips" if find_packed(Path(name) / "seq.in") else "hub"
     rows = [line for line in _head(path) if not line.startswith(("#", "-DOCSTART-"))]
     first = next((line.split("\t") for line in rows if line.strip()), [])
     if len(first) == WIDTH and _ID.fullmatch(first[0]):
