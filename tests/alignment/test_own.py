@@ -63,6 +63,15 @@ def test_on_the_command_line(capsys, own, tiny_folder):
     works(capsys, "evaluate", own / "out", "retrieval", "--test", own / "test.tsv", "--langs", "en", "de", "-q")
 
 
+def test_its_own_options(capsys, own, tiny_folder):
+    works(capsys, *align(own, tiny_folder, "--method", "shifting:Shift", "--option", "strength=0.5", "--seed", 3))
+    record = json.loads((own / "out" / "calque-run.json").read_text())
+    assert record["settings"] == {"towards": "en", "seed": 3, "strength": 0.5}
+    # and those of calque's own methods that have no name on the command line
+    works(capsys, *align(own, tiny_folder, "--method", "finetune", "--option", "warmup=0.5", "--overwrite"))
+    assert json.loads((own / "out" / "calque-run.json").read_text())["schedule"]["warmup"] == 0.5
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -70,6 +79,8 @@ def test_on_the_command_line(capsys, own, tiny_folder):
         (["--method", "shifting:Nothing"], "shifting:Nothing: shifting has no Nothing"),
         (["--method", "nobodys:Shift"], "nobodys cannot be imported"),
         (["--method", "shifting:Shift", "--epochs", "2"], "--epochs is not an option of --method shifting:Shift"),
+        (["--method", "shifting:Shift", "--option", "speed=1"], "--option speed=1: expected NAME=VALUE, with one of .*streng"),
+        (["--method", "shifting:Shift", "--option", "strength=x"], "--option strength = 'x', expected a number"),
         (["--method", "shift"], "unknown --method shift, expected one of rotation, .*, or package.module:Class"),
     ],
 )  # fmt: skip

@@ -20,6 +20,7 @@ from calque.cli.options import (
     Precision,
     Pretokenized,
     Quiet,
+    by_name,
     grouped,
     names_of,
     news,
@@ -130,6 +131,12 @@ def align(
     combine: Annotated[str, typer.Option(help="Maps: how to combine --layers: last, sum, mean or concat.")] = "last",
     pretokenized: Pretokenized = False,
     limit: Limit = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="Parallel text: an option of the method that has no name of its own here; repeatable."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -154,6 +161,7 @@ def align(
         method = method or "contrastive"
         _refuse_with_text(context, method, links)
         options = _options(context, method, langs, tuning, layers=numbers(layers), combine=combine, seed=linking.seed)
+        options |= _without_name(method, option or [])
         result = run(
             train, langs=pairs_of(langs or [], len(train)), method=method, links=links or [],
             words=linking.words(pretokenized, limit), options=options, keep_layers=tuning.keep_layers,
@@ -162,7 +170,7 @@ def align(
         seconds = result.record["seconds"]
         say(f"saved to {result.folder} (linking words {seconds['words']:.0f} s, {method} {seconds['method']:.0f} s)")
         return
-    only_text = {*names_of(Tuning), "links", "model", "symmetrize"} - {"keep_layers", "checkpoint_every"}
+    only_text = {*names_of(Tuning), "links", "option", "model", "symmetrize"} - {"keep_layers", "checkpoint_every"}
     refuse_unused(context, dict.fromkeys(only_text, "is only for parallel text"))
     place |= {"layers": numbers(layers), "combine": combine}
     if released:
@@ -212,3 +220,12 @@ def _options(
     return {name: value for name, value in fixed.items() if name in has} | {
         name: getattr(tuning, name) for name in asked if name in has
     }
+
+
+def _without_name(method: str, items: Sequence[str]) -> dict[str, Any]:
+    """Options of a method that only `--option` sets."""
+    if not items:
+        return {}
+    from calque.runs.study.options import options_of_method
+
+    return by_name(items, options_of_method(method))

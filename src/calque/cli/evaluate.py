@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ import typer
 
 from calque.cli.about_task import TaskCommand
 from calque.cli.checks import finite, given, output_file, positive
-from calque.cli.options import Linking, Loading, Quiet, grouped, language_pairs, news
+from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news
 from calque.disk import append_lines
 from calque.errors import SettingError
 from calque.tasks.inputs import FILES, Inputs
@@ -243,7 +243,10 @@ def evaluate(
     for name, read in (("entries", _range), ("rename", _renaming)):
         if name in options:
             options[name] = read(options[name])
-    options |= dict(_own(task, option or []))
+    if option:
+        from calque.runs.study.options import options_of
+
+        options |= by_name(option, options_of(task))
     every = [file for name in FILES if name in files for file in _listed(files[name])]
     output_file("--out", output.out, [*every, encoder], langs or [])
     from calque.runs.evaluate import evaluate as run
@@ -273,19 +276,6 @@ def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, project
         if "project" in row.files and not projected and name in _OF_PROJECTION:
             hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""
             raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{hint}")
-
-
-def _own(task: str, given: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Options that have no name of their own on the command line, each with a value of its type."""
-    from calque.runs.study.options import options_of
-    from calque.runs.study.values import parsed
-
-    known = options_of(task) if given else {}
-    for item in given:
-        name, equals, text = item.partition("=")
-        if not equals or name not in known:
-            raise SettingError(f"--option {item}: expected NAME=VALUE, with one of {', '.join(known) or 'none'}")
-        yield name, parsed(f"--option {name}", text, known[name])
 
 
 def _listed(files: str | Sequence[str]) -> Sequence[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -181,3 +181,20 @@ def numbers(text: str | None) -> list[int] | None:
 
 def news(quiet: bool):
     return (lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def by_name(items: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
+    """What `--option NAME=VALUE` says, each value in the type that is known of its name.
+
+    Raises:
+        SettingError: a name that is not known, or a value of another type.
+    """
+    from calque.runs.study.values import parsed
+
+    options = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals or name not in known:
+            raise SettingError(f"--option {item}: expected NAME=VALUE, with one of {', '.join(known) or 'none'}")
+        options[name] = parsed(f"--option {name}", text, known[name])
+    return options

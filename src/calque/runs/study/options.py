@@ -91,9 +91,13 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
         own = {"normalise": Normalisation, "combine": Combine, "held_out": Share}
         return {"supervision": Files, **of(align_dictionary, *_RUN, *without), **own}
     shared = {"method": str, "supervision": Files, "layer": Layer, "pooling": _POOLING}
-    name = given["method"]
+    return {**shared, **options_of_method(given["method"])}
+
+
+def options_of_method(name: str) -> Types:
+    """Options of a method that learns from parallel text: those of its class."""
     own = of(METHODS.load(name), "towards", *METHODS[name].settings)
-    return {**shared, **own, **({"layers": Sequence[Layer]} if "layers" in own else {})}
+    return {**own, **({"layers": Sequence[Layer]} if "layers" in own else {})}
 
 
 def of_start(start: str) -> Types:
