@@ -134,7 +134,8 @@ def align(
     option: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE", help="Parallel text: an option of the method that has no name of its own here; repeatable."
+            metavar="NAME=VALUE",
+            help="Parallel text: an option of the method that has no name of its own here; repeatable.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
