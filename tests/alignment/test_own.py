@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
+from calque.alignment import METHODS, MethodRow
 from calque.encoders import load_encoder
 from command import fails, works
+from documents import ROOT
 
 MODULE = '''
 import numpy as np
@@ -46,6 +51,13 @@ def own(tmp_path, monkeypatch):
     (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "test.tsv").write_text("".join(lines[:9]), encoding="utf-8")
     return tmp_path
+
+
+def hooks():
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def align(own, tiny_folder, *more):
@@ -86,6 +98,27 @@ def test_its_own_options(capsys, own, tiny_folder):
 )  # fmt: skip
 def test_what_is_wrong_with_it(capsys, own, tiny_folder, more, message):
     assert re.search(message, fails(capsys, *align(own, tiny_folder, *more)))
+
+
+def test_a_row_is_found_in_help_study_report_and_documentation(capsys, own, tiny_folder, monkeypatch):
+    """By its row alone: the help is read in a process of its own, since it is made when the command line is loaded."""
+    row = MethodRow("shifting:Shift", "moves each language by a mean difference")
+    monkeypatch.setitem(METHODS.rows, "shift", row)
+    works(capsys, *align(own, tiny_folder, "--method", "shift"))
+    assert json.loads((own / "out" / "calque-run.json").read_text())["method"] == "shift"
+    plan = f'encoders = ["{tiny_folder}"]\nmethods = ["base", "shift"]\n[supervision.text]\nde = "train.tsv"\n'
+    (own / "study.toml").write_text(plan + '[tasks.retrieval]\ntest = { de = "test.tsv" }\n', encoding="utf-8")
+    works(capsys, "study", own / "study.toml", "-q")
+    works(capsys, "report", own / "study", "--out", own / "report.md", "-q")
+    assert "shift" in (own / "report.md").read_text()
+    assert "| `shift` | moves each language by a mean difference |" in hooks().table("calque.alignment:METHODS")
+    assert ", shift" in fails(capsys, *align(own, tiny_folder, "--method", "shove"))
+    program = (
+        "from calque.alignment import METHODS, MethodRow; METHODS.rows['shift'] = MethodRow('shifting:Shift', '')\n"
+        "from calque.cli import main; main(['align', '--help'])"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert "contrastive (default), shift" in " ".join(shown.split())
 
 
 def test_in_a_study(capsys, own, tiny_folder):

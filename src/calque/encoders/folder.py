@@ -33,20 +33,22 @@ class Kind:
 
     Attributes:
         target: its class, `package.module:Class`, whose `open` reads the folder.
+        help: what it is, in a line.
     """
 
     target: str
+    help: str = ""
 
 
 #: a class from elsewhere is its own kind
 ENCODERS: Table[Kind] = Table(
     "kind of encoder",
     {
-        "huggingface": Kind("calque.encoders.huggingface:HuggingFaceEncoder"),
-        "mapped": Kind("calque.encoders.mapped:MappedEncoder"),
-        "static": Kind("calque.encoders.static:StaticEncoder"),
-        "elmo": Kind("calque.encoders.elmo:ElmoEncoder"),
-        "per-language": Kind("calque.encoders.per_language:PerLanguage"),
+        "huggingface": Kind("calque.encoders.huggingface:HuggingFaceEncoder", "a model of transformers"),
+        "mapped": Kind("calque.encoders.mapped:MappedEncoder", "an encoder and maps of its layers"),
+        "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with maps or without"),
+        "elmo": Kind("calque.encoders.elmo:ElmoEncoder", "an ELMo"),
+        "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
     },
     base="calque.encoders.base:Encoder",
     row_of=lambda name, _: Kind(name),
