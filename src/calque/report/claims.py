@@ -19,39 +19,47 @@ class Comparison:
 
     Attributes:
         question, subject, base: what is compared.
-        outcomes: what may be said of each of the question's targets that both have: better, worse or unclear.
-        at_home: the same of test sets in the task's own language.
-        mean: both means over the targets, where both have all of them.
-        on_average: what may be said of the means.
+        pairs: figures of both, in each test set where both have one; under None their means over the targets, where both
+            have all of them.
+        judged: what may be said of each pair: better, worse or unclear.
     """
 
     question: Question
     subject: Subject
     base: Subject
-    outcomes: Mapping[Column, str]
-    at_home: Mapping[Column, str]
-    mean: tuple[Figure, Figure] | None
-    on_average: str = "unclear"
+    pairs: Mapping[Column | None, tuple[Figure, Figure]]
+    judged: Mapping[Column | None, str]
 
     @property
-    def everywhere(self) -> dict[Column, str]:
-        """What may be said of each test set, the task's own language included."""
-        return {**self.outcomes, **self.at_home}
+    def outcomes(self) -> dict[Column, str]:
+        """What may be said of each of the question's targets."""
+        return {column: self.judged[column] for column in self.question.targets if column in self.judged}
+
+    @property
+    def at_home(self) -> dict[Column, str]:
+        """What may be said of test sets in the task's own language."""
+        targets = self.question.targets
+        return {c: outcome for c, outcome in self.judged.items() if c is not None and c not in targets}
+
+    @property
+    def mean(self) -> tuple[Figure, Figure] | None:
+        return self.pairs.get(None)
+
+    @property
+    def on_average(self) -> str:
+        return self.judged.get(None, "unclear")
 
     def having(self, outcome: str) -> list[Column]:
-        return [column for column, found in self.outcomes.items() if found == outcome]
-
-    def pair(self, column: Column) -> tuple[Figure, Figure]:
-        return self.question.cells[self.subject, column], self.question.cells[self.base, column]
+        return [column for column, judged in self.outcomes.items() if judged == outcome]
 
     @property
-    def pairs(self) -> list[tuple[Figure, Figure]]:
-        return [self.pair(column) for column in self.outcomes]
+    def target_pairs(self) -> list[tuple[Figure, Figure]]:
+        return [self.pairs[column] for column in self.outcomes]
 
     def fell(self, column: Column | None) -> bool:
         """Whether the figure is worse than the base's, clearly or not; None: the mean."""
-        pair = self.mean if column is None else self.pair(column)
-        return pair is not None and _sign(self.question, *pair) < 0
+        one, other = (figure.value for figure in self.pairs[column])
+        return one != other and (one < other) != lower_is_better(self.question.metric)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -82,24 +90,17 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
         questions: those of which anything is claimed.
         subjects: who is compared with whom.
     """
-    compared: list[tuple[Question, Subject, Subject, list[Column], tuple[Figure, Figure] | None]] = []
+    compared: list[tuple[Question, Subject, Subject, dict[Column | None, tuple[Figure, Figure]]]] = []
     p: dict[Key, float] = {}
     first: set[Key] = set()
     tops: dict[Key, Subject] = {}
     for question in questions:
         for subject in question.subjects:
             base = subjects.base.get(subject)
-            columns = [c for c in question.columns if base is not None and _both(question, subject, base, c)]
-            if base is None or not set(columns) & set(question.targets):
+            pairs = {} if base is None else _pairs(question, subject, base)
+            if base is None or not pairs.keys() & set(question.targets):
                 continue
-            means = question.mean(subject), question.mean(base)
-            mean = None if means[0] is None or means[1] is None else (means[0], means[1])
-            compared.append((question, subject, base, columns, mean))
-            pairs: dict[Column | None, tuple[Figure, Figure]] = {
-                c: (question.cells[subject, c], question.cells[base, c]) for c in columns
-            }
-            if mean is not None:
-                pairs[None] = mean
+            compared.append((question, subject, base, pairs))
             for column, (one, other) in pairs.items():
                 if one.known is not None and other.known is not None:
                     key = (question.key, subject, column)
@@ -112,47 +113,41 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
                 key, tops[key], p[key] = (top[0], top[1], top[2])
     weights = {key: 1 / len(first) if key in first else 1 / (len(p) - len(first)) for key in p}
     corrected = holm(p, weights)
-    found: dict[tuple[str, str, str], list[Comparison]] = {}
-    for question, subject, base, columns, mean in compared:
-        judged = {c: _outcome(question, subject, c, (question.cells[subject, c], question.cells[base, c]), corrected)
-                  for c in columns}  # fmt: skip
-        targets = set(question.targets)
-        found.setdefault(question.key, []).append(
-            Comparison(
-                question, subject, base,
-                {column: said for column, said in judged.items() if column in targets},
-                {column: said for column, said in judged.items() if column not in targets},
-                mean, "unclear" if mean is None else _outcome(question, subject, None, mean, corrected),
-            )
-        )  # fmt: skip
+    comparisons: dict[tuple[str, str, str], list[Comparison]] = {}
+    for question, subject, base, pairs in compared:
+        judged: dict[Column | None, str] = dict.fromkeys(pairs, "unclear")
+        for column, (one, other) in pairs.items():
+            if one.known is not None and other.known is not None:
+                p_corrected = corrected[question.key, subject, column]
+                judged[column] = outcome(one.known, other.known, question.metric, p_corrected)
+        comparisons.setdefault(question.key, []).append(Comparison(question, subject, base, pairs, judged))
     best = {(key[0], key[2]): subject for key, subject in tops.items() if corrected[key] < LEVEL}
-    return Claims(found, best, len(p))  # type: ignore[arg-type]
+    return Claims(comparisons, best, len(p))  # type: ignore[arg-type]
 
 
-def _both(question: Question, subject: Subject, base: Subject, column: Column) -> bool:
-    found = [question.cells.get((each, column)) for each in (subject, base)]
-    return all(figure is not None and figure.value is not None for figure in found)
-
-
-def _outcome(
-    question: Question, subject: Subject, column: Column | None, pair: tuple[Figure, Figure], corrected: Mapping[Key, float]
-) -> str:  # fmt: skip
-    one, other = pair
-    if one.known is None or other.known is None:
-        return "unclear"
-    return outcome(one.known, other.known, question.metric, corrected[question.key, subject, column])
+def _pairs(question: Question, subject: Subject, base: Subject) -> dict[Column | None, tuple[Figure, Figure]]:
+    """Figures of a subject and its base by column, where both have one; under None their means."""
+    pairs: dict[Column | None, tuple[Figure | None, Figure | None]] = {
+        column: (question.cells.get((subject, column)), question.cells.get((base, column)))
+        for column in question.columns
+    }
+    pairs[None] = question.mean(subject), question.mean(base)
+    return {
+        column: (one, other)
+        for column, (one, other) in pairs.items()
+        if one is not None and other is not None and None not in (one.value, other.value)
+    }
 
 
 def _top(question: Question, column: Column | None, subjects: Subjects) -> tuple[Key, Subject, float] | None:
     """The best of a column and the p-value of that; of two that are compared anyway it is the same comparison."""
-    found = {
+    figures = {
         subject: question.mean(subject) if column is None else question.cells.get((subject, column))
         for subject in question.subjects
     }
-    known = {
-        subject: figure.known for subject, figure in found.items() if figure is not None and figure.known is not None
-    }
-    if any(figure is not None and figure.value is not None and figure.known is None for figure in found.values()):
+    measured = {s: figure.known for s, figure in figures.items() if figure is not None and figure.value is not None}
+    known = {s: estimate for s, estimate in measured.items() if estimate is not None}
+    if len(known) < len(measured):
         return None
     top = above_all(known, question.metric)
     if top is None:
@@ -164,13 +159,3 @@ def _top(question: Question, column: Column | None, subjects: Subjects) -> tuple
         if one is not None and subjects.base.get(one) == other:
             return (question.key, one, column), best, p
     return (question.key, "best", column), best, p
-
-
-def _sign(question: Question, one: Figure, other: Figure) -> int:
-    """1 where the first is better, −1 where it is worse."""
-    if one.value is None or other.value is None or one.value == other.value:
-        return 0
-    return 1 if (one.value < other.value) == lower_is_better(question.metric) else -1
-
-
-__all__ = ["Claims", "Comparison", "claim"]

@@ -31,17 +31,21 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     """
     subjects = find_subjects(results, base)
     questions, superseded = sort_questions(results.records, subjects)
-    headlines = _headlines(questions)
+    main = [question for question in questions if question.is_main]
+    firsts: dict[str, Question] = {}  # what the scores of each task begin with
+    for question in main:
+        firsts.setdefault(question.task, question)
+    headlines = list(firsts.values())
     by_analysis, replaced = _latest(results.records)
-    claims = claim([question for question in questions if question.is_main], subjects)
+    claims = claim(main, subjects)
     sections = [_task(task, questions, headlines, claims) for task in dict.fromkeys(q.task for q in questions)]
-    own = [record for name in _SHAPE for record in by_analysis.get(name, ())]
+    of_shape = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
         transfer(headlines, by_analysis.get("correlation", []), subjects),
         points(by_analysis.get("points", []), subjects),
         examples(by_analysis.get("examples", []), subjects),
         *(grouped(name, by_analysis[name], subjects) for name in GROUPED if name in by_analysis),
-        shape(own, subjects) if own else None,
+        shape(of_shape, subjects),
     ]
     return Report(
         title,
@@ -58,7 +62,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
 
 def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
     """Lines of analyses by analysis, and how many were superseded: a later line says the same thing of the same encoder."""
-    found: dict[str, dict[object, Record]] = {}
+    latest: dict[str, dict[object, Record]] = {}
     superseded = 0
     for record in records:
         if record.analysis is None:
@@ -67,36 +71,25 @@ def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
         about = [plain.get(name) for name in ("encoder", "method", "supervision", "task", "data", "group", "x", "seed")]
         metric = "" if record.analysis == "points" else plain["metric"]  # the projection, which may be another
         key = (*about, metric, record.pair, str(record.settings.get("encoder_fingerprint")), record.file)
-        own = found.setdefault(record.analysis, {})
-        superseded += key in own
-        own[key] = record
-    return {name: list(own.values()) for name, own in found.items()}, superseded
-
-
-def _headlines(questions: Sequence[Question]) -> list[Question]:
-    """The first main question of every task: what its scores begin with."""
-    found: dict[str, Question] = {}
-    for question in questions:
-        if question.is_main:
-            found.setdefault(question.task, question)
-    return list(found.values())
+        by_key = latest.setdefault(record.analysis, {})
+        superseded += key in by_key
+        by_key[key] = record
+    return {name: list(by_key.values()) for name, by_key in latest.items()}, superseded
 
 
 def _task(task: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims) -> Section:
     """What a task's main questions say, their tables, the heat map of the first, and the figures behind."""
-    own = [question for question in questions if question.task == task]
-    main = [question for question in own if question.is_main]
+    main = [question for question in questions if question.task == task and question.is_main]
     blocks: list[Block] = []
     for number, question in enumerate(main):
-        said = sentences(question, claims)
-        if said:
-            blocks.append(Points(said, metric_name(question.metric).capitalize() if len(main) > 1 else ""))
+        in_words = sentences(question, claims)
+        if in_words:
+            blocks.append(Points(in_words, metric_name(question.metric).capitalize() if len(main) > 1 else ""))
         blocks.append(question_table(question, claims, f"{task}-{number}"))
-        if question in headlines:
-            heat = heat_map(question, claims, f"{task}-heat")
-            if heat is not None:
-                blocks.append(heat)
-    rest = [question for question in own if not question.is_main]
+        heat = heat_map(question, claims, f"{task}-heat") if question in headlines else None
+        if heat is not None:
+            blocks.append(heat)
+    rest = [question for question in questions if question.task == task and not question.is_main]
     if rest:
         tables = tuple(question_table(q, claims, f"{task}-more-{k}") for k, q in enumerate(rest))
         blocks.append(More("Figures behind these", tables))

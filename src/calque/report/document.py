@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from calque.report.numbers import Figure, Number
 from calque.report.plots.svg import Drawing
@@ -17,7 +17,8 @@ class Name:
     number: int | None = None
 
 
-Text = tuple["str | Number | Figure | Name", ...]
+Piece = str | Number | Figure | Name
+Text = tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
@@ -214,13 +215,10 @@ class Report:
     runs: tuple[Facts, ...] = ()
     notes: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
-    labels: Sequence[str] = field(default=())
+    labels: Sequence[str] = ()
 
     def plots(self) -> list[Plot]:
         """All plots, those that are folded too."""
-        found: list[Plot] = []
-        for section in self.sections:
-            for block in section.blocks:
-                blocks = block.blocks if isinstance(block, More) else (block,)
-                found += [each for each in blocks if isinstance(each, Plot)]
-        return found
+        blocks = [block for section in self.sections for block in section.blocks]
+        unfolded = [inner for block in blocks for inner in (block.blocks if isinstance(block, More) else (block,))]
+        return [block for block in unfolded if isinstance(block, Plot)]

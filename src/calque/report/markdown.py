@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 
 import calque
-from calque.report.document import Block, Cell, Examples, Facts, Line, More, Name, Plot, Points, Report, Table, Text
+from calque.report.document import Block, Cell, Examples, Line, More, Name, Points, Report, Table, Text
 from calque.report.numbers import Figure, Number
 from calque.report.page import tally
-
-_SIGNS = {"better": "▲", "worse": "▼"}
+from calque.report.plots.heat import SIGNS
 
 
 def markdown(report: Report) -> str:
@@ -25,15 +24,11 @@ def markdown(report: Report) -> str:
         for block in section.blocks:
             parts += _block(block)
     parts += ["## How to read this", "\n".join(f"- {item}" for item in report.reading), "## Where it comes from"]
-    parts.append(
-        _rows(
-            ["file", "records", "of", "SHA-256"],
-            [[escape(f), f"{n:,}", d, f"`{sha}`"] for f, n, sha, d in report.files],
-            "lrll",
-        )
-    )
+    files = [[escape(file), f"{records:,}", date, f"`{sha}`"] for file, records, sha, date in report.files]
+    parts.append(_rows(["file", "records", "of", "SHA-256"], files, "lrll"))
     for facts in report.runs:
-        parts += _facts(facts)
+        rows = "\n".join(f"- {escape(key)}: {escape(value)}" for key, value in facts.rows)
+        parts += [f"### {escape(facts.title)}", rows]
     if report.notes:
         parts.append("\n".join(f"- {escape(note)}" for note in report.notes))
     parts.append(f"Made by calque {calque.__version__}.")
@@ -77,18 +72,14 @@ def _block(block: Block) -> list[str]:
     if isinstance(block, Examples):
         return _examples(block)
     if isinstance(block, More):
-        return [f"### {escape(block.title)}", *(part for each in block.blocks for part in _block(each))]
-    return _plot(block)
-
-
-def _plot(plot: Plot) -> list[str]:
-    parts = [f"### {escape(plot.title)}", _text(plot.note)]
-    for panel in plot.panels:
+        return [f"### {escape(block.title)}", *(part for inner in block.blocks for part in _block(inner))]
+    parts = [f"### {escape(block.title)}", _text(block.note)]
+    for panel in block.panels:
         for table in panel.tables:
             parts += _table(table)
         if panel.note:
             parts.append(_text(panel.note))
-    for table in plot.tables:
+    for table in block.tables:
         parts += _table(table)
     return parts
 
@@ -97,8 +88,8 @@ def _table(table: Table) -> list[str]:
     heads = [table.corner, *(f"{head.label} ({head.detail})" if head.detail else head.label for head in table.heads)]
     rows = [_line(line) for line in (*table.lines, *table.foot)]
     align = "l" + "".join("r" if head.numeric else "l" for head in table.heads)
-    found = [f"**{escape(table.caption)}**", _rows([escape(head) for head in heads], rows, align)]
-    return [*found, _text(table.note)] if table.note else found
+    parts = [f"**{escape(table.caption)}**", _rows([escape(head) for head in heads], rows, align)]
+    return [*parts, _text(table.note)] if table.note else parts
 
 
 def _line(line: Line) -> list[str]:
@@ -107,7 +98,7 @@ def _line(line: Line) -> list[str]:
 
 
 def _cell(cell: Cell) -> str:
-    sign = _SIGNS.get(cell.outcome, "")
+    sign = SIGNS.get(cell.outcome, "")
     if cell.figure is not None:
         if cell.figure.value is None:
             return "undefined"
@@ -125,7 +116,7 @@ def _cell(cell: Cell) -> str:
 
 
 def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
-    rule = ["---:" if each == "r" else "---" for each in align]
+    rule = ["---:" if side == "r" else "---" for side in align]
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, rule, *rows))
 
 
@@ -134,18 +125,14 @@ def _examples(examples: Examples) -> list[str]:
     for form, occurrences in examples.forms:
         parts.append(f"### {escape(form)}")
         lines = []
-        for one in occurrences:
+        for occurrence in occurrences:
             lines.append(
-                f"- {_escape_part(one.before)}**{escape(one.form)}**{_escape_part(one.after)} "
-                f"→ **{escape(one.expected_word)}**: {escape(one.expected_sentence)}"
+                f"- {_escape_part(occurrence.before)}**{escape(occurrence.form)}**{_escape_part(occurrence.after)} "
+                f"→ **{escape(occurrence.expected_word)}**: {escape(occurrence.expected_sentence)}"
             )
-            for answer in one.answers:
+            for answer in occurrence.answers:
                 where = "" if answer.right else f": {escape(answer.sentence)}"
                 mark = "✓" if answer.right else "✗"
                 lines.append(f"  - {escape(answer.name.label)} {mark} {escape(answer.word)}{where}")
         parts.append("\n".join(lines))
     return [*parts, _text(examples.note)] if examples.note else parts
-
-
-def _facts(facts: Facts) -> list[str]:
-    return [f"### {escape(facts.title)}", "\n".join(f"- {escape(key)}: {escape(value)}" for key, value in facts.rows)]

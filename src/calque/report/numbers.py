@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from calque.report.reading import Record
-from calque.runs.compare import Estimate, estimate, lower_is_better, over_tests, over_trainings
+from calque.runs.compare import Estimate, estimate, over_tests, over_trainings
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,10 @@ class Figure:
 
     def part(self, name: str) -> Number | None:
         """The value, an end of the interval, `n` or `sd` on its own."""
-        found = getattr(self, name)
-        if found is None:
+        value = getattr(self, name)
+        if value is None:
             return None
-        return Number(found, f"{self.kind}.{name}", (self.sources,), self.percent and name != "n", whole=name == "n")
-
-    @property
-    def parts(self) -> Mapping[str, Number | None]:
-        return {name: self.part(name) for name in ("value", "low", "high", "n", "sd")}
+        return Number(value, f"{self.kind}.{name}", (self.sources,), self.percent and name != "n", whole=name == "n")
 
     @property
     def interval(self) -> tuple[Number, Number] | None:
@@ -125,35 +121,30 @@ def escape_source(source: str) -> str:
 
 def figure_of(record: Record) -> Figure:
     """A line as a figure."""
-    plain = record.plain
+    plain, values = record.plain, record.settings.get("values")
     return Figure(
         plain["value"], plain["low"], plain["high"], plain["metric"], (escape_source(record.source),),
-        n=plain.get("n"), sd=record.settings.get("sd") if _several(record) else None,
+        n=plain.get("n"), sd=None if isinstance(values, list) and len(values) < 2 else record.settings.get("sd"),
         percent=plain.get("percent", True), known=estimate(plain),
     )  # fmt: skip
-
-
-def _several(record: Record) -> bool:
-    values = record.settings.get("values")
-    return not isinstance(values, list) or len(values) > 1
 
 
 def average(figures: Sequence[Figure]) -> Figure:
     """Of several trainings that were asked the same questions."""
     if len(figures) == 1:
         return figures[0]
-    known = [figure for figure in figures if figure.value is not None]
-    if not known:
+    measured = [figure for figure in figures if figure.value is not None]
+    if not measured:
         return figures[0]
-    estimates = [figure.known for figure in known if figure.known is not None]
-    pooled = over_trainings(estimates) if len(estimates) == len(known) else None
-    values: list[float] = [figure.value for figure in known if figure.value is not None]
-    value, percent = sum(values) / len(values), known[0].percent
-    sources = ("+".join(source for figure in known for source in figure.sources),)
-    low, high = _ends(pooled, percent)
-    n = known[0].n if len({figure.n for figure in known}) == 1 else None
+    estimates = [figure.known for figure in measured if figure.known is not None]
+    known = over_trainings(estimates) if len(estimates) == len(measured) else None
+    values: list[float] = [figure.value for figure in measured if figure.value is not None]
+    first, value = measured[0], sum(values) / len(values)
+    sources = ("+".join(source for figure in measured for source in figure.sources),)
+    low, high = _ends(known, first.percent)
+    n = first.n if len({figure.n for figure in measured}) == 1 else None
     sd = statistics.stdev(values) if len(values) > 1 else None
-    return replace(known[0], value=value, low=low, high=high, sources=sources, kind="average", n=n, sd=sd, known=pooled)
+    return replace(first, value=value, low=low, high=high, sources=sources, kind="average", n=n, sd=sd, known=known)
 
 
 def mean_of(figures: Sequence[Figure]) -> Figure | None:
@@ -170,7 +161,7 @@ def mean_of(figures: Sequence[Figure]) -> Figure | None:
 
 
 def _ends(known: Estimate | None, percent: bool) -> tuple[float | None, float | None]:
-    """Of an interval, within what a share can be."""
+    """The ends of an interval, within 0 and 1 where it is a fraction."""
     if known is None:
         return None, None
     low, high = known.interval
@@ -181,21 +172,20 @@ def difference(one: Figure, other: Figure) -> Number:
     """By how much the first is larger."""
     assert one.value is not None
     assert other.value is not None
-    return Number(
-        one.value - other.value, "difference.value", (one.sources, other.sources), one.percent, signed=True
-    )  # fmt: skip
+    return Number(one.value - other.value, "difference.value", (one.sources, other.sources), one.percent, signed=True)
 
 
 def distance(one: Figure, other: Figure) -> Number:
-    """The same of figures of which the first is known to be larger: without a sign."""
-    return replace(difference(one, other), signed=False)
+    """By how much the larger is larger, without a sign."""
+    smaller, larger = sorted((one, other), key=lambda figure: figure.value or 0)
+    return replace(difference(larger, smaller), signed=False)
 
 
 def counted(outcome: str, outcomes: Sequence[str], pairs: Sequence[tuple[Figure, Figure]]) -> Number:
     """In how many pairs of figures that was the outcome; `compared`: how many pairs there are."""
-    found = len(pairs) if outcome == "compared" else sum(each == outcome for each in outcomes)
+    count = len(pairs) if outcome == "compared" else list(outcomes).count(outcome)
     sources = tuple(a.sources[0] for a, _ in pairs), tuple(b.sources[0] for _, b in pairs)
-    return Number(found, outcome, sources, whole=True)
+    return Number(count, outcome, sources, whole=True)
 
 
 def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, Number] | None:
@@ -212,9 +202,3 @@ def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, N
     sources = tuple(figure.sources[0] for figure in x), tuple(figure.sources[0] for figure in y)
     names = ("value", "low", "high")
     return tuple(Number(end, f"pearson.{name}", sources) for end, name in zip((r, low, high), names, strict=True))  # type: ignore[return-value]
-
-
-__all__ = [
-    "Figure", "Number", "average", "counted", "difference", "distance", "escape_source", "figure_of", "lower_is_better",
-    "mean_of", "pearson",
-]  # fmt: skip

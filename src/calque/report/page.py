@@ -17,7 +17,7 @@ import calque
 from calque.report.document import Report
 from calque.report.plots import colours
 from calque.report.plots.axes import shape
-from calque.report.plots.svg import Drawing, element
+from calque.report.plots.svg import element
 
 _LIGHT = {"link": "#0b5ca3", "up": "#00704f", "down": "#b3440a", "marked": "#fdeec2"}
 _DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f12"}
@@ -31,7 +31,12 @@ def html(report: Report) -> str:
         loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=False
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
-    environment.globals.update(key=key, inline=_inline, kind_of=lambda block: type(block).__name__, tally=tally)
+    environment.globals.update(
+        key=key,
+        inline=lambda drawing, name: Markup(drawing.inline(name)),
+        kind_of=lambda block: type(block).__name__,
+        tally=tally,
+    )
     return environment.get_template("page.html.j2").render(
         report=report,
         reading=report.reading,
@@ -45,10 +50,6 @@ def html(report: Report) -> str:
     )
 
 
-def _inline(drawing: Drawing, name: str) -> Markup:
-    return Markup(drawing.inline(name))
-
-
 @cache
 def key(number: int) -> Markup:
     """The sign of a series, for a name beside it."""
@@ -59,16 +60,14 @@ def key(number: int) -> Markup:
 def tally(outcomes: Sequence[str]) -> str:
     """Signs in words."""
     counts = Counter(outcomes)
-    names = {"better": "better", "worse": "worse", "unclear": "without a clear difference"}
-    return ", ".join(f"{counts[name]} {said}" for name, said in names.items() if counts[name])
+    words = {"better": "better", "worse": "worse", "unclear": "without a clear difference"}
+    return ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
 
 
 def _meta(report: Report) -> str:
-    records = sum(number for _, number, _, _ in report.files)
-    newest = max(date for *_, date in report.files)
-    few = [name for name, *_ in report.files]
-    shown = ", ".join(few) if len(few) <= 3 else f"{len(few)} files"
-    return f"{records:,} results from {shown} · {newest[:10]}"
+    files, records, _, dates = zip(*report.files, strict=True)
+    shown = ", ".join(files) if len(files) <= 3 else f"{len(files)} files"
+    return f"{sum(records):,} results from {shown} · {max(dates)[:10]}"
 
 
 @cache

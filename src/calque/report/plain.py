@@ -14,12 +14,13 @@ from calque.report.document import (
     More,
     Name,
     Panel,
+    Piece,
     Plot,
     Points,
     Report,
     Table,
     Text,
-)  # fmt: skip
+)
 from calque.report.numbers import Figure, Number
 
 
@@ -49,7 +50,7 @@ def _text(text: Text) -> list[Any]:
     return [_piece(piece) for piece in text]
 
 
-def _piece(piece: str | Number | Figure | Name) -> Any:
+def _piece(piece: Piece) -> Any:
     if isinstance(piece, Name):
         return {"name": piece.label}
     if isinstance(piece, Number):
@@ -58,12 +59,8 @@ def _piece(piece: str | Number | Figure | Name) -> Any:
 
 
 def _number(number: Number) -> dict[str, Any]:
-    return {
-        "value": number.value,
-        "shown": number.shown,
-        "kind": number.kind,
-        "sources": [list(g) for g in number.sources],
-    }
+    sources = [list(group) for group in number.sources]
+    return {"value": number.value, "shown": number.shown, "kind": number.kind, "sources": sources}
 
 
 def _figure(figure: Figure) -> dict[str, Any]:
@@ -104,7 +101,7 @@ def _block(block: Block) -> dict[str, Any]:
     if isinstance(block, Points):
         return {"about": block.title or None, "sentences": [_text(item) for item in block.items]}
     if isinstance(block, More):
-        return {"more": block.title, "blocks": [_block(each) for each in block.blocks]}
+        return {"more": block.title, "blocks": [_block(inner) for inner in block.blocks]}
     if isinstance(block, Plot):
         return {
             "plot": block.id, "title": block.title, "note": _text(block.note), "panels": [_panel(p) for p in block.panels],
@@ -136,5 +133,5 @@ def _examples(examples: Examples) -> dict[str, Any]:
 
 
 def _facts(facts: Facts) -> dict[str, Any]:
-    found: dict[str, Any] = {"title": facts.title, "facts": dict(facts.rows)}
-    return {**found, "record": json.loads(facts.whole)} if facts.whole else found
+    plain: dict[str, Any] = {"title": facts.title, "facts": dict(facts.rows)}
+    return {**plain, "record": json.loads(facts.whole)} if facts.whole else plain

@@ -40,7 +40,7 @@ def reading(results: Results, comparisons: int) -> tuple[str, ...]:
     scores = [record for record in results.records if record.analysis is None]
     single = any(len(runs_of(record.plain)) < 2 for record in scores)
     older = sum("resamples" not in record.plain and record["low"] is not None for record in scores)
-    found = [
+    paragraphs = [
         "Each figure has its 95% interval. Where there are several training runs the interval says what other runs and "
         "other texts of the same kind would have given (Student's t; the variances of both are added).",
         "± is the standard deviation over training runs, where there are several.",
@@ -50,16 +50,16 @@ def reading(results: Results, comparisons: int) -> tuple[str, ...]:
         "are drawn anew together, so that a mean does not count one text several times.",
     ]
     if single:
-        found.insert(
+        paragraphs.insert(
             1,
             "With one training run, the interval covers only the choice of texts, not variation between training runs.",
         )
     if older:
-        found.append(
+        paragraphs.append(
             f"{older:,} figures come without resamples, as calque wrote them before: their interval holds texts only, and what "
             "they are compared with counts as if it had been measured on other texts."
         )
-    return tuple(found)
+    return tuple(paragraphs)
 
 
 def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:
@@ -69,47 +69,44 @@ def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:
 
 def notes(results: Results, superseded: int) -> tuple[str, ...]:
     """What was read and is not on the page."""
-    found = []
+    lines = []
     if results.repeated:
-        found.append(f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.")
+        lines.append(f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.")
     if superseded:
-        found.append(
+        lines.append(
             f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
             "same seed."
         )
     if results.passed_over:
-        found.append(f"Files without results were ignored: {', '.join(results.passed_over)}.")
+        lines.append(f"Files without results were ignored: {', '.join(results.passed_over)}.")
     if not results.runs:
-        found.append("There is no calque-run.json beside the results, so how the encoders were made is not known.")
-    return tuple(found)
+        lines.append("There is no calque-run.json beside the results, so how the encoders were made is not known.")
+    return tuple(lines)
 
 
 def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
     """Names and hashes of the encoders behind each label, and seeds."""
     by_label: dict[str, dict[str, None]] = {}
-    seeds: dict[str, None] = {}
+    training: dict[str, None] = {}
     for record in records:
         if record.source not in subjects.of:
             continue
         settings = record.settings
         if settings.get("encoder"):
-            said = f"{settings['encoder']} ({settings.get('encoder_fingerprint', 'no hash')})"
-            by_label.setdefault(subjects[record].label, {})[said] = None
+            encoder = f"{settings['encoder']} ({settings.get('encoder_fingerprint', 'no hash')})"
+            by_label.setdefault(subjects[record].label, {})[encoder] = None
         if isinstance(settings.get("seeds"), list):
-            seeds.update(dict.fromkeys(map(str, settings["seeds"])))
-    rows = [(label, ", ".join(found)) for label, found in by_label.items()]
-    if seeds:
-        rows.append(("seeds of the training", ", ".join(seeds)))
-    bootstrap = sorted({str(r.plain["seed"]) for r in records if r.plain.get("seed") is not None})
-    if bootstrap:
-        rows.append(("seeds of the tests", ", ".join(bootstrap)))
-    return (Facts("Encoders measured", tuple(rows)),) if rows else ()
+            training.update(dict.fromkeys(map(str, settings["seeds"])))
+    tests = sorted({str(r.plain["seed"]) for r in records if r.plain.get("seed") is not None})
+    by_label |= {"seeds of the training": training, "seeds of the tests": dict.fromkeys(tests)}
+    rows = tuple((label, ", ".join(values)) for label, values in by_label.items() if values)
+    return (Facts("Encoders measured", rows),) if rows else ()
 
 
 def _run(run: RunRecord) -> Facts:
     plain = run.plain
     known = [name for name in _NAMES if plain.get(name) not in (None, "", [], {})]
-    rows = [(_NAMES[name], _texts(plain[name]) if name == "texts" else _said(plain[name])) for name in known]
+    rows = [(_NAMES[name], _texts(plain[name]) if name == "texts" else _in_words(plain[name])) for name in known]
     return Facts(_title(run), tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
 
 
@@ -129,24 +126,23 @@ def _title(run: RunRecord) -> str:
 
 def _texts(texts: Any) -> str:
     """Training texts with their sizes, as `calque align` records them."""
-    found = []
+    descriptions = []
     for text in texts if isinstance(texts, list) else [texts]:
         if not isinstance(text, Mapping):
-            return _said(texts)
-        langs = text.get("langs") or [text.get("lang", "")]
-        sizes = [
-            f"{_said(text[name])} {name.replace('_', ' ')}" for name in text if name not in ("path", "langs", "lang")
-        ]
-        found.append(f"{text.get('path', '')} ({'-'.join(map(str, langs))}){': ' if sizes else ''}{', '.join(sizes)}")
-    return "; ".join(found)
+            return _in_words(texts)
+        langs = "-".join(map(str, text.get("langs") or [text.get("lang", "")]))
+        names = [name for name in text if name not in ("path", "langs", "lang")]
+        sizes = ", ".join(f"{_in_words(text[name])} {name.replace('_', ' ')}" for name in names)
+        descriptions.append(f"{text.get('path', '')} ({langs}){': ' if sizes else ''}{sizes}")
+    return "; ".join(descriptions)
 
 
-def _said(value: Any) -> str:
+def _in_words(value: Any) -> str:
     """A value of a record on one line."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_said(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {_in_words(inner)}" for name, inner in value.items())
     if isinstance(value, list):
-        return "; ".join(_said(each) for each in value)
+        return "; ".join(_in_words(inner) for inner in value)
     if isinstance(value, float):
         return f"{value:g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -31,7 +31,7 @@ DEFINE_HERE = {
     "wsd": ("train",),
     **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), ("train", "dev", "text")),
 }
-_SAID = {
+_WORDS = {
     "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",
     "links_from": "links", "dev": "development text", "text": "text", "entries": "entries", "texts": "texts",
     "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses", "unit_length": "unit length",
@@ -70,11 +70,8 @@ class Question:
     """Everything that was answered to one question.
 
     Attributes:
-        task, metric: of the lines.
         variant: settings that differ from those of other questions of this task, as words; "" where none do.
         columns: test sets, those in the source language first.
-        subjects: in order.
-        cells: figures by subject and column.
     """
 
     task: str
@@ -116,33 +113,33 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
     superseded = 0
     records = [record for record in records if record.analysis is None]
     variants = _variants(records)
-    several_sources = {
-        task: len({record.pair[0] for record in records if record["task"] == task and len(record.pair) > 1}) > 1
-        for task in {record["task"] for record in records}
-    }
+    sources_of: dict[str, set[str]] = {}
+    for record in records:
+        sources_of.setdefault(record["task"], set()).update(record.pair[:1] if len(record.pair) > 1 else ())
     groups: dict[tuple[str, str, str], dict[tuple[Subject, Column], dict[str, Record]]] = {}
     for record in records:
         *sources, tested = pair = record.pair
-        source = tested in sources
-        lang = "-".join(pair) if several_sources[record["task"]] and len(pair) == 2 else tested
-        column = Column(lang, record["data"], source)
+        lang = "-".join(pair) if len(sources_of[record["task"]]) > 1 and len(pair) == 2 else tested
+        column = Column(lang, record["data"], tested in sources)
         key = (record["task"], record["metric"], variants[record.source])
         cell = groups.setdefault(key, {}).setdefault((subjects[record], column), {})
-        settings, plain = record.settings, record.plain
-        name = f"{settings.get('encoder_fingerprint')} {plain.get('seed')} {plain.get('training_seed')}"
-        superseded += name in cell
-        cell[name] = record
+        plain = record.plain
+        model = f"{record.settings.get('encoder_fingerprint')} {plain.get('seed')} {plain.get('training_seed')}"
+        superseded += model in cell
+        cell[model] = record
     return [_question(*key, cells) for key, cells in groups.items()], superseded
 
 
-def _question(task: str, metric: str, variant: str, lines: Mapping[tuple[Subject, Column], Mapping[str, Record]]):
+def _question(
+    task: str, metric: str, variant: str, lines: Mapping[tuple[Subject, Column], Mapping[str, Record]]
+) -> Question:
     columns = list(dict.fromkeys(column for _, column in lines))
     langs = [column.lang for column in columns]
     columns = [Column(c.lang, c.data, c.is_source, langs.count(c.lang) > 1) for c in columns]
     columns.sort(key=lambda column: not column.is_source)
-    found = {key: average([figure_of(record) for record in cell.values()]) for key, cell in lines.items()}
-    subjects = sorted(dict.fromkeys(subject for subject, _ in lines), key=lambda s: s.number)
-    return Question(task, metric, variant, tuple(columns), tuple(subjects), found)
+    cells = {key: average([figure_of(record) for record in records.values()]) for key, records in lines.items()}
+    subjects = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
+    return Question(task, metric, variant, tuple(columns), tuple(subjects), cells)
 
 
 def _variants(records: Sequence[Record]) -> dict[str, str]:
@@ -151,12 +148,12 @@ def _variants(records: Sequence[Record]) -> dict[str, str]:
     What a line does not say tells nothing apart: lines of older versions say less.
     """
     keys = {record.source: _asked(record) for record in records}
-    values: dict[object, dict[str, None]] = {}
+    values: dict[object, set[str]] = {}
     for asked in keys.values():
         for place, value in asked.items():
-            values.setdefault(place, {})[value] = None
+            values.setdefault(place, set()).add(value)
     return {
-        source: ", ".join(_said(place[-1], value) for place, value in asked.items() if len(values[place]) > 1)
+        source: ", ".join(_in_words(place[-1], value) for place, value in asked.items() if len(values[place]) > 1)
         for source, asked in keys.items()
     }
 
@@ -165,26 +162,23 @@ def _asked(record: Record) -> dict[tuple[str, ...], str]:
     """What decides a line's question: by where another value would make another question, and the setting's name."""
     task, metric, settings = record["task"], record["metric"], record.settings
     here = (task, metric, record["data"], *record.pair)
-    found: dict[tuple[str, ...], str] = {
+    asked: dict[tuple[str, ...], str] = {
         (task, name): str(settings[name]) for name in DEFINE.get(task, ()) if name in settings
     }
-    if settings.get("features") == "tuned" and (task, "learning_rate") in found:
+    if settings.get("features") == "tuned" and (task, "learning_rate") in asked:
         # By width where none is given: encoders of two sizes may have two, one encoder has two only where it was told so.
-        found[*here, str(settings.get("encoder")), "learning_rate"] = found.pop((task, "learning_rate"))
+        asked[*here, str(settings.get("encoder")), "learning_rate"] = asked.pop((task, "learning_rate"))
     for name in DEFINE_HERE.get(task, ()):
         seen_only = task == "retrieval" and name.startswith("train") and not metric.startswith("accuracy.unseen")
         if name in settings and not seen_only:  # what an encoder has seen matters to what it has not
-            found[*here, name] = _listed(settings[name])
+            value = settings[name]
+            asked[*here, name] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     if record.plain.get("texts") and task != "lexicon":  # there, words without a vector are not asked
-        found[*here, "texts"] = f"{record.plain['texts']:,}"
-    return found
+        asked[*here, "texts"] = f"{record.plain['texts']:,}"
+    return asked
 
 
-def _listed(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _said(name: str, value: str) -> str:
+def _in_words(name: str, value: str) -> str:
     if value in ("True", "False"):
         return name.replace("_", " ") if value == "True" else f"non-{name.replace('_', ' ')}"
-    return f"{_SAID.get(name, name)}: {value}"
+    return f"{_WORDS.get(name, name)}: {value}"

@@ -6,14 +6,15 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from calque.analyses.table import ANALYSES
 from calque.errors import InputError
 
+_NUMBERS = ("value", "low", "high", "x", "n")
 _BESIDE = 3  # folders below a result file's in which runs are looked for
 _NOT_RESULTS = {"training", "steps", "text"}  # what runs keep for themselves
 
@@ -89,7 +90,7 @@ class Results:
     files: Mapping[str, File]
     runs: tuple[RunRecord, ...] = ()
     repeated: int = 0
-    passed_over: tuple[str, ...] = field(default=())
+    passed_over: tuple[str, ...] = ()
 
 
 def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
@@ -105,34 +106,34 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     for path in map(Path, paths):
         if not path.exists():
             raise InputError("not there", path=path)
-        found = [path] if path.is_file() else _below(path, ".jsonl")
-        own = [each for each in found if each == path or _holds_results(each)]
-        if not own and len(paths) == 1:
+        files = [path] if path.is_file() else _below(path, ".jsonl")
+        results = [file for file in files if file == path or _holds_results(file)]
+        if not results and len(paths) == 1:
             raise InputError(
                 "holds no results: expected results.jsonl, as `calque demo` and `calque study` write it, or what "
                 "`calque evaluate --out` wrote",
                 path=path,
             )
-        wanted += own
-        passed_over += [str(each) for each in found if each not in own]
-    unique = list({path.resolve(): path for path in wanted}.values())
+        wanted += results
+        passed_over += [str(file) for file in files if file not in results]
+    unique = {path.resolve(): path for path in wanted}
     if not unique:
         raise InputError(f"no results in {', '.join(map(str, paths))}")
-    names = short_names([path.resolve() for path in unique])
     records, files, repeated = [], {}, 0
-    for name, path in zip(names, unique, strict=True):
-        own, again = _read(path, name)
-        records += own
+    for name, path in zip(short_names(list(unique)), unique.values(), strict=True):
+        lines, again = _read(path, name)
+        records += lines
         repeated += again
         content = path.read_bytes()
-        files[name] = File(path, len(own), hashlib.sha256(content).hexdigest(), path.stat().st_mtime)
-    return Results(tuple(records), files, _runs([path.parent for path in unique]), repeated, tuple(passed_over))
+        files[name] = File(path, len(lines), hashlib.sha256(content).hexdigest(), path.stat().st_mtime)
+    runs = _runs(dict.fromkeys(path.parent for path in unique.values()))
+    return Results(tuple(records), files, runs, repeated, tuple(passed_over))
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
     """The shortest endings of paths, a folder and a name at least, that tell them apart: a report that is sent to somebody
     need not say where its author keeps things."""
-    for length in range(2, 2 + max(len(path.parts) for path in paths)):
+    for length in range(2, 2 + max((len(path.parts) for path in paths), default=0)):
         names = ["/".join(path.parts[-length:]).lstrip("/") for path in paths]
         if len(set(names)) == len(paths):
             return names
@@ -141,15 +142,15 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
     """Files in a folder and below, in order, without hidden folders and those that runs keep for themselves."""
-    found = []
+    files = []
+    hidden = set() if depth is not None else _NOT_RESULTS
     for place, folders, names in os.walk(folder):
         level = len(Path(place).relative_to(folder).parts)
-        hidden = set() if depth is not None else _NOT_RESULTS
         folders[:] = sorted(
             name for name in folders if not name.startswith(".") and name not in hidden and level != depth
         )
-        found += [Path(place, name) for name in sorted(names) if name.endswith(ending)]
-    return found
+        files += [Path(place, name) for name in sorted(names) if name.endswith(ending)]
+    return files
 
 
 def _holds_results(path: Path) -> bool:
@@ -181,55 +182,51 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
                 json.dumps(plain, ensure_ascii=False).encode()  # half a character would end the writing of the page
         except (ValueError, RecursionError) as error:
             raise InputError(f"is not JSON ({error})", path=path, line=number) from error
-        _check(plain, path, number)
+        reason = _unusable(plain)
+        if reason:
+            raise InputError(reason, path=path, line=number)
+        for key in _NUMBERS:
+            if isinstance(plain.get(key), float) and not math.isfinite(plain[key]):
+                plain[key] = None  # what JSON has no word for, and Python's writes all the same
         records.append(Record(f"{name}:{number}", plain))
     return records, repeated
 
 
-def _check(plain: Any, path: Path, line: int) -> None:
-    """What everything that follows relies on."""
+def _unusable(plain: Any) -> str | None:
+    """Why a line is not what everything that follows relies on."""
     if not isinstance(plain, dict):
-        raise InputError("is not an object; expected a score, as Score.to_dict gives it", path=path, line=line)
+        return "is not an object; expected a score, as Score.to_dict gives it"
     missing = [name for name in ("task", "data", "languages", "metric", "value", "low", "high") if name not in plain]
     if missing:
-        raise InputError(f"has no {', '.join(missing)}: is this a file of scores?", path=path, line=line)
-    for name in ("task", "data", "metric"):
-        if not isinstance(plain[name], str):
-            raise InputError(f"{name} is {plain[name]!r}, expected text", path=path, line=line)
-    for name in ("encoder", "method", "supervision", "group"):
-        if not isinstance(plain.get(name), str | None):
-            raise InputError(f"{name} is {plain[name]!r}, expected text", path=path, line=line)
+        return f"has no {', '.join(missing)}: is this a file of scores?"
+    required, optional = ("task", "data", "metric"), ("encoder", "method", "supervision", "group")
+    for name in (*required, *optional):
+        if not isinstance(plain.get(name), str if name in required else str | None):
+            return f"{name} is {plain[name]!r}, expected text"
     languages = plain["languages"]
     if not isinstance(languages, list) or not languages or not all(isinstance(lang, str) for lang in languages):
-        raise InputError(f"languages are {languages!r}, expected a list of names", path=path, line=line)
-    for name in ("value", "low", "high", "x", "n"):
-        number = plain.get(name)
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
-            raise InputError(f"{name} is {number!r}, expected a number or null", path=path, line=line)
-        if isinstance(number, float) and not math.isfinite(number):
-            plain[name] = None  # what JSON has no word for, and Python's writes all the same
+        return f"languages are {languages!r}, expected a list of names"
+    for name in _NUMBERS:
+        if plain.get(name) is not None and not _is_number(plain[name]):
+            return f"{name} is {plain[name]!r}, expected a number or null"
     if not isinstance(plain.get("settings", {}), dict):
-        raise InputError("settings are not an object", path=path, line=line)
-    if plain.get("analysis") is not None and plain["analysis"] not in ANALYSES:
-        raise InputError(
-            f"unknown analysis {plain['analysis']!r}, expected {', '.join(ANALYSES)}", path=path, line=line
-        )
-    items = plain.get("items") or []
+        return "settings are not an object"
+    analysis, items = plain.get("analysis"), plain.get("items") or []
+    if analysis is not None and analysis not in ANALYSES:
+        return f"unknown analysis {analysis!r}, expected {', '.join(ANALYSES)}"
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise InputError("items are not a list of objects", path=path, line=line)
-    for item in items:
-        wrong = _wrong(item, plain.get("analysis"))
-        if wrong:
-            raise InputError(f"an item of {plain['analysis']}: {wrong}", path=path, line=line)
+        return "items are not a list of objects"
+    reason = next(filter(None, (_unusable_item(item, analysis) for item in items)), None)
+    return reason and f"an item of {analysis}: {reason}"
 
 
-def _wrong(item: Mapping[str, Any], analysis: str | None) -> str | None:
+def _unusable_item(item: Mapping[str, Any], analysis: str | None) -> str | None:
     """What an item of examples or points lacks."""
     needed = {"points": ("x", "y", "word", "pair"), "examples": ("form", "sentence", "expected", "got")}
     lacking = [name for name in needed.get(analysis or "", ()) if name not in item]
     if lacking:
         return f"no {', '.join(lacking)}"
-    if analysis == "points" and not all(_is_finite(item[name]) for name in ("x", "y")):
+    if analysis == "points" and not all(_is_number(item[name]) and math.isfinite(item[name]) for name in ("x", "y")):
         return f"x and y are {item['x']!r} and {item['y']!r}, expected numbers"
     if analysis == "examples":
         answers = [item["expected"], *item["got"].values()] if isinstance(item["got"], dict) else [None]
@@ -238,20 +235,18 @@ def _wrong(item: Mapping[str, Any], analysis: str | None) -> str | None:
     return None
 
 
-def _is_finite(number: Any) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _runs(folders: Sequence[Path]) -> tuple[RunRecord, ...]:
+def _runs(folders: Iterable[Path]) -> tuple[RunRecord, ...]:
     """Every `calque-run.json` beside the result files or a few folders below."""
-    found = {}
-    for folder in dict.fromkeys(folders):
-        for path in _below(folder, "calque-run.json", depth=_BESIDE):
-            found[path.resolve()] = path
+    paths = [path for folder in folders for path in _below(folder, "calque-run.json", depth=_BESIDE)]
+    unique = {path.resolve(): path for path in paths}
     runs = []
-    for name, (resolved, path) in zip(short_names(list(found)) if found else [], found.items(), strict=True):
+    for name, path in zip(short_names(list(unique)), unique.values(), strict=True):
         try:
-            plain = json.loads(resolved.read_text(encoding="utf-8"))
+            plain = json.loads(path.read_text(encoding="utf-8"))
             json.dumps(plain, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise InputError(f"is not JSON ({error})", path=path) from error

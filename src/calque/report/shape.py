@@ -34,10 +34,10 @@ def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
     folded: list[Table] = []
     for number, key in enumerate([*measures, *(key for key in by_measure if key not in SHAPES)]):
         grid = {s: _by_language(by_lang) for s, by_lang in figures_by_place(by_measure[key], subjects).items()}
-        langs = list(dict.fromkeys(lang for own in grid.values() for lang in own))
-        for subject, own in grid.items():
-            figures = [figure for lang in langs for figure in own.get(lang, {}).values()]
-            complete = set(own) == set(langs)
+        langs = list(dict.fromkeys(lang for by_lang in grid.values() for lang in by_lang))
+        for subject, by_lang in grid.items():
+            figures = [figure for lang in langs for figure in by_lang.get(lang, {}).values()]
+            complete = set(by_lang) == set(langs)
             cells[subject, key] = figures[0] if len(figures) == 1 else mean_of(figures) if complete else None
         folded.append(_by_language_table(f"shape-{number}", SHAPES[key][0] if key in SHAPES else key[1], grid, langs))
     rows = sorted({subject for subject, _ in cells}, key=lambda s: s.number)
@@ -64,19 +64,19 @@ def _measure(record: Record) -> tuple[str, str]:
 
 
 def _by_language(by_lang: Mapping[str, Mapping[Place, Figure]]) -> dict[str, dict[str, Figure]]:
-    return {lang: {place.group or "": figure for place, figure in own.items()} for lang, own in by_lang.items()}
+    return {lang: {place.group or "": f for place, f in by_place.items()} for lang, by_place in by_lang.items()}
 
 
 def _by_language_table(
     name: str, title: str, grid: Mapping[Subject, Mapping[str, Mapping[str, Figure]]], langs: Sequence[str]
 ) -> Table:
-    columns = list(
-        dict.fromkeys((lang, group) for own in grid.values() for lang in langs for group in own.get(lang, {}))
+    columns = dict.fromkeys(
+        (lang, group) for by_lang in grid.values() for lang in langs for group in by_lang.get(lang, {})
     )
-    subjects = sorted(grid, key=lambda s: s.number)
-    heads = tuple(Head(lang, group if sum(each == lang for each, _ in columns) > 1 else "") for lang, group in columns)
+    several = {lang for lang in langs if [of for of, _ in columns].count(lang) > 1}
+    heads = tuple(Head(lang, group if lang in several else "") for lang, group in columns)
     lines = tuple(
         Line(s.label, tuple(Cell(grid[s].get(lang, {}).get(group)) for lang, group in columns), s.number)
-        for s in subjects
+        for s in sorted(grid, key=lambda s: s.number)
     )
     return Table(name, title[:1].upper() + title[1:], "encoder", heads, lines)

@@ -69,10 +69,10 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     experiments = list(dict.fromkeys(_folder(record) for record in named))
     encoders = {record.plain.get("encoder") for record in named} - {None, ""}
     supervisions = {record.plain.get("supervision") for record in named} - {None, ""}
-    prints: dict[str, set[str]] = {}
+    fingerprints: dict[str, set[str]] = {}
     for record in scores:
         if not record.plain.get("method"):
-            prints.setdefault(_encoder(record), set()).add(str(record.settings.get("encoder_fingerprint")))
+            fingerprints.setdefault(_encoder(record), set()).add(str(record.settings.get("encoder_fingerprint")))
 
     labels: dict[str, tuple[str, tuple[str, str]]] = {}
     of: dict[str, str] = {}
@@ -91,25 +91,25 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         else:
             encoder = _encoder(record)
             method, parts = encoder, [run, encoder]
-            if record.analysis is None and len(prints[encoder]) > 1:
+            if record.analysis is None and len(fingerprints[encoder]) > 1:
                 parts.append(str(record.settings.get("encoder_fingerprint"))[:6])
             group = (run, "")
         label = " · ".join(part for part in parts if part)
         labels.setdefault(label, (method, group))
         of[record.source] = label
-        own = [record.plain.get(name) for name in ("encoder", "method", "supervision")]
-        spoken[" ".join(str(part) for part in own if part) or encoder] = label
+        names = [record.plain.get(name) for name in ("encoder", "method", "supervision")]
+        spoken[" ".join(str(name) for name in names if name) or encoder] = label
         if record.settings.get("encoder") or record.analysis is not None:
             with_encoder.add(label)
-    found = {
+    subjects = {
         label: Subject(label, method, group, number, bool(with_encoder) and label not in with_encoder)
         for number, (label, (method, group)) in enumerate(labels.items())
     }
     return Subjects(
-        tuple(found.values()),
-        {source: found[label] for source, label in of.items()},
-        _bases(list(found.values()), base),
-        {name: found[label] for name, label in spoken.items()},
+        tuple(subjects.values()),
+        {source: subjects[label] for source, label in of.items()},
+        _bases(list(subjects.values()), base),
+        {name: subjects[label] for name, label in spoken.items()},
     )
 
 
@@ -128,17 +128,12 @@ def _bases(subjects: Sequence[Subject], base: str | None) -> dict[Subject, Subje
         if chosen is None:
             raise SettingError(f"no encoder or method is called {base!r}, only {', '.join(s.label for s in compared)}")
         return {subject: chosen for subject in compared if subject != chosen}
-    found = {}
+    bases = {}
     for subject in compared:
-        beside = [other for other in compared if other.group == subject.group and other != subject]
-        plain = [other for other in compared if other.method == BASE and other.group == subject.group]
-        shorter = [other for other in beside if subject.method.startswith(f"{other.method}+")]
-        if plain:
-            chosen = plain[0]
-        elif shorter:
-            chosen = max(shorter, key=lambda other: len(other.method))
-        else:
-            chosen = min([subject, *beside], key=lambda other: other.number)
+        group = [other for other in compared if other.group == subject.group]
+        plain = [other for other in group if other.method == BASE]
+        shorter = [other for other in group if subject.method.startswith(f"{other.method}+")]
+        chosen = plain[0] if plain else max(shorter or group[:1], key=lambda other: len(other.method))
         if chosen != subject:
-            found[subject] = chosen
-    return found
+            bases[subject] = chosen
+    return bases

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from calque.report.claims import Claims, Comparison
 from calque.report.document import Cell, Head, Line, Panel, Plot, Table, Text
@@ -22,78 +22,62 @@ BEHIND: Text = ("Shown for reference; nothing is claimed about these figures.",)
 
 def question_table(question: Question, claims: Claims, name: str) -> Table:
     """One question. A field's second line is the 95% interval."""
-    outcomes = {c.subject: c.everywhere for c in claims.of(question)}
-    averages = {c.subject: c.on_average for c in claims.of(question) if c.mean is not None}
+    judged = {comparison.subject: comparison.judged for comparison in claims.of(question)}
     columns: dict[Column | None, dict[Subject, Figure | None]] = {
         column: {s: question.cells.get((s, column)) for s in question.subjects} for column in question.columns
     }
-    means = {subject: question.mean(subject) for subject in question.subjects}
-    heads = [Head(column.label, _detail(column)) for column in question.columns]
-    with_mean = len(question.targets) > 1
-    if with_mean:
+    heads = _heads(question)
+    if len(question.targets) > 1:
+        columns[None] = {subject: question.mean(subject) for subject in question.subjects}
         without = [column.lang for column in question.columns if column not in question.targets]
         heads.append(Head("mean", f"without {', '.join(dict.fromkeys(without))}" if without else ""))
     lines = []
     for subject in question.subjects:
-        said: dict[Column | None, str] = {**outcomes.get(subject, {}), None: averages.get(subject, "")}
-        shown = {**columns, **({None: means} if with_mean else {})}
         cells = [
-            _cell(found.get(subject), claims.best.get((question.key, column)) == subject, said.get(column, ""))
-            for column, found in shown.items()
+            Cell(figure, claims.best.get((question.key, column)) == subject, judged.get(subject, {}).get(column, ""))
+            if (figure := figures[subject]) is not None
+            else Cell()
+            for column, figures in columns.items()
         ]
-        detail = "no encoder" if subject.reference else ""
-        lines.append(Line(subject.label, tuple(cells), subject.number, detail))
+        lines.append(Line(subject.label, tuple(cells), subject.number, "no encoder" if subject.reference else ""))
+    way = "lower is better" if lower_is_better(question.metric) else "higher is better"
+    unit = "per cent" if question.cells and all(figure.percent for figure in question.cells.values()) else ""
+    caption = ", ".join(part for part in (metric_name(question.metric), unit, way, question.variant) if part)
     return Table(
-        name, f"{task_name(question.task).capitalize()}: {_said(question)}", "method", tuple(heads), tuple(lines),
-        _asked(question, columns, with_mean), BEST if question.is_main else BEHIND,
+        name, f"{task_name(question.task).capitalize()}: {caption}", "method", tuple(heads), tuple(lines),
+        _sizes(columns), BEST if question.is_main else BEHIND,
     )  # fmt: skip
 
 
-def _said(question: Question) -> str:
-    way = "lower is better" if lower_is_better(question.metric) else "higher is better"
-    figures = list(question.cells.values())
-    unit = ["per cent"] if figures and all(figure.percent for figure in figures) else []
-    return ", ".join([metric_name(question.metric), *unit, way, *([question.variant] if question.variant else [])])
+def _heads(question: Question) -> list[Head]:
+    return [Head(column.label, "training language" if column.is_source else "") for column in question.columns]
 
 
-def _detail(column: Column) -> str:
-    return "training language" if column.is_source else ""
-
-
-def _cell(figure: Figure | None, best: bool, outcome: str) -> Cell:
-    return Cell() if figure is None else Cell(figure, best, outcome)
-
-
-def _asked(question: Question, columns, with_mean: bool) -> tuple[Line, ...]:
+def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> tuple[Line, ...]:
     """How many questions each column is over, where all methods were asked the same."""
     cells = []
-    for found in columns.values():
-        known = [figure for figure in found.values() if figure is not None]
+    for column, figures in columns.items():
+        known = [figure for figure in figures.values() if figure is not None]
         same = len({figure.n for figure in known}) == 1
-        number = known[0].part("n") if known and same else None
-        cells.append(Cell(number=number))
-    if not any(cell.number for cell in cells):
-        return ()
-    return (Line("n", (*cells, *([Cell(text=("",))] if with_mean else [])), detail="questions or texts"),)
+        cells.append(Cell(text=("",)) if column is None else Cell(number=known[0].part("n") if same else None))
+    return (Line("n", tuple(cells), detail="questions or texts"),) if any(cell.number for cell in cells) else ()
 
 
 def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
     """The main figure of every task: by how much each method differs from what it is compared with, and in how many
     languages that may be claimed."""
-    found: dict[Subject, dict[int, Comparison]] = {}
+    by_subject: dict[Subject, dict[int, Comparison]] = {}
     for k, question in enumerate(headlines):
         for comparison in claims.of(question):
-            found.setdefault(comparison.subject, {})[k] = comparison
-    if not found:
+            by_subject.setdefault(comparison.subject, {})[k] = comparison
+    if not by_subject:
         return None
     lines = []
-    for subject in sorted(found, key=lambda s: s.number):
-        cells = []
-        for k in range(len(headlines)):
-            comparison = found[subject].get(k)
-            cells.append(Cell() if comparison is None else _glance(comparison))
-        base = next(iter(found[subject].values())).base
-        lines.append(Line(subject.label, tuple(cells), subject.number, f"against {base.label}"))
+    for subject in sorted(by_subject, key=lambda s: s.number):
+        comparisons = by_subject[subject]
+        cells = tuple(_glance(comparisons[k]) if k in comparisons else Cell() for k in range(len(headlines)))
+        base = next(iter(comparisons.values())).base
+        lines.append(Line(subject.label, cells, subject.number, f"against {base.label}"))
     heads = [Head(task_name(q.task), _way(q)) for q in headlines]
     note = (
         "Mean difference in points over the target languages; then a sign for each language: ▲ clearly better, ▼ clearly "
@@ -109,7 +93,7 @@ def _glance(comparison: Comparison) -> Cell:
         number = difference(*comparison.mean)
     elif len(comparison.outcomes) == 1:
         column, outcome = next(iter(comparison.outcomes.items()))
-        number = difference(*comparison.pair(column))
+        number = difference(*comparison.pairs[column])
     return Cell(number=number, outcome=outcome, marks=tuple(comparison.outcomes.values()))
 
 
@@ -128,11 +112,11 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
     for r, comparison in enumerate(comparisons):
         fields = []
         for c, column in enumerate(columns):
-            outcome = comparison.everywhere.get(column)
+            outcome = comparison.judged.get(column)
             if outcome is None:
                 fields.append(Cell())
                 continue
-            one, other = comparison.pair(column)
+            one, other = comparison.pairs[column]
             number = difference(one, other)
             largest = max(largest, abs(number.value))
             tip = f"{comparison.subject.label}, {column.label}: {other} → {one}, {SAID[outcome]}"
@@ -150,8 +134,7 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
         [(c.subject.label, c.subject.number) for c in comparisons], [column.label for column in columns], cells,
         title=title, description=description, most=largest,
     )  # fmt: skip
-    heads = tuple(Head(column.label, _detail(column)) for column in columns)
-    behind = Table(f"{name}-data", title, "method", heads, tuple(lines))
+    behind = Table(f"{name}-data", title, "method", tuple(_heads(question)), tuple(lines))
     note = (f"In {points}{_way(question)}. Hatched: no clear difference, so nothing is claimed.",)
     return Plot(name, title, note, (Panel({}, (drawing,), (behind,)),), kind="heat")
 

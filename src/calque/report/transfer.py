@@ -35,9 +35,10 @@ def _computed(headlines: Sequence[Question]) -> list[Panel]:
     panels = []
     for question in headlines:
         points = _points(retrieval, question) if question.task in ZERO_SHOT else []
-        found = pearson([point.x for point in points], [point.y for point in points])
-        if found is not None:
-            panels.append(_panel(question.task, retrieval.metric, question.metric, points, _said(found)))
+        correlation = pearson([point.x for point in points], [point.y for point in points])
+        if correlation is not None:
+            note = _correlation(*correlation)
+            panels.append(_panel(question.task, retrieval.metric, question.metric, points, note))
     return panels
 
 
@@ -59,33 +60,27 @@ def _analysed(records: Sequence[Record], subjects: Subjects) -> list[Panel]:
         metric = record.settings.get("metric", "") if record["metric"] == "pearson-r" else record["metric"]
         by_task.setdefault((record["task"], metric), []).append(record)
     panels = []
-    for (task, metric), own in by_task.items():
-        names = list(dict.fromkeys(str(record.plain.get("encoder")) for record in own if record.plain.get("encoder")))
+    for (task, metric), rows in by_task.items():
+        names = dict.fromkeys(str(record["encoder"]) for record in rows if record.plain.get("encoder"))
         more = len(subjects.all)  # what only the analysis knows has no other's mark
-        numbers = {n: subjects.spoken[n].number if n in subjects.spoken else more + k for k, n in enumerate(names)}
-        labels = {name: subjects.spoken[name].label if name in subjects.spoken else name for name in names}
+        marks = {name: (name, more + k) for k, name in enumerate(names)}
+        marks |= {name: (s.label, s.number) for name, s in subjects.spoken.items() if name in names}
         points = [
-            Point(
-                labels[str(r["encoder"])],
-                numbers[str(r["encoder"])],
-                r.plain.get("group") or r.pair[-1],
-                _across(r),
-                figure_of(r),
-            )
-            for r in own
+            Point(*marks[str(r["encoder"])], r.plain.get("group") or r.pair[-1], _across(r), figure_of(r))
+            for r in rows
             if r["metric"] != "pearson-r" and None not in (r.plain.get("x"), r["value"]) and r.plain.get("encoder")
         ]
-        found = [(record, figure_of(record)) for record in own if record["metric"] == "pearson-r"]
-        overall = [figure for record, figure in found if not record.plain.get("encoder")] or [f for _, f in found[:1]]
+        correlations = [(record, figure_of(record)) for record in rows if record["metric"] == "pearson-r"]
+        overall = [figure for record, figure in correlations if not record.plain.get("encoder")]
+        overall = overall or [figure for _, figure in correlations[:1]]
         note: Text = ("Too few points for a correlation.",)
         if overall and overall[0].value is not None:
-            parts = overall[0].parts
-            ends = (parts["low"], parts["high"])
-            note = _said((parts["value"], *ends)) if None not in ends else ("Pearson's r = ", parts["value"], ".")  # type: ignore
-        retrieval = str(own[0].settings.get("retrieval", "accuracy.all"))
+            r, low, high = (overall[0].part(name) for name in ("value", "low", "high"))
+            note = ("Pearson's r = ", r, ".") if low is None or high is None else _correlation(r, low, high)  # type: ignore[arg-type]
+        retrieval = str(rows[0].settings.get("retrieval", "accuracy.all"))
         if points:
             panel = _panel(task, retrieval, metric, points, note)
-            panels.append(replace(panel, tables=(*panel.tables, _each(task, found, labels))))
+            panels.append(replace(panel, tables=(*panel.tables, _correlations(task, correlations, marks))))
     return panels
 
 
@@ -95,33 +90,31 @@ def _across(record: Record) -> Figure:
     return Figure(value, None, None, str(record.settings.get("retrieval", "")), figure.sources, "place", percent=True)
 
 
-def _said(found: tuple[Number, Number, Number]) -> Text:
-    r, low, high = found
-    rises = "they rise together" if low.value > 0 else "one falls as the other rises" if high.value < 0 else None
-    said = rises or "the interval includes zero, so no relation is claimed"
-    return ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {said}. {_SHARED}")
+def _correlation(r: Number, low: Number, high: Number) -> Text:
+    claim = "the interval includes zero, so no relation is claimed"
+    if low.value > 0 or high.value < 0:
+        claim = "they rise together" if low.value > 0 else "one falls as the other rises"
+    return ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {claim}. {_SHARED}")
 
 
 def _panel(task: str, retrieval: str, metric: str, points: Sequence[Point], note: Text) -> Panel:
     across, up = f"retrieval, {metric_name(retrieval)}", f"{task_name(task)}, {metric_name(metric)}"
     title = f"Retrieval and {task_name(task)}"
     text = f"Points for methods and languages: {across} across, {up} up. The figures are in the table below."
-    drawing = scatter(points, title=title, across=across, up=up, description=text, fit=True)
+    drawing = scatter(points, title=title, across=across, up=up, description=text)
     lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)
     table = Table(f"transfer-{task}-{metric}", title, "method and language", (Head(across), Head(up)), lines)
     return Panel({"task": f"{task_name(task)}, {metric_name(metric)}"}, (drawing,), (table,), note)
 
 
-def _each(task: str, found: Sequence[tuple[Record, Figure]], labels: Mapping[str, str]) -> Table:
+def _correlations(
+    task: str, correlations: Sequence[tuple[Record, Figure]], marks: Mapping[str, tuple[str, int]]
+) -> Table:
+    """Correlations of each encoder and of all points."""
     lines = []
-    for record, figure in found:
+    for record, figure in correlations:
         name = record.plain.get("encoder")
-        lines.append(Line(labels.get(str(name), str(name)) if name else "all points", (Cell(figure),)))
+        lines.append(Line(marks[str(name)][0] if name else "all points", (Cell(figure),)))
+    metric = correlations[0][0].settings.get("metric", "") if correlations else ""
     title = f"Correlation over languages, {task_name(task)}"
-    return Table(
-        f"pearson-{task}-{found[0][0].settings.get('metric', '') if found else ''}",
-        title,
-        "of",
-        (Head("Pearson's r"),),
-        tuple(lines),
-    )
+    return Table(f"pearson-{task}-{metric}", title, "of", (Head("Pearson's r"),), tuple(lines))

@@ -28,12 +28,12 @@ _MOST_EXAMPLES = 60
 
 def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
     """Word pairs in the plane: what each subject is compared with at the left, itself at the right."""
-    found: dict[tuple[str, ...], dict[Subject, Record]] = {}
+    by_langs: dict[tuple[str, ...], dict[Subject, Record]] = {}
     for record in records:
         if record.items:
-            found.setdefault(record.pair, {})[subjects[record]] = record
+            by_langs.setdefault(record.pair, {})[subjects[record]] = record
     views = []
-    for langs, by_subject in found.items():
+    for langs, by_subject in by_langs.items():
         first = min(by_subject, key=lambda s: s.number)
         for subject in sorted(by_subject, key=lambda s: -s.number):  # what came last is what one wants to see first
             base = subjects.base.get(subject, first)
@@ -58,23 +58,18 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
                 f"{len(shown)} words of {langs[0]} and their translations in {lang} in two dimensions, with the vectors of "
                 f"{label}; a line joins translations. The words and their sentences are in the table below."
             )
-            drawings.append(
-                projection(
-                    words, label=label, title=f"Word pairs, {'-'.join(langs)}: {label}", description=text, langs=langs
-                )
-            )
+            title = f"Word pairs, {'-'.join(langs)}: {label}"
+            drawings.append(projection(words, label=label, title=title, description=text, langs=langs))
         tables.setdefault(lang, _pair_table(f"points-{len(tables)}", langs, after, shown))
         panels.append(Panel({"language": lang, "after": subject.label}, tuple(drawings)))
-    note: list[str] = [
+    note = (
         "Open circles: the first language; filled squares: the other; a line joins a word with its translation. Short lines "
-        "mean good alignment. Directions, and distances between distant points, mean little in such a projection."
-    ]
-    if left_out:
-        note.append(f" Of many pairs, {most} are drawn.")
-    plot = Plot(
-        "points-plot", "Word pairs before and after", tuple(note), tuple(panels), tuple(tables.values()), kind="pairs"
+        "mean good alignment. Directions, and distances between distant points, mean little in such a projection.",
+        *([f" Of many pairs, {most} are drawn."] if left_out else []),
     )
-    return Section("points", "Word pairs before and after", (), (plot,))
+    title = "Word pairs before and after"
+    plot = Plot("points-plot", title, note, tuple(panels), tuple(tables.values()), kind="pairs")
+    return Section("points", title, (), (plot,))
 
 
 def _chosen_pairs(records: Sequence[Record], most: int) -> set[int]:
@@ -88,8 +83,7 @@ def _chosen_pairs(records: Sequence[Record], most: int) -> set[int]:
 
 def _words(record: Record) -> list[Word]:
     return [
-        Word(item["x"], item["y"], str(item["word"]), str(item.get("sentence", "")), str(item.get("lang", "")),
-             item["pair"], item.get("upos"))
+        Word(item["x"], item["y"], str(item["word"]), str(item.get("sentence", "")), str(item.get("lang", "")), item["pair"])
         for item in record.items
     ]  # fmt: skip
 
@@ -104,10 +98,8 @@ def _pair_table(name: str, langs: tuple[str, ...], record: Record, shown: set[in
         cells = []
         for lang in (langs[0], langs[-1]):
             word = words.get(lang)
-            cells += [
-                Cell(text=(word.word,) if word else (), lang=lang),
-                Cell(text=(word.sentence,) if word else (), lang=lang),
-            ]
+            texts = (word.word, word.sentence) if word else ()
+            cells += [Cell(text=texts[k : k + 1], lang=lang) for k in range(2)]
         lines.append(Line(str(len(lines) + 1), tuple(cells), key=f"{langs[-1]}-{pair}"))
     heads = tuple(
         Head(head, numeric=False) for lang in (langs[0], langs[-1]) for head in (f"word, {lang}", f"sentence, {lang}")
@@ -132,7 +124,7 @@ def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
     note: Text = ()
     if total > _MOST_EXAMPLES:
         note = (f"The first {_MOST_EXAMPLES} of {total:,} occurrences.",)
-    block = Examples("examples-list", tuple((form, tuple(own)) for (form, _), own in forms.items()), note)
+    block = Examples("examples-list", tuple((form, tuple(group)) for (form, _), group in forms.items()), note)
     intro = (
         "Occurrences of one word form with different translations, and the nearest word in the other language by each "
         "encoder."

@@ -21,23 +21,16 @@ class Frame:
     bottom: float
 
 
-def value_axis(
-    frame: Frame,
-    scale: Callable[[float], float],
-    ticks: Sequence[float],
-    title: str,
-    show: Callable[[float], str] = plain,
-) -> Raw:
+def value_axis(frame: Frame, scale: Callable[[float], float], ticks: Sequence[float], title: str) -> Raw:
     """Lines across at each tick, its number at the left, and what is measured at the top: nobody turns the head."""
     parts: list[str] = []
     for tick in ticks:
         y = scale(tick)
         kind = "axis" if tick == 0 else "grid"
         parts.append(element("line", x1=frame.left, x2=frame.right, y1=y, y2=y, class_=kind))
-        parts.append(text(frame.left - 8, y + 4, show(tick), class_="tick end"))
-    parts.append(
-        text(frame.left - 8 - max((width_of(show(t)) for t in ticks), default=0), frame.top - 14, title, class_="title")
-    )
+        parts.append(text(frame.left - 8, y + 4, plain(tick), class_="tick end"))
+    widest = max((width_of(plain(tick)) for tick in ticks), default=0)
+    parts.append(text(frame.left - 8 - widest, frame.top - 14, title, class_="title"))
     return group(*parts, class_="axis-y")
 
 
@@ -69,8 +62,7 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
         w, long = r * 0.42, r * 1.15
         corners = [(-w, -long), (w, -long), (w, -w), (long, -w), (long, w), (w, w), (w, long), (-w, long), (-w, w), (-long, w),
                    (-long, -w), (-w, -w)]  # fmt: skip
-        turn = 0.0 if name == "plus" else math.pi / 4
-        c, s = math.cos(turn), math.sin(turn)
+        c, s = (1.0, 0.0) if name == "plus" else (math.cos(math.pi / 4), math.sin(math.pi / 4))
         return path([(x + a * c - b * s, y + a * s + b * c) for a, b in corners], closed=True, class_=class_)
     if name == "bar":
         return element("rect", x=x - r * 0.5, y=y - r * 1.15, width=r, height=r * 2.3, class_=class_)
@@ -80,8 +72,7 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
         return path([(x + long * math.cos(a), y + long * math.sin(a)) for a, long in rays], closed=True, class_=class_)
     sides, turn, size = {"diamond": (4, -90, 1.25), "hexagon": (6, 0, 1.1)}[name]
     angles = [math.radians(turn + 360 * k / sides) for k in range(sides)]
-    points = [(x + r * size * math.cos(angle), y + r * size * math.sin(angle)) for angle in angles]
-    return path(points, closed=True, class_=class_)
+    return path([(x + r * size * math.cos(a), y + r * size * math.sin(a)) for a in angles], closed=True, class_=class_)
 
 
 def legend(series: Sequence[tuple[str, int]], left: float, top: float, right: float) -> tuple[Raw, float]:
@@ -91,8 +82,7 @@ def legend(series: Sequence[tuple[str, int]], left: float, top: float, right: fl
         wide = 30 + width_of(label)
         if x > left and x + wide > right:
             x, y = left, y + 20
-        parts.append(
-            group(shape(number, x + 6, y - 4), text(x + 18, y, label, class_="label"), class_=colours.series(number))
-        )
+        sign, name = shape(number, x + 6, y - 4), text(x + 18, y, label, class_="label")
+        parts.append(group(sign, name, class_=colours.series(number)))
         x += wide
     return group(*parts, class_="legend"), y + 20

@@ -34,7 +34,7 @@ def series(number: int) -> str:
 
 def rules(colour: Mapping[str, str]) -> str:
     """Style of drawings in the given colours, which may be variables of a page."""
-    found = [
+    style = [
         f"text{{font-family:{FONT};font-size:12px;fill:{colour['soft']}}}",
         f".plot-title{{font-size:16px;font-weight:600;fill:{colour['ink']}}}",
         f".label{{fill:{colour['ink']}}}", ".strong{font-weight:600}", ".small{font-size:11px}",
@@ -48,17 +48,17 @@ def rules(colour: Mapping[str, str]) -> str:
         f".fit{{stroke:{colour['ink']};stroke-width:1.5;stroke-dasharray:6 4;fill:none}}",
     ]  # fmt: skip
     for kind in ("good", "bad"):
-        found += [f".{kind}{k}{{fill:{colour[f'{kind}{k}']}}}" for k in (1, 2, 3)]
-    found += [f".on{k}{{fill:{colour['on3' if k == 3 else 'ink']}}}" for k in range(4)]
+        style += [f".{kind}{k}{{fill:{colour[f'{kind}{k}']}}}" for k in (1, 2, 3)]
+    style += [f".on{k}{{fill:{colour['on3' if k == 3 else 'ink']}}}" for k in range(4)]
     for k in range(SERIES):
         c = colour[f"s{k}"]
         dash = "" if DASHES[k] == "none" else f";stroke-dasharray:{DASHES[k]}"
-        found += [
+        style += [
             f".s{k} .curve{{stroke:{c};stroke-width:2;fill:none{dash}}}", f".s{k} .band{{fill:{c};opacity:.13}}",
             f".s{k} .bar{{fill:{c};opacity:.45}}", f".s{k} .dot{{fill:{c};stroke:{colour['paper']};stroke-width:1.2}}",
             f".s{k} .open{{fill:{colour['paper']};stroke:{c};stroke-width:1.8}}", f".s{k} .name{{fill:{c};font-weight:600}}",
         ]  # fmt: skip
-    return "".join(found)
+    return "".join(style)
 
 
 def stylesheet() -> str:
@@ -71,8 +71,8 @@ def page_rules() -> str:
     return "".join(f"svg {rule}}}" for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}") if rule)
 
 
-def variables(colours: Mapping[str, str]) -> str:
-    return "".join(f"--{name}:{value};" for name, value in colours.items())
+def variables(values: Mapping[str, str]) -> str:
+    return "".join(f"--{name}:{value};" for name, value in values.items())
 
 
 def luminance(colour: str) -> float:

@@ -22,7 +22,6 @@ def curve(
     across: str,
     description: str,
     log: bool = False,
-    whole: bool = True,
     names: Mapping[float, str] | None = None,
     width: float = 760,
     height: float = 340,
@@ -34,7 +33,6 @@ def curve(
         figures: by number, points in any order.
         measure, across: what the values are, and what they are over.
         log: even ratios across; zero stands a step before the rest.
-        whole: only whole numbers are ticks.
         names: ticks by place, such as names of bins.
     """
     known = [(x, f) for points in figures.values() for x, f in points if f.value is not None]
@@ -43,8 +41,7 @@ def curve(
     room = min(_NAMES, 16 + max((width_of(label) for label, _ in series), default=0))
     frame = Frame(52, 36, width - room - 8, height - 48)
     ends = [scaled * e for _, f in known for e in (f.value, f.low, f.high) if e is not None]
-    first, last = around(ends, zero=True)
-    y = Linear(first, last, frame.bottom, frame.top)
+    y = Linear(*around(ends, zero=True), frame.bottom, frame.top)
     places = sorted({x for x, _ in known}) or [0.0, 1.0]
     above = [place for place in places if place > 0]
     log = log and places[0] >= 0 and len(above) > 1
@@ -56,15 +53,14 @@ def curve(
         return scale(max(place, least))
 
     ticks = scale.ticks(6)
-    if names or (whole and len(places) <= 13 and not log) or (log and len(places) <= 9):
+    if names or len(places) <= (9 if log else 13):
         ticks = places
     across_axis = base_axis(frame, x, ticks, across, *([lambda t: names.get(t, "")] if names else []))
     parts: list[str] = [value_axis(frame, y, y.ticks(), f"{measure}, per cent" if percent else measure), across_axis]
     labels = []
     for label, number in series:
-        points = sorted(
-            ((at, figure) for at, figure in figures.get(number, ()) if figure.value is not None), key=lambda p: p[0]
-        )
+        points = [(at, figure) for at, figure in figures.get(number, ()) if figure.value is not None]
+        points.sort(key=lambda point: point[0])
         if not points:
             continue
         drawn: list[str] = []
@@ -88,13 +84,7 @@ def curve(
         parts.append(group(*drawn, class_=colours.series(number)))
     heights = apart([at[1] for _, _, at in labels], 16, frame.top, frame.bottom)
     for (label, number, at), place in zip(labels, heights, strict=True):
-        parts.append(
-            group(
-                path(
-                    [(at[0] + 7, at[1]), (frame.right + 2, place), (frame.right + 6, place)], class_="grid", fill="none"
-                ),
-                text(frame.right + 9, place + 4, shortened(label, room - 14), class_="name"),
-                class_=colours.series(number),
-            )
-        )
+        leader = [(at[0] + 7, at[1]), (frame.right + 2, place), (frame.right + 6, place)]
+        name = text(frame.right + 9, place + 4, shortened(label, room - 14), class_="name")
+        parts.append(group(path(leader, class_="grid", fill="none"), name, class_=colours.series(number)))
     return Drawing(width, height, "".join(parts), title, description)

@@ -8,6 +8,7 @@ from calque.report.numbers import Number
 from calque.report.plots.svg import HATCH, Drawing, element, mark, shortened, text, width_of
 
 CELL, ROW = 58, 34
+SIGNS = {"better": "▲", "worse": "▼"}
 
 
 def heat(
@@ -30,20 +31,10 @@ def heat(
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
     stripes = element("line", x1=0, y1=0, x2=0, y2=7, class_="hatch")
-    parts: list[str] = [
-        element(
-            "defs",
-            element(
-                "pattern",
-                stripes,
-                id=HATCH,
-                width=7,
-                height=7,
-                patternUnits="userSpaceOnUse",
-                patternTransform="rotate(45)",
-            ),
-        )
-    ]
+    pattern = element(
+        "pattern", stripes, id=HATCH, width=7, height=7, patternUnits="userSpaceOnUse", patternTransform="rotate(45)"
+    )
+    parts: list[str] = [element("defs", pattern)]
     for c, name in enumerate(columns):
         parts.append(text(left + CELL * (c + 0.5), 20, shortened(name, CELL - 4), class_="label middle"))
     for r, (label, _) in enumerate(rows):
@@ -59,9 +50,7 @@ def heat(
             drawn = [element("rect", class_=f"cell {kind}", **box)]
             if outcome == "unclear":
                 drawn.append(element("rect", fill=f"url(#{HATCH})", **box))
-            sign = {"better": "▲", "worse": "▼"}.get(outcome, "")
-            said = text(
-                box["x"] + CELL / 2, top + ROW / 2 + 4, f"{sign}{number.shown}", class_=f"middle on{depth} halo-{depth}"
-            )
-            parts.append(mark(*drawn, said, tip=tip, source=number.traced))
+            shown, look = SIGNS.get(outcome, "") + number.shown, f"middle on{depth} halo-{depth}"
+            drawn.append(text(box["x"] + CELL / 2, top + ROW / 2 + 4, shown, class_=look))
+            parts.append(mark(*drawn, tip=tip, source=number.traced))
     return Drawing(width, height, "".join(parts), title, description)

@@ -23,8 +23,6 @@ class Word:
     sentence: str
     lang: str
     pair: int
-    upos: str | None = None
-    sentence_lang: str = ""
 
 
 def projection(words: Sequence[Word], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
@@ -45,16 +43,13 @@ def projection(words: Sequence[Word], *, label: str, title: str, description: st
     for word in words:
         by_pair.setdefault(word.pair, []).append(word)
     lines = [
-        element("line", x1=x(a.x), y1=y(a.y), x2=x(b.x), y2=y(b.y), class_="link", data_pair=pair)
-        for pair, (a, b) in ((pair, found) for pair, found in by_pair.items() if len(found) == 2)
+        element("line", x1=x(a.x), y1=y(a.y), x2=x(b.x), y2=y(b.y), class_="link", data_pair=a.pair)
+        for a, b in (pair for pair in by_pair.values() if len(pair) == 2)
     ]
-    dots = [
-        group(
-            *(_dot(word, x(word.x), y(word.y), side) for word in words if word.lang == lang),
-            class_=colours.series(side),
-        )
-        for side, lang in enumerate((langs[0], langs[-1]))
-    ]
+    dots = []
+    for side, lang in enumerate((langs[0], langs[-1])):
+        signs = [_dot(word, x(word.x), y(word.y), side) for word in words if word.lang == lang]
+        dots.append(group(*signs, class_=colours.series(side)))
     return Drawing(SIZE, SIZE, group(*lines) + group(*dots), title, description, label)
 
 

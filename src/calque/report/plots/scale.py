@@ -50,7 +50,7 @@ class Logarithmic:
 
 @dataclass(frozen=True)
 class Bands:
-    """Places for `n` things in a row, each with a share of `gap` between it and the next."""
+    """Places for `n` things in a row; `gap` is the part of each that stays empty."""
 
     n: int
     start: float
@@ -78,13 +78,13 @@ def nice(step: float) -> float:
     if step <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(step))
-    return next(m * power for m in (1, 2, 2.5, 5, 10) if step <= m * power * (1 + 1e-9))
+    return next(multiple * power for multiple in (1, 2, 2.5, 5, 10) if step <= multiple * power * (1 + 1e-9))
 
 
 def around(values: Iterable[float], *, zero: bool = False, about: int = 5) -> tuple[float, float]:
     """Round ends of an axis that holds all values, and zero if wanted."""
-    found = [*values, *([0.0] if zero else [])]
-    low, high = (min(found), max(found)) if found else (0.0, 1.0)
+    held = [*values, *([0.0] if zero else [])]
+    low, high = (min(held), max(held)) if held else (0.0, 1.0)
     if low == high:
         low, high = low - abs(low or 1) / 2, high + abs(high or 1) / 2
     step = nice((high - low) / about)
@@ -94,22 +94,19 @@ def around(values: Iterable[float], *, zero: bool = False, about: int = 5) -> tu
 def apart(places: Sequence[float], least: float, low: float, high: float) -> list[float]:
     """Places of labels, moved until neighbours are `least` apart and all lie from `low` to `high` if that is possible."""
     order = sorted(range(len(places)), key=lambda k: places[k])
-    found = [places[k] for k in order]
+    rows = [places[k] for k in order]
     for _ in range(50):
         moved = False
-        for k in range(len(found) - 1):
-            lack = least - (found[k + 1] - found[k])
+        for k in range(len(rows) - 1):
+            lack = least - (rows[k + 1] - rows[k])
             if lack > 1e-6:
-                found[k], found[k + 1], moved = found[k] - lack / 2, found[k + 1] + lack / 2, True
-        over, under = (max(0.0, found[-1] - high), max(0.0, low - found[0])) if found else (0.0, 0.0)
+                rows[k], rows[k + 1], moved = rows[k] - lack / 2, rows[k + 1] + lack / 2, True
+        over, under = (max(0.0, rows[-1] - high), max(0.0, low - rows[0])) if rows else (0.0, 0.0)
         if over or under:
-            found = [place - over + under for place in found]
+            rows = [row - over + under for row in rows]
         if not moved:
             break
-    back = [0.0] * len(places)
-    for k, place in zip(order, found, strict=True):
-        back[k] = place
-    return back
+    return [row for _, row in sorted(zip(order, rows, strict=True))]
 
 
 def plain(value: float) -> str:

@@ -30,11 +30,10 @@ def scatter(
     across: str,
     up: str,
     description: str,
-    fit: bool,
     width: float = 620,
     height: float = 420,
 ) -> Drawing:
-    """Draw them; `fit` for the line of least squares."""
+    """Draw them."""
     sx, sy = (100 if all(f.percent for f in side) else 1 for side in ([p.x for p in points], [p.y for p in points]))
     series = list(dict.fromkeys((point.label, point.number) for point in points))
     signs, top = legend(series, 16, 16, width - 16)
@@ -46,19 +45,13 @@ def scatter(
         signs, value_axis(frame, y, y.ticks(), f"{up}, per cent" if sy == 100 else up),
         base_axis(frame, x, x.ticks(6), f"{across}, per cent" if sx == 100 else across),
     ]  # fmt: skip
-    if fit and len(set(xs)) > 1:
+    if len(set(xs)) > 1:
         parts.append(_line(xs, ys, x, y))
     for point, px, py in zip(points, map(x, xs), map(y, ys), strict=True):
         tip = f"{point.label}, {point.lang}: {across} {point.x}, {up} {point.y}"
-        parts.append(
-            group(
-                mark(
-                    shape(point.number, px, py, 5), text(px + 8, py + 4, point.lang, class_="small halo"),
-                    tip=tip, source=f"{point.x.traced} | {point.y.traced}",
-                ),
-                class_=colours.series(point.number),
-            )
-        )  # fmt: skip
+        sign, name = shape(point.number, px, py, 5), text(px + 8, py + 4, point.lang, class_="small halo")
+        dot = mark(sign, name, tip=tip, source=f"{point.x.traced} | {point.y.traced}")
+        parts.append(group(dot, class_=colours.series(point.number)))
     return Drawing(width, height, "".join(parts), title, description)
 
 

@@ -40,10 +40,6 @@ class Drawing:
     def standalone(self) -> str:
         """A file: with the style sheet, on white, under its title."""
         top = 40 if self.title else 0
-        inside = element(
-            "svg", Raw(self.body), x=0, y=top, width=self.width, height=self.height,
-            viewBox=f"0 0 {number(self.width)} {number(self.height)}",
-        )  # fmt: skip
         return element(
             "svg",
             element("title", self.title),
@@ -51,7 +47,7 @@ class Drawing:
             element("style", Raw(colours.stylesheet())),
             element("rect", width="100%", height="100%", fill="#ffffff"),
             text(16, 26, self.title, class_="plot-title"),
-            Raw(inside),
+            _placed(self, 0, top),
             xmlns="http://www.w3.org/2000/svg",
             viewBox=f"0 0 {number(self.width)} {number(self.height + top)}",
             width=self.width, height=self.height + top,
@@ -67,15 +63,18 @@ def beside(drawings: tuple[Drawing, ...]) -> Drawing:
         return drawings[0]
     parts, x = [], 0.0
     for drawing in drawings:
-        size = f"0 0 {number(drawing.width)} {number(drawing.height)}"
         if drawing.label:
             parts.append(text(x + 16, 16, drawing.label, class_="label strong"))
-        parts.append(
-            element("svg", Raw(drawing.body), x=x, y=24, width=drawing.width, height=drawing.height, viewBox=size)
-        )
+        parts.append(_placed(drawing, x, 24))
         x += drawing.width
     height = 24 + max(drawing.height for drawing in drawings)
     return Drawing(x, height, "".join(parts), drawings[0].title, drawings[0].description)
+
+
+def _placed(drawing: Drawing, x: float, y: float) -> Raw:
+    """A drawing at a place in another."""
+    size = f"0 0 {number(drawing.width)} {number(drawing.height)}"
+    return element("svg", Raw(drawing.body), x=x, y=y, width=drawing.width, height=drawing.height, viewBox=size)
 
 
 class Raw(str):
@@ -86,16 +85,12 @@ def element(name: str, *children: str, **attributes: object) -> Raw:
     """An element. Children and attributes are escaped, but for `Raw` ones. An attribute's underscores are hyphens, and one at
     the end is dropped (`class_`); None leaves it out."""
     given = "".join(
-        f' {_attribute(key)}="{escape(number(value) if isinstance(value, float | int) else str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape(number(value) if isinstance(value, float | int) else str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
     inside = "".join(child if isinstance(child, Raw) else escape(child, quote=False) for child in children)
     return Raw(f"<{name}{given}>{inside}</{name}>" if inside else f"<{name}{given}/>")
-
-
-def _attribute(name: str) -> str:
-    return name if name == "viewBox" else name.rstrip("_").replace("_", "-")
 
 
 def number(value: float) -> str:
