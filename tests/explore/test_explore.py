@@ -44,7 +44,7 @@ def test_a_sentence_is_there_once_and_knows_its_translations_through_a_third_lan
     assert collection.translations(0) == {"de": 6, "he": 12}
     assert collection.translations(6) == {"en": 0, "he": 12}  # German and Hebrew never stood side by side
     assert collection.translations(2) == {"de": 8}
-    assert collection.related(12) == {0, 6}
+    assert collection.related(12) == [0, 6]
     assert collection.trained.tolist() == [True, True, *[False] * 10, True, True]
 
 
@@ -61,7 +61,7 @@ def test_what_is_empty_or_repeated_is_counted():
     gatherer.add_pairs(pairs_of(["a b", "", "a b"], ["c", "d", "e"], ("en", "de")))
     collection = gatherer.collection()
     assert (gatherer.empty, gatherer.repeated, len(collection)) == (1, 1, 4)
-    assert collection.related(0) == {1, 3}
+    assert collection.related(0) == [1, 3]
     assert collection.translations(0) == {"de": 1}
 
 

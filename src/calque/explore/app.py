@@ -104,52 +104,38 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL, any_address: b
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
-def _about(explorer: Explorer, given: Any) -> dict[str, Any]:
+def _about(explorer: Explorer, query: Any) -> dict[str, Any]:
     return explorer.about()
 
 
-def _search(explorer: Explorer, given: Any) -> dict[str, Any]:
-    return explorer.search(given.get("q", ""), given.get("lang"), _number(given, "limit", 20))
+def _search(explorer: Explorer, query: Any) -> dict[str, Any]:
+    return explorer.search(query.get("q", ""), query.get("lang"), _number(query, "limit", 20))
 
 
-def _sentence(explorer: Explorer, given: Any) -> dict[str, Any]:
-    which = _which(explorer, given)
+def _sentence(explorer: Explorer, query: Any) -> dict[str, Any]:
+    which = _which(explorer, query)
     answer = explorer.sentence(which)
-    return {**answer, "guessed": not given.get("lang")} if isinstance(which, Typed) else answer
+    return {**answer, "guessed": not query.get("lang")} if isinstance(which, Typed) else answer
 
 
-def _neighbours(explorer: Explorer, given: Any) -> dict[str, Any]:
+def _neighbours(explorer: Explorer, query: Any) -> dict[str, Any]:
     start = time.perf_counter()
-    answer = explorer.neighbours(
-        _text(given, "encoder"),
-        given.get("layer"),
-        _which(explorer, given),
-        _number(given, "word"),
-        n=_number(given, "n", 10),
-    )
+    encoder, word, n = _text(query, "encoder"), _number(query, "word"), _number(query, "n", 10)
+    answer = explorer.neighbours(encoder, query.get("layer"), _which(explorer, query), word, n=n)
     return {**answer, "milliseconds": round(1000 * (time.perf_counter() - start), 1)}
 
 
-def _occurrences(explorer: Explorer, given: Any) -> dict[str, Any]:
-    return explorer.occurrences(
-        _text(given, "encoder"),
-        given.get("layer"),
-        _text(given, "word"),
-        _text(given, "near"),
-        given.get("lang"),
-        limit=_number(given, "limit", 20),
-    )
+def _occurrences(explorer: Explorer, query: Any) -> dict[str, Any]:
+    encoder, word, near = (_text(query, name) for name in ("encoder", "word", "near"))
+    limit = _number(query, "limit", 20)
+    return explorer.occurrences(encoder, query.get("layer"), word, near, query.get("lang"), limit=limit)
 
 
-def _links(explorer: Explorer, given: Any) -> dict[str, Any]:
-    to = {"id": given.get("to"), "text": given.get("to_text"), "lang": given.get("to_lang")}
-    return explorer.links(
-        _text(given, "encoder"),
-        given.get("layer"),
-        _which(explorer, given),
-        _which(explorer, to),
-        method=given.get("method", "mutual"),
-    )
+def _links(explorer: Explorer, query: Any) -> dict[str, Any]:
+    to = {"id": query.get("to"), "text": query.get("to_text"), "lang": query.get("to_lang")}
+    which, other = _which(explorer, query), _which(explorer, to)
+    method = query.get("method", "mutual")
+    return explorer.links(_text(query, "encoder"), query.get("layer"), which, other, method=method)
 
 
 _ANSWERS = {
@@ -162,24 +148,23 @@ _ANSWERS = {
 }
 
 
-def _which(explorer: Explorer, given: Any) -> int | Typed:
-    if given.get("text") is not None:
-        return explorer.typed(given.get("text"), given.get("lang"))
-    return _number(given, "id")
+def _which(explorer: Explorer, query: Any) -> int | Typed:
+    text = query.get("text")
+    return _number(query, "id") if text is None else explorer.typed(text, query.get("lang"))
 
 
-def _text(given: Any, name: str) -> str:
-    if given.get(name) is None:
+def _text(query: Any, name: str) -> str:
+    if query.get(name) is None:
         raise SettingError(f"{name}= is missing")
-    return given.get(name)
+    return query.get(name)
 
 
-def _number(given: Any, name: str, default: int | None = None) -> int:
-    value = given.get(name)
+def _number(query: Any, name: str, default: int | None = None) -> int:
+    value = query.get(name)
     if value is None and default is not None:
         return default
     try:
-        return int(_text(given, name))
+        return int(_text(query, name))
     except ValueError:
         raise SettingError(f"{name}={str(value)[:40]!r} is not a whole number") from None
 
@@ -208,8 +193,8 @@ class _OwnNameOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            named = [value for name, value in scope["headers"] if name == b"host"]
-            if len(named) != 1 or not self._is_own(named[0].decode("latin-1")):
+            hosts = [value for name, value in scope["headers"] if name == b"host"]
+            if len(hosts) != 1 or not self._is_own(hosts[0].decode("latin-1")):
                 answer = _json({"error": "this server does not answer to that name"}, 400)
                 await answer(scope, receive, send)
                 return
@@ -220,12 +205,9 @@ class _OwnNameOnly:
         if parts is None:
             return False
         name = (parts["six"] or parts["name"]).lower().rstrip(".")
-        if name in self.hosts:
-            return True
-        if not self.any_address:
-            return False
+        if name in self.hosts or not self.any_address:
+            return name in self.hosts
         try:
-            ipaddress.ip_address(name)
+            return bool(ipaddress.ip_address(name))
         except ValueError:
             return False
-        return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -80,18 +79,15 @@ class Collection:
     # -- what translates what --------------------------------------------------------------------------------------
     def translations(self, sentence: int) -> dict[str, int]:
         """A translation in each language that has one: a partner, or else a partner's partner."""
-        found: dict[str, int] = {}
-        for other in self._around(sentence):
-            found.setdefault(self.sentences[other].lang, other)
-        return {lang: found[lang] for lang in self.ranges if lang in found}
+        nearest: dict[str, int] = {}
+        for other in self.related(sentence):
+            nearest.setdefault(self.sentences[other].lang, other)
+        return {lang: nearest[lang] for lang in self.ranges if lang in nearest}
 
-    def related(self, sentence: int) -> set[int]:
+    def related(self, sentence: int) -> list[int]:
         """All sentences in other languages that are partners, or partners of partners."""
-        return set(self._around(sentence))
-
-    def _around(self, sentence: int) -> list[int]:
         near = list(self.partners[sentence][:_WIDEST])
-        further = [other for each in near for other in self.partners[each][:_WIDEST]]
+        further = [other for partner in near for other in self.partners[partner][:_WIDEST]]
         lang = self.sentences[sentence].lang
         return [other for other in dict.fromkeys(near + further) if self.sentences[other].lang != lang]
 
@@ -123,20 +119,18 @@ class Collection:
     @cached_property
     def forms(self) -> dict[tuple[str, str], list[int]]:
         """Rows by language and word form, whatever its case."""
-        found: dict[tuple[str, str], list[int]] = {}
-        row = 0
-        for sentence in self.sentences:
-            for word in sentence.words:
-                found.setdefault((sentence.lang, word.casefold()), []).append(row)
-                row += 1
-        return found
+        rows: dict[tuple[str, str], list[int]] = {}
+        words = ((sentence.lang, word.casefold()) for sentence in self.sentences for word in sentence.words)
+        for row, form in enumerate(words):
+            rows.setdefault(form, []).append(row)
+        return rows
 
     @cached_property
-    def _characters(self) -> dict[str, Counter[str]]:
-        found: dict[str, Counter[str]] = {lang: Counter() for lang in self.ranges}
+    def _characters(self) -> dict[str, set[str]]:
+        characters: dict[str, set[str]] = {lang: set() for lang in self.ranges}
         for lang, word in self.forms:
-            found[lang].update(word)
-        return found
+            characters[lang].update(word)
+        return characters
 
     def guess_language(self, text: str) -> str:
         """The language of this text whose words, and then whose letters, the given text shares most."""
@@ -185,8 +179,8 @@ class Gatherer:
         sides = (self.add(corpus.source, trained=trained), self.add(corpus.target, trained=trained))
         for source, target in zip(*sides, strict=True):
             if source is not None and target is not None:
-                for one, other in ((source, target), (target, source)):
-                    others = self._partners.setdefault(one, [])
+                for name, other in ((source, target), (target, source)):
+                    others = self._partners.setdefault(name, [])
                     if len(others) < _WIDEST and other not in others:
                         others.append(other)
 

@@ -55,16 +55,14 @@ class Explorer:
         for named in encoders:
             place = folder / f"{collection.fingerprint[:12]}-{named.encoder.fingerprint[:12]}"
             self.views[named.name] = View(named, collection, place, self._sums, layers, progress=progress)
-        self.before, self.after = self._shown_first()
+        befores = [name for name, view in self.views.items() if view.before]
+        afters = [name for name in self.views if name not in befores] or befores
+        self.before = (befores or afters)[0]
+        self.after = "contrastive" if "contrastive" in afters else afters[-1]
         for name in dict.fromkeys((self.before, self.after)):
             self.views[name].layers.get(self.views[name].own)
         self._sums.progress = False
         collection.index()
-
-    def _shown_first(self) -> tuple[str, str]:
-        befores = [name for name, view in self.views.items() if view.before]
-        afters = [name for name in self.views if name not in befores] or befores
-        return (befores or afters)[0], "contrastive" if "contrastive" in afters else afters[-1]
 
     def prepare(self) -> None:
         """Compute what the other layers and encoders lack, before anyone asks for it; may be stopped by `close`."""
@@ -107,21 +105,19 @@ class Explorer:
 
     def _start(self) -> dict[str, int]:
         """The first sentence with the most translations, one that no encoder learnt from if possible."""
-        first = max(range(min(len(self.collection), 1000)), key=lambda k: self._interest(k))
-        words = self.collection.sentences[first].words
-        return {"id": first, "word": max(range(len(words)), key=lambda k: len(words[k]))}
+        text = self.collection
 
-    def _interest(self, sentence: int) -> tuple[int, bool, int]:
-        return (
-            len(self.collection.translations(sentence)),
-            not self.collection.trained[sentence],
-            -abs(len(self.collection.sentences[sentence]) - 10),
-        )
+        def interest(k: int) -> tuple[int, bool, int]:
+            return len(text.translations(k)), not text.trained[k], -abs(len(text.sentences[k]) - 10)
+
+        first = max(range(min(len(text), 1000)), key=interest)
+        words = text.sentences[first].words
+        return {"id": first, "word": max(range(len(words)), key=lambda k: len(words[k]))}
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
         """Sentences that hold all words of the query."""
-        total, found = self.collection.search(query, self._known(lang), min(limit, 200))
-        return {"total": total, "sentences": [self._shown(number) for number in found]}
+        total, numbers = self.collection.search(query, self._known(lang), min(limit, 200))
+        return {"total": total, "sentences": [self._shown(number) for number in numbers]}
 
     def sentence(self, which: int | Typed) -> dict[str, Any]:
         """A sentence, and its translations if it is one of the text's."""
@@ -161,11 +157,9 @@ class Explorer:
         return which.lang if isinstance(which, Typed) else self.collection.sentences[which].lang
 
     def _shown(self, which: int | Typed) -> dict[str, Any]:
-        words = self._words(which)
-        shown: dict[str, Any] = {"lang": self._language(which), "words": list(words)}
-        if isinstance(which, Typed):
-            return {"text": which.text, **shown}
-        return {"id": which, **shown}
+        name = {"text": which.text} if isinstance(which, Typed) else {"id": which}
+        words = list(self._words(which))
+        return {**name, "lang": self._language(which), "words": words}
 
     # -- neighbours ------------------------------------------------------------------------------------------------
     def neighbours(
@@ -189,13 +183,13 @@ class Explorer:
         answer: dict[str, Any] = {"encoder": encoder, "layer": name, "word": words[word], "covered": covered}
         if not covered:
             return {**answer, "languages": [], "same": {"total": 0, "nearest": [], "farthest": []}}
-        related = set() if isinstance(which, Typed) else self.collection.related(which)
+        related = set() if isinstance(which, Typed) else set(self.collection.related(which))
         vector = np.asarray(vectors.data[word])
         languages = []
-        for other, found in store.neighbours(vector, lang, n, but=row).items():
+        for other, nearest in store.neighbours(vector, lang, n, but=row).items():
             hits = [
                 {**self._hit(int(r), related), "csls": round(float(score), 4), "cosine": round(float(cosine), 4)}
-                for r, score, cosine in zip(found.rows, found.csls, found.cosines, strict=True)
+                for r, score, cosine in zip(nearest.rows, nearest.csls, nearest.cosines, strict=True)
             ]
             languages.append({"lang": other, "own": other == lang, "words": hits})
         return {**answer, "languages": languages, "same": self._same(store, vector, lang, words[word], row)}
@@ -237,16 +231,16 @@ class Explorer:
         view = self._view(encoder)
         store, name = view.store(layer)
         form, lang = word.strip().casefold(), self._known(lang)
-        having = [each for each in self.collection.languages if (each, form) in self.collection.forms]
+        langs = [known for known in self.collection.languages if (known, form) in self.collection.forms]
         text = near if form in near.casefold().split() else f"{near} {word}"
         if lang is None:
             guess = self.typed(text).lang
-            lang = guess if guess in having or not having else having[0]
+            lang = guess if guess in langs or not langs else langs[0]
         typed = self.typed(text, lang)
         phrase, vectors = typed.words, view.vectors(name, typed)
         context = [
-            k for k, each in enumerate(phrase)
-            if each.casefold() != form and any(map(str.isalnum, each))
+            k for k, other in enumerate(phrase)
+            if other.casefold() != form and any(map(str.isalnum, other))
             and (vectors.covered is None or vectors.covered[k])
         ]  # fmt: skip
         if not context:
@@ -255,14 +249,8 @@ class Explorer:
         nearness = self._nearness(store, rows, np.asarray(vectors.data)[context])
         order = np.lexsort((rows, -nearness))[: max(0, min(limit, 200))]
         hits = [{**self._hit(int(rows[k]), set()), "near": round(float(nearness[k]), 4)} for k in order]
-        about = {
-            "encoder": encoder,
-            "layer": name,
-            "word": word.strip(),
-            "near": [phrase[k] for k in context],
-            "lang": lang,
-        }
-        return {**about, "total": len(rows), "occurrences": hits}
+        about = {"encoder": encoder, "layer": name, "word": word.strip(), "near": [phrase[k] for k in context]}
+        return {**about, "lang": lang, "total": len(rows), "occurrences": hits}
 
     def _nearness(self, store: WordVectors, rows: np.ndarray, context: np.ndarray) -> np.ndarray:
         """How near the sentence of each row comes to some vectors, the row's own word left out; −1 where it is alone.
@@ -272,14 +260,14 @@ class Explorer:
             context: `[n_context, dim]`, of length 1.
         """
         offsets, covered = self.collection.offsets, store.embeddings.covered
-        found = np.full(len(rows), -1.0)
+        nearness = np.full(len(rows), -1.0)
         for k, row in enumerate(rows.tolist()):
             sentence, _ = self.collection.place(row)
             others = np.arange(offsets[sentence], offsets[sentence + 1])
             others = others[(others != row) & (True if covered is None else np.asarray(covered[others]))]
             if len(others):
-                found[k] = (np.asarray(store.embeddings.data[others]) @ context.T).max(axis=0).mean()
-        return found
+                nearness[k] = (np.asarray(store.embeddings.data[others]) @ context.T).max(axis=0).mean()
+        return nearness
 
     # -- links -----------------------------------------------------------------------------------------------------
     def links(
@@ -294,19 +282,14 @@ class Explorer:
             raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
         view = self._view(encoder)
         _, name = view.store(layer)
-        for each in (which, other):
-            self._words(each)  # there are such sentences
+        for sentence in (which, other):
+            self._words(sentence)  # raises where there is no such sentence
         pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other), method=method)
         strength = np.ones(len(pairs)) if pairs.posterior is None else pairs.posterior
-        return {
-            "encoder": encoder,
-            "layer": name,
-            "method": method,
-            "links": [
-                [int(i), int(j), round(float(p), 4)]
-                for i, j, p in zip(pairs.source, pairs.target, strength, strict=True)
-            ],
-        }
+        links = [
+            [int(i), int(j), round(float(p), 4)] for i, j, p in zip(pairs.source, pairs.target, strength, strict=True)
+        ]
+        return {"encoder": encoder, "layer": name, "method": method, "links": links}
 
     # -- vectors ---------------------------------------------------------------------------------------------------
     def _view(self, encoder: str) -> View:

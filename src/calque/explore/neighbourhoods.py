@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -55,10 +56,9 @@ class Neighbourhoods:
 
         from calque.algebra.sweep import sweep
 
-        languages = collection.languages
-        hubness = np.zeros((len(languages), len(data)), dtype=np.float32)
-        rows = [_rows(collection.rows(lang), covered) for lang in languages]
-        pairs = [(a, b) for a in range(len(languages)) for b in range(a, len(languages))]
+        rows = [_rows(collection.rows(lang), covered) for lang in collection.languages]
+        hubness = np.zeros((len(rows), len(data)), dtype=np.float32)
+        pairs = list(combinations_with_replacement(range(len(rows)), 2))
         total = sum(len(rows[a]) * len(rows[b]) for a, b in pairs)
         with bar(total, unit="pair", title="neighbourhoods", show=self.progress, scaled=True) as shown:
             for a, b in pairs:

@@ -39,15 +39,13 @@ def listen(host: str, port: int | None) -> socket.socket:
     for k, number in enumerate(wanted):
         try:
             family, _, _, _, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
-            found = socket.create_server(address[:2], family=family, backlog=128)
+            return socket.create_server(address[:2], family=family, backlog=128)
         except (OSError, OverflowError) as error:
             if k + 1 == len(wanted):
                 reason = getattr(error, "strerror", None) or str(error)
                 raise SettingError(
                     f"cannot listen on {host} port {number} ({reason}): choose another --port or --host"
                 ) from error
-        else:
-            return found
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
@@ -83,21 +81,16 @@ def serve(
 
     from calque.explore.app import LOCAL, make_app
 
-    own = listening.getsockname()[0]
-    local = own == "::1" or own.startswith("127.")
-    names = {*LOCAL, host.lower(), own} | (set() if local else {socket.gethostname().lower(), socket.getfqdn().lower()})
+    address = listening.getsockname()[0]
+    local = address == "::1" or address.startswith("127.")
+    names = {*LOCAL, host.lower(), address}
+    names |= set() if local else {socket.gethostname().lower(), socket.getfqdn().lower()}
     app = make_app(explorer, hosts=names - {"0.0.0.0", "::"}, any_address=not local)
     if not local:
         say(f"anyone who reaches {host} can read the text and make this machine encode sentences: there is no password")
     config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=1,
-    )
+        app, log_level="warning", access_log=False, lifespan="off", ws="none", server_header=False, timeout_graceful_shutdown=1
+    )  # fmt: skip
     if browser:
         _open(url_of(listening), say)
     rest = threading.Thread(target=_prepare, args=(explorer,))

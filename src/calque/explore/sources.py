@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,26 +57,26 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     """
     from calque.encoders import load_encoder
 
-    found: dict[str, NamedEncoder] = {}  # by fingerprint: an encoder that is named twice is there once
+    by_hash: dict[str, NamedEncoder] = {}  # an encoder that is named twice is there once
     befores: list[NamedEncoder] = [] if base is None else [NamedEncoder(_called(base), load_encoder(base), True)]
     for name in names:
         folder = Path(name)
         for member in _members(folder) if is_collection(folder) else [name]:
             encoder = load_encoder(member)
-            found.setdefault(encoder.fingerprint, NamedEncoder(_called(member), encoder, False))
+            by_hash.setdefault(encoder.fingerprint, NamedEncoder(_called(member), encoder, False))
             before = None if base is not None else _before(encoder, Path(member), len(names) == 1, say)
             befores += [] if before is None else [before]
-    for each in befores:
-        known = found.get(each.encoder.fingerprint, each)
-        found[each.encoder.fingerprint] = NamedEncoder(known.name, known.encoder, True)
-    return _distinct(list(found.values()))
+    for before in befores:
+        known = by_hash.get(before.encoder.fingerprint, before)
+        by_hash[before.encoder.fingerprint] = replace(known, before=True)
+    return _distinct(list(by_hash.values()))
 
 
 def _members(folder: Path) -> list[Path]:
     """Folders of encoders in a folder, in the order of its results, where there are such."""
-    members = [each for each in sorted(folder.iterdir()) if each.is_dir() and holds_encoder(each)]
+    members = [member for member in sorted(folder.iterdir()) if member.is_dir() and holds_encoder(member)]
     order = list(dict.fromkeys(str(row.get("method")) for row in _results(folder)))
-    return sorted(members, key=lambda each: order.index(each.name) if each.name in order else len(order))
+    return sorted(members, key=lambda member: order.index(member.name) if member.name in order else len(order))
 
 
 def _results(folder: Path) -> list[dict[str, Any]]:
@@ -106,8 +106,8 @@ def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> NamedEncod
     settings: dict[str, Any] = {"layer": encoder.layer}
     if isinstance(encoder, HuggingFaceEncoder):
         settings["pooling"] = encoder.pooling
-    places = [place for place in (folder.parent / name, Path(name)) if place.is_dir()]
-    for place in [*map(str, places), *([] if places else [name])]:
+    places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
+    for place in places or [name]:
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
@@ -132,15 +132,13 @@ def _called(name: str | Path) -> str:
 
 def _distinct(sources: list[NamedEncoder]) -> list[NamedEncoder]:
     """The same with names that differ, those before alignment first."""
-    taken: set[str] = set()
-    renamed = []
-    for each in sorted(sources, key=lambda source: not source.before):
-        name, k = each.name, 2
-        while name in taken:
-            name, k = f"{each.name} {k}", k + 1
-        taken.add(name)
-        renamed.append(NamedEncoder(name, each.encoder, each.before))
-    return renamed
+    renamed: dict[str, NamedEncoder] = {}
+    for source in sorted(sources, key=lambda source: not source.before):
+        name, k = source.name, 2
+        while name in renamed:
+            name, k = f"{source.name} {k}", k + 1
+        renamed[name] = replace(source, name=name)
+    return list(renamed.values())
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -177,8 +175,8 @@ def find_text(
     for path, pair in zip(test, pairs, strict=True):
         corpus = read_parallel(path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit)
         if corpus.skipped:
-            told = skipped_lines(corpus.skipped, corpus.first_skipped)
-            skipped(f"{path}: {sum(corpus.skipped.values()):,} unusable lines skipped ({told})")
+            reasons = skipped_lines(corpus.skipped, corpus.first_skipped)
+            skipped(f"{path}: {sum(corpus.skipped.values()):,} unusable lines skipped ({reasons})")
         gatherer.add_pairs(corpus)
     if not text and not test:
         files = [file for name in names for file in _demo_texts(Path(name))]
@@ -205,9 +203,9 @@ def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
     if not is_collection(folder) or not (folder / "text").is_dir():
         return []
     matches = [(file, _DEMO_TEXT.fullmatch(file.name)) for file in sorted((folder / "text").iterdir())]
-    found = [(file, match[1], match[2]) for file, match in matches if match]
+    texts = [(file, match[1], match[2]) for file, match in matches if match]
     rank = {lang: k for k, lang in enumerate(LANGUAGES)}
-    return sorted(found, key=lambda item: (item[2] != "test", rank.get(item[1], len(rank)), item[1]))
+    return sorted(texts, key=lambda text: (text[2] != "test", rank.get(text[1], len(rank)), text[1]))
 
 
 def place_for(name: str) -> Path:

@@ -30,7 +30,7 @@ _FORMAT = 1  # raise it with any change of what a store holds
 
 
 @dataclass(frozen=True)
-class Found:
+class Neighbours:
     """Nearest words in one language.
 
     Attributes:
@@ -73,32 +73,32 @@ class WordVectors:
         return cls(collection, Embeddings.open(path), arrays["hubness"])
 
     @classmethod
-    def build(cls, path: Path, collection: Collection, found: Embeddings, sums: Neighbourhoods) -> WordVectors:
+    def build(cls, path: Path, collection: Collection, embeddings: Embeddings, sums: Neighbourhoods) -> WordVectors:
         """Write a store: vectors brought to length 1, and the hubness of every word towards every language."""
-        n, dim = found.data.shape
+        n, dim = embeddings.data.shape
         shapes: dict[str, tuple[tuple[int, ...], np.dtype | type]] = {
             "data": ((n, dim), np.float32),
             "offsets": (collection.offsets.shape, np.int64),
             "hubness": ((len(collection.languages), n), np.float32),
         }
-        if found.covered is not None:
+        if embeddings.covered is not None:
             shapes["covered"] = ((n,), np.bool_)
         with filling(path, shapes, {"calque.explore": _about(collection)}) as arrays:
             arrays["offsets"][...] = collection.offsets
-            if found.covered is not None:
-                arrays["covered"][...] = found.covered
+            if embeddings.covered is not None:
+                arrays["covered"][...] = embeddings.covered
             for start in range(0, n, _BLOCK):
                 try:
-                    arrays["data"][start : start + _BLOCK] = unit_rows(found.data[start : start + _BLOCK])
+                    arrays["data"][start : start + _BLOCK] = unit_rows(embeddings.data[start : start + _BLOCK])
                 except SettingError as error:
                     raise SettingError(f"{error}: the encoder cannot be explored") from error
-            arrays["hubness"][...] = sums(arrays["data"], found.covered, collection)
+            arrays["hubness"][...] = sums(arrays["data"], embeddings.covered, collection)
         return cls.open(path, collection)
 
     def vector(self, row: int) -> np.ndarray:
         return self.embeddings.data[row]
 
-    def neighbours(self, vector: np.ndarray, lang: str, n: int, *, but: int | None = None) -> dict[str, Found]:
+    def neighbours(self, vector: np.ndarray, lang: str, n: int, *, but: int | None = None) -> dict[str, Neighbours]:
         """The words nearest to a vector by CSLS, in every language: 2·cos(x, y) − r(x) − r(y).
 
         r(x) is taken from the one product that all similarities come from, r(y) from the store: for a word of the text
@@ -114,20 +114,20 @@ class WordVectors:
         cosines = self.cosines(vector)
         if but is not None:
             cosines[but] = -np.inf
-        found = {}
+        neighbours = {}
         for other in self.collection.languages:
             rows = self.collection.rows(other)
             near = cosines[rows]
             usable = int(np.count_nonzero(np.isfinite(near)))
             if not usable:
-                found[other] = Found(np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.float32))
+                neighbours[other] = Neighbours(np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.float32))
                 continue
-            own = float(_largest(near, min(K, usable)).mean())
-            csls = 2 * near - own - self.hubness[self._number[lang], rows]
+            density = float(np.partition(near, -min(K, usable))[-min(K, usable) :].mean())
+            csls = 2 * near - density - self.hubness[self._number[lang], rows]
             best = np.argpartition(-csls, min(n, len(csls)) - 1)[:n]
             best = best[np.lexsort((best, -csls[best]))][:usable]
-            found[other] = Found(best + rows.start, csls[best], near[best])
-        return found
+            neighbours[other] = Neighbours(best + rows.start, csls[best], near[best])
+        return neighbours
 
     def cosines(self, vector: np.ndarray) -> np.ndarray:
         """Cosine with every word, float32 `[n_words]`; −inf for a word without a vector."""
@@ -162,7 +162,7 @@ class Layers:
         *,
         progress: bool = False,
     ):
-        self.numbers, self._library, self._folder, self._sums = numbers, collection, folder, sums
+        self.numbers, self._collection, self._folder, self._sums = numbers, collection, folder, sums
         self._paths = {name: folder / f"{name}.safetensors" for name in numbers}
         self._open: dict[str, WordVectors] = {}
         self._building = threading.Lock()
@@ -176,13 +176,13 @@ class Layers:
     def _find(self) -> bool:
         """Open the layers that have been made; whether all have."""
         for name, path in self._paths.items():
-            if name not in self._open and _is_store(path, self._library):
-                self._open[name] = WordVectors.open(path, self._library)
+            if name not in self._open and _is_store(path, self._collection):
+                self._open[name] = WordVectors.open(path, self._collection)
         return len(self._open) == len(self.numbers)
 
     def _encode(self, encoder: Encoder, progress: bool) -> None:
         asked = [number for number in self.numbers.values() if number is not None]
-        sentences = self._library.sentences
+        sentences = self._collection.sentences
         if asked:  # all of them, whatever is done: the same question finds what a stopped run left
             self._raw |= encoder.encode_layers(sentences, asked, progress=progress, out=self._encoding)
         if None in self.numbers.values():
@@ -213,20 +213,20 @@ class Layers:
         if name not in self._open:
             with self._building:
                 if name not in self._open:
-                    self._open[name] = self._made(name)
+                    self._open[name] = self._build(name)
                 if len(self._open) == len(self.numbers) and self._raw:
                     self._raw.clear()
                     with self._alone(self._encoding):
                         shutil.rmtree(self._encoding, ignore_errors=True)
         return self._open[name]
 
-    def _made(self, name: str) -> WordVectors:
+    def _build(self, name: str) -> WordVectors:
         """A layer that was missing."""
         path = self._paths[name]
         with self._alone(path):
-            if _is_store(path, self._library):  # by another process, meanwhile
-                return WordVectors.open(path, self._library)
-            return WordVectors.build(path, self._library, self._raw[self.numbers[name]], self._sums)
+            if _is_store(path, self._collection):  # by another process, meanwhile
+                return WordVectors.open(path, self._collection)
+            return WordVectors.build(path, self._collection, self._raw[self.numbers[name]], self._sums)
 
 
 def _is_store(path: Path, collection: Collection) -> bool:
@@ -278,7 +278,3 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
     chosen = [0, number(-1) // 2, own] if wanted is None else [number(layer) for layer in wanted]
     numbers = sorted({*chosen, own})
     return {str(k): k for k in numbers}, str(own)
-
-
-def _largest(values: np.ndarray, k: int) -> np.ndarray:
-    return np.partition(values, len(values) - k)[len(values) - k :]

@@ -100,18 +100,18 @@ class View:
                 return self.typed[typed]
             sentences = [Sentence(typed.words, typed.lang)]
             numbers = [number for number in self.layers.numbers.values() if number is not None]
-            found: dict[int | None, Embeddings] = {}
+            by_number: dict[int | None, Embeddings] = {}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers say so
                 if numbers:
-                    found |= self.encoder.encode_layers(sentences, numbers)
+                    by_number |= self.encoder.encode_layers(sentences, numbers)
                 if None in self.layers.numbers.values():
-                    found[None] = self.encoder.encode(sentences)
-            made = {
-                name: Embeddings(unit_rows(found[number].data), found[number].offsets, found[number].covered)
-                for name, number in self.layers.numbers.items()
-            }
-            self.typed[typed] = made
+                    by_number[None] = self.encoder.encode(sentences)
+            layers = {}
+            for name, number in self.layers.numbers.items():
+                raw = by_number[number]
+                layers[name] = Embeddings(unit_rows(raw.data), raw.offsets, raw.covered)
+            self.typed[typed] = layers
             while len(self.typed) > _TYPED:
                 self.typed.popitem(last=False)
-            return made
+            return layers
