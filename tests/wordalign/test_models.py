@@ -11,7 +11,7 @@ import pytest
 
 from calque.wordalign import diagonal as fast
 from calque.wordalign import gibbs, hmm
-from calque.wordalign.agreement import HmmPass, HmmSettings, first_jumps, pair_prior, spread, train
+from calque.wordalign.agreement import HmmPass, HmmSettings, first_jumps, spread, train
 from calque.wordalign.bitext import Bitext, Side
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
 from calque.wordalign.generator import GOLDEN, unit
@@ -272,8 +272,7 @@ def literal_agreement(text, prior, iterations, settings: HmmSettings):
 def test_agreement_is_the_product_of_posteriors(ibm1, more):
     settings = HmmSettings(ibm1_iterations=ibm1, hmm_iterations=more, floor=0.0)
     text = bitext()
-    prior = pair_prior(np.zeros(len(text.pairs), np.float32), settings)
-    tables = train(HmmPass(text, prior, settings, 1))
+    tables = train(HmmPass(Job(text, np.zeros(len(text.pairs), np.float32)), settings))
     expected = literal_agreement(TEXT, settings.strength, ["ibm1"] * ibm1 + ["hmm"] * more, settings)
     pairs = zip(text.pairs.source.tolist(), text.pairs.target.tolist(), strict=True)
     # what is below 1e-5 in a cell is not counted

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 import numpy as np
 from numba import njit
 
-from calque.wordalign.bitext import Bitext, Pairs
+from calque.wordalign.bitext import Pairs
 from calque.wordalign.hmm import COUNT, HMM, IBM1, LANES, LINK, SAMPLE, F, sweep
 from calque.wordalign.links import Links
 from calque.wordalign.model import Job, Model
@@ -28,7 +28,7 @@ class HmmSettings:
         strength: Dirichlet prior of a pair of types, as a count.
         spelling: how many times larger that prior is for two words spelt the same.
         null_strength: the same prior for words that come from no position.
-        jump_smoothing: share of the jump distribution that is uniform.
+        jump_smoothing: fraction of the jump distribution that is uniform.
         floor: states less probable than this are not followed in forward-backward.
     """
 
@@ -67,6 +67,9 @@ class HmmTables:
     backward_jump: np.ndarray
 
 
+_COUNTED = [column.name for column in fields(HmmTables) if column.name != "pairs"]
+
+
 def first_jumps() -> np.ndarray:
     """Jump weights before training: one step forward is likeliest."""
     d = np.arange(-REACH, REACH + 1)
@@ -89,16 +92,18 @@ def gathered(flow: np.ndarray, middle: int, smoothing: float) -> np.ndarray:
     return ((1 - smoothing) * count + smoothing / len(count)).astype(np.float32)
 
 
-def pair_prior(ratio: np.ndarray, settings: HmmSettings) -> np.ndarray:
+def pair_prior(ratio: np.ndarray, strength: float, spelling: float) -> np.ndarray:
     """Prior count of each pair of types, float32, from how alike they are spelt."""
-    return (settings.strength * (1 + settings.spelling * ratio**4)).astype(np.float32)
+    return (strength * (1 + spelling * ratio**4)).astype(np.float32)
 
 
 class HmmPass:
-    """Passes over one bitext: the compiled sweep with its arrays, its shards and its threads."""
+    """Passes over one text: the compiled sweep with its arrays, its shards and its threads."""
 
-    def __init__(self, bitext: Bitext, prior: np.ndarray, settings: HmmSettings, threads: int):
-        self.bitext, self.prior, self.settings, self.threads = bitext, prior, settings, threads
+    def __init__(self, job: Job, settings: HmmSettings):
+        self.bitext, self.settings, self.threads, self.step = job.bitext, settings, job.threads, job.step
+        self.prior = pair_prior(job.ratio, settings.strength, settings.spelling)
+        bitext = job.bitext
         self.shards = n_shards(bitext.n_cells)
         self.table = np.empty((len(bitext.pairs), 2), dtype=np.float32)
 
@@ -160,8 +165,8 @@ _NO_LINKS = (np.zeros((1, 0), np.int32),) * 2 + (np.zeros(0, np.float32),) * 2
 _NO_SEEDS = np.zeros(0, np.uint64)
 
 
-def train(passes: HmmPass, step: Callable[[], object] = lambda: None) -> HmmTables:
-    """EM: IBM model 1, then the HMM, both directions agreeing. `step` is called after every pass."""
+def train(passes: HmmPass) -> HmmTables:
+    """EM: IBM model 1, then the HMM, both directions agreeing."""
     bitext, settings = passes.bitext, passes.settings
     n_source, n_target = bitext.source.n_types, bitext.target.n_types
     counts = np.zeros(len(bitext.pairs), dtype=np.float32)
@@ -195,7 +200,7 @@ def train(passes: HmmPass, step: Callable[[], object] = lambda: None) -> HmmTabl
             tables.forward_jump, tables.backward_jump = (
                 gathered(flow.sum(0), middle, settings.jump_smoothing) for flow in flows
             )
-        step()
+        passes.step()
     tables.counts = tables.counts.copy()
     return tables
 
@@ -216,8 +221,8 @@ class HmmModel(Model):
 
     @classmethod
     def fit(cls, job: Job, settings: HmmSettings) -> tuple[HmmModel, Links]:
-        passes = HmmPass(job.bitext, pair_prior(job.ratio, settings), settings, job.threads)
-        model = cls(settings, train(passes, job.step))
+        passes = HmmPass(job, settings)
+        model = cls(settings, train(passes))
         links = passes.links(model.tables)
         job.step()
         return model, links
@@ -230,14 +235,14 @@ class HmmModel(Model):
 
     def passes(self, job: Job) -> tuple[HmmPass, HmmTables]:
         """The tables that further text needs: of its own pairs of types, also those that training never met."""
-        old, bitext = self.tables, job.bitext
-        counts = known(old.counts, bitext.pairs.find(old.pairs))
-        passes = HmmPass(bitext, pair_prior(job.ratio, self.settings), self.settings, job.threads)
+        old, pairs = self.tables, job.bitext.pairs
+        counts = known(old.counts, pairs.find(old.pairs))
+        passes = HmmPass(job, self.settings)
         source, target = passes.totals(counts)
         source[: len(old.source_total)] = old.source_total
         target[: len(old.target_total)] = old.target_total
         tables = HmmTables(
-            bitext.pairs, counts, source, target,
+            pairs, counts, source, target,
             _lengthened(old.source_null, len(source)), _lengthened(old.target_null, len(target)),
             old.forward_jump, old.backward_jump,
         )  # fmt: skip
@@ -245,32 +250,16 @@ class HmmModel(Model):
         return passes, tables
 
     def arrays(self) -> dict[str, np.ndarray]:
-        t = self.tables
-        return {
-            "pairs.starts": t.pairs.starts, "pairs.target": t.pairs.target, "counts": t.counts,
-            "source_total": t.source_total, "target_total": t.target_total,
-            "source_null": t.source_null, "target_null": t.target_null,
-            "forward_jump": t.forward_jump, "backward_jump": t.backward_jump,
-        }  # fmt: skip
+        return {**self.tables.pairs.arrays(), **{name: getattr(self.tables, name) for name in _COUNTED}}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: HmmSettings) -> HmmModel:
-        names = (
-            "counts",
-            "source_total",
-            "target_total",
-            "source_null",
-            "target_null",
-            "forward_jump",
-            "backward_jump",
-        )
-        pairs = Pairs(arrays["pairs.starts"], arrays["pairs.target"])
-        return cls(settings, HmmTables(pairs, *(arrays[name] for name in names)))
+        return cls(settings, HmmTables(Pairs.from_arrays(arrays), *(arrays[name] for name in _COUNTED)))
 
 
-def known(values: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Values at the places found, 0 where nothing was (a place of -1)."""
-    return np.append(values, np.zeros(1, values.dtype))[found]
+def known(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The values with these numbers, 0 for the number -1."""
+    return np.append(values, np.zeros(1, values.dtype))[numbers]
 
 
 def _lengthened(null: np.ndarray, n: int) -> np.ndarray:

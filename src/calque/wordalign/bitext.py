@@ -48,6 +48,15 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.target)
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        return {"pairs.starts": self.starts, "pairs.target": self.target}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Pairs:
+        """The pairs from what `arrays` gave."""
+        return cls(arrays["pairs.starts"], arrays["pairs.target"])
+
     @property
     def source(self) -> np.ndarray:
         """int64 `[n_pairs]`, source type of each pair."""
@@ -56,7 +65,7 @@ class Pairs:
     def find(self, other: Pairs) -> np.ndarray:
         """Number that each pair of `self` has in `other`, int64 `[n_pairs]`, −1 where it is not there."""
         found = np.full(len(self), -1, dtype=np.int64)
-        largest = max((int(pairs.target.max(initial=-1)) for pairs in (self, other)), default=-1)
+        largest = max(int(pairs.target.max(initial=-1)) for pairs in (self, other))
         _match(self.starts, self.target, other.starts, other.target, np.full(largest + 1, -1, dtype=np.int64), found)
         return found
 
@@ -90,6 +99,10 @@ class Bitext:
 
     def __len__(self) -> int:
         return len(self._size)
+
+    def sides(self, across: bool) -> tuple[Side, Side]:
+        """The given and the observed side of a direction: source and target if `across`, else the other way."""
+        return (self.source, self.target) if across else (self.target, self.source)
 
     @property
     def n_cells(self) -> int:

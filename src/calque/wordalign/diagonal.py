@@ -89,22 +89,21 @@ class DiagonalModel(Model):
 
     def links(self, job: Job) -> Links:
         bitext = job.bitext
-        found = bitext.pairs.find(self.pairs)
+        numbers = bitext.pairs.find(self.pairs)
         out = Links.none(bitext)
         tasks = []
         for across, trained in zip((True, False), self.directions, strict=True):
-            null_table = np.full((bitext.target if across else bitext.source).n_types, UNSEEN)
+            null_table = np.full(bitext.sides(across)[1].n_types, UNSEEN)
             null_table[: len(trained.null_table)] = trained.null_table
-            table = np.append(trained.table, UNSEEN)[found]  # a pair that was not found has number -1
-            tasks.append(
-                partial(one_pass, bitext, across, self.settings, Direction(table, null_table, trained.tension), out)
-            )
+            table = np.append(trained.table, UNSEEN)[numbers]  # a pair that training never met has number -1
+            further = Direction(table, null_table, trained.tension)
+            tasks.append(partial(one_pass, bitext, across, self.settings, further, out))
         run(tasks, job.threads)
         job.step()
         return out
 
     def arrays(self) -> dict[str, np.ndarray]:
-        arrays = {"pairs.starts": self.pairs.starts, "pairs.target": self.pairs.target}
+        arrays = self.pairs.arrays()
         for name, d in zip(("forward", "backward"), self.directions, strict=True):
             arrays |= {f"{name}.table": d.table, f"{name}.null": d.null_table, f"{name}.tension": np.array([d.tension])}
         return arrays
@@ -115,13 +114,13 @@ class DiagonalModel(Model):
             Direction(arrays[f"{n}.table"], arrays[f"{n}.null"], float(arrays[f"{n}.tension"][0]))
             for n in ("forward", "backward")
         ]
-        return cls(settings, Pairs(arrays["pairs.starts"], arrays["pairs.target"]), *both)
+        return cls(settings, Pairs.from_arrays(arrays), *both)
 
 
 def _train(
     bitext: Bitext, across: bool, settings: FastAlignSettings, out: Links, step: Callable[[], object]
 ) -> Direction:
-    given, observed = (bitext.source, bitext.target) if across else (bitext.target, bitext.source)
+    given, observed = bitext.sides(across)
     pairs = bitext.pairs
     d = Direction(np.full(len(pairs), UNSEEN), np.full(observed.n_types, UNSEEN), settings.tension)
     used = bitext.used
@@ -153,7 +152,7 @@ def one_pass(
     nulls: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """One pass in one direction: adds to the counts, or writes links. Returns log-likelihood and summed feature."""
-    given, observed = (bitext.source, bitext.target) if across else (bitext.target, bitext.source)
+    given, observed = bitext.sides(across)
     none = np.zeros(0)
     likelihood = feature = 0.0
     links, posterior = (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)

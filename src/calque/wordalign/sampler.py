@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from calque.wordalign.agreement import HmmModel, HmmPass, HmmSettings, known, pair_prior, train
+from calque.wordalign.agreement import HmmModel, HmmPass, HmmSettings, HmmTables, known, pair_prior, train
 from calque.wordalign.bitext import Bitext, Block
 from calque.wordalign.generator import seeds
 from calque.wordalign.gibbs import FERTILITIES, F, choose, sample, tally
@@ -70,36 +70,54 @@ class DirectionTables:
     jumps: np.ndarray
     fertilities: np.ndarray
 
+    @classmethod
+    def empty(cls, bitext: Bitext, across: bool, prior: np.ndarray) -> DirectionTables:
+        """Of a text, before anything is counted in it."""
+        given, observed = bitext.sides(across)
+        types = bitext.pairs.source if across else bitext.pairs.target
+        return cls(
+            np.zeros(len(prior), np.float32), np.zeros(given.n_types, np.float32),
+            np.bincount(types, prior, minlength=given.n_types).astype(np.float32),
+            np.zeros(observed.n_types, np.float32), np.zeros(2 * REACH + 1),
+            np.zeros((given.n_types, FERTILITIES), np.float32),
+        )  # fmt: skip
+
+    def learnt(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
+        """These of a further text, with what was counted in training; `numbers` its pairs of types have there."""
+        self.counts, self.jumps = known(old.counts, numbers), old.jumps
+        for name in ("given_total", "given_prior", "observed_null", "fertilities"):
+            trained = getattr(old, name)
+            getattr(self, name)[: len(trained)] = trained
+        return self
+
 
 class Chain:
     """One direction of one sampler: its links, its counts with priors, and its generator."""
 
-    def __init__(self, bitext: Bitext, across: bool, links: np.ndarray, seed: int, settings: GibbsSettings):
+    def __init__(
+        self,
+        bitext: Bitext,
+        across: bool,
+        links: np.ndarray,
+        seed: int,
+        settings: GibbsSettings,
+        begin: DirectionTables,
+    ):
         self.across, self.links, self.settings = across, links, settings
-        self.given, self.observed = (bitext.source, bitext.target) if across else (bitext.target, bitext.source)
+        given, observed = bitext.sides(across)
+        self._words = (given.words, given.offsets, observed.words, observed.offsets)
         self.middle = 2 * bitext.longest + 2
         self.slots = np.clip(np.arange(2 * self.middle + 1) - self.middle, -REACH, REACH) + REACH
         self.state = np.array([seed], dtype=np.uint64)
-
-    def begin(self, n_pairs: int, given_prior: np.ndarray) -> None:
-        """Make room for counts of this text."""
-        self.counts, self.given_prior = np.zeros(n_pairs, np.float32), given_prior
-        self.given_total = np.zeros(self.given.n_types, np.float32)
-        self.observed_null = np.zeros(self.observed.n_types, np.float32)
-        self.jumps = np.zeros(len(self.slots))
-        self.fertilities = np.zeros((self.given.n_types, FERTILITIES), np.float32)
-
-    def load(self, tables: DirectionTables) -> None:
-        """Take counts that were learnt before."""
-        self.counts, self.given_prior = tables.counts.copy(), tables.given_prior
-        self.given_total, self.observed_null = tables.given_total.copy(), tables.observed_null.copy()
-        self.fertilities, self.jumps = tables.fertilities.copy(), tables.jumps[self.slots]
+        self.counts, self.given_prior = begin.counts.copy(), begin.given_prior
+        self.given_total, self.observed_null = begin.given_total.copy(), begin.observed_null.copy()
+        self.fertilities, self.jumps = begin.fertilities.copy(), begin.jumps[self.slots]
 
     def tally(self, block: Block) -> None:
         """Count the links of a block."""
         tally(
-            *block, self.across, self.given.words, self.given.offsets, self.observed.words, self.observed.offsets,
-            self.links, self.counts, self.given_total, self.observed_null, self.jumps, self.middle, self.fertilities,
+            *block, self.across, *self._words, self.links, self.counts, self.given_total, self.observed_null,
+            self.jumps, self.middle, self.fertilities,
         )  # fmt: skip
 
     def settle(self, prior: np.ndarray) -> None:
@@ -114,10 +132,9 @@ class Chain:
     def sweep(self, block: Block, learn: bool, marginals: tuple[np.ndarray, np.ndarray]) -> None:
         """Draw all links of a block anew."""
         sample(
-            *block, self.across, self.given.words, self.given.offsets, self.observed.words, self.observed.offsets,
-            self.links, self.counts, self.given_total, self.observed_null, self.null_total, self.jumps, self.middle,
-            self.fertilities, self.fertility_prior, F(self.settings.null), F(self.settings.null_strength), learn,
-            *marginals, self.state,
+            *block, self.across, *self._words, self.links, self.counts, self.given_total, self.observed_null,
+            self.null_total, self.jumps, self.middle, self.fertilities, self.fertility_prior, F(self.settings.null),
+            F(self.settings.null_strength), learn, *marginals, self.state,
         )  # fmt: skip
 
     def tables(self, prior: np.ndarray) -> DirectionTables:
@@ -140,22 +157,13 @@ class GibbsModel(Model):
 
     @classmethod
     def fit(cls, job: Job, settings: GibbsSettings) -> tuple[GibbsModel, Links]:
-        bitext = job.bitext
-        passes = HmmPass(bitext, pair_prior(job.ratio, settings.hmm), settings.hmm, job.threads)
-        hmm = HmmModel(settings.hmm, train(passes, job.step))
-        keys = seeds(job.seed, 3 * settings.chains).reshape(3, -1)
-        starts = passes.samples(hmm.tables, keys[0])
+        passes = HmmPass(job, settings.hmm)
+        hmm = HmmModel(settings.hmm, train(passes))
+        prior = pair_prior(job.ratio, settings.strength, settings.spelling)
+        tables = [DirectionTables.empty(job.bitext, across, prior) for across in (True, False)]
+        chains = _chains(job, settings, passes, hmm.tables, tables)
         del passes
-        prior = _prior(job.ratio, settings)
-        chains = []
-        for d, (types, side) in enumerate(((bitext.pairs.source, bitext.source), (bitext.pairs.target, bitext.target))):
-            given_prior = np.bincount(types, prior, minlength=side.n_types).astype(np.float32)
-            chains.append(
-                [Chain(bitext, d == 0, starts[d][k], keys[d + 1, k], settings) for k in range(settings.chains)]
-            )
-            for chain in chains[d]:
-                chain.begin(len(prior), given_prior)
-        for block in bitext.blocks():
+        for block in job.bitext.blocks():
             run([partial(chain.tally, block) for side in chains for chain in side], job.threads)
         links = _sample(job, chains, prior, settings, learn=True)
         means = [_mean([chain.tables(prior) for chain in side]) for side in chains]
@@ -163,26 +171,13 @@ class GibbsModel(Model):
 
     def links(self, job: Job) -> Links:
         bitext, settings = job.bitext, self.settings
-        passes, tables = self.hmm.passes(job)
-        keys = seeds(job.seed, 3 * settings.chains).reshape(3, -1)
-        starts = passes.samples(tables, keys[0])
-        prior = _prior(job.ratio, settings)
-        found = bitext.pairs.find(self.hmm.tables.pairs)
-        chains = []
-        for d, (types, side) in enumerate(((bitext.pairs.source, bitext.source), (bitext.pairs.target, bitext.target))):
-            old, observed = self.directions[d], bitext.target if d == 0 else bitext.source
-            given_prior = np.bincount(types, prior, minlength=side.n_types).astype(np.float32)
-            given_prior[: len(old.given_prior)] = old.given_prior
-            unseen = np.zeros((side.n_types - len(old.fertilities), FERTILITIES), np.float32)
-            loaded = DirectionTables(
-                known(old.counts, found), _padded(old.given_total, side.n_types), given_prior,
-                _padded(old.observed_null, observed.n_types), old.jumps, np.concatenate([old.fertilities, unseen]),
-            )  # fmt: skip
-            chains.append(
-                [Chain(bitext, d == 0, starts[d][k], keys[d + 1, k], settings) for k in range(settings.chains)]
-            )
-            for chain in chains[d]:
-                chain.load(loaded)
+        prior = pair_prior(job.ratio, settings.strength, settings.spelling)
+        numbers = bitext.pairs.find(self.hmm.tables.pairs)
+        tables = [
+            DirectionTables.empty(bitext, across, prior).learnt(old, numbers)
+            for across, old in zip((True, False), self.directions, strict=True)
+        ]
+        chains = _chains(job, settings, *self.hmm.passes(job), tables)
         return _sample(job, chains, prior, settings, learn=False)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -201,12 +196,16 @@ class GibbsModel(Model):
         return cls(settings, HmmModel.from_arrays(hmm, settings.hmm), *both)
 
 
-def _prior(ratio: np.ndarray, settings: GibbsSettings) -> np.ndarray:
-    return (settings.strength * (1 + settings.spelling * ratio**4)).astype(np.float32)
-
-
-def _padded(values: np.ndarray, n: int) -> np.ndarray:
-    return np.append(values, np.zeros(n - len(values), values.dtype))
+def _chains(
+    job: Job, settings: GibbsSettings, passes: HmmPass, hmm: HmmTables, begin: list[DirectionTables]
+) -> list[list[Chain]]:
+    """The chains of both directions, with samples of the HMM's posterior as first links."""
+    keys = seeds(job.seed, 3 * settings.chains).reshape(3, -1)
+    starts = passes.samples(hmm, keys[0])
+    return [
+        [Chain(job.bitext, d == 0, starts[d][k], keys[d + 1, k], settings, begin[d]) for k in range(settings.chains)]
+        for d in range(2)
+    ]
 
 
 def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: GibbsSettings, *, learn: bool) -> Links:

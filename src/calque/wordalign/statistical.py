@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from os import PathLike, fspath
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +26,10 @@ from calque.wordalign.model import Job, Model
 from calque.wordalign.parallel import n_threads
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
 from calque.wordalign.spelling import similarity
-from calque.wordalign.symmetrize import METHODS
+from calque.wordalign.symmetrize import check_method
 from calque.wordalign.symmetrize import symmetrize as join_directions
 from calque.wordalign.vocabulary import Classes, Vocabulary
 
-ModelName = Literal["auto", "fast-align", "hmm", "gibbs"]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
 FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
 MAX_WORDS = 500
@@ -75,20 +74,12 @@ def align_words(
     Raises:
         SettingError: no such model or symmetrisation, settings of another model, or `extra` in other languages.
     """
-    _check(symmetrize)
+    check_method(symmetrize)
     aligner = WordAligner.train(
         corpus, extra=extra, model=model, settings=settings, classes=classes, seed=seed, threads=threads,
         max_words=max_words, progress=progress,
     )  # fmt: skip
     return aligner.align(corpus, symmetrize=symmetrize)
-
-
-@dataclass(frozen=True)
-class _Told:
-    """Links of the text that an aligner was trained on."""
-
-    corpus: ParallelCorpus
-    links: Links
 
 
 class WordAligner:
@@ -110,7 +101,7 @@ class WordAligner:
         max_words: int = MAX_WORDS,
     ):
         self.model, self.vocabularies, self.langs, self.max_words = model, vocabularies, langs, max_words
-        self._trained_on: _Told | None = None
+        self._trained_on: tuple[ParallelCorpus, Links] | None = None
 
     def __repr__(self) -> str:
         sizes = " × ".join(f"{len(vocabulary):,}" for vocabulary in self.vocabularies)
@@ -133,31 +124,28 @@ class WordAligner:
         """Train on parallel text; the arguments are those of `align_words`."""
         text = corpus if extra is None else corpus + extra
         if model == "auto":
-            model = next(
-                (name for name, kind in _KINDS.items() if settings and isinstance(settings, kind.settings_type)), "auto"
-            )
-        if model == "auto":
-            model = "gibbs" if len(text) < FEW else "hmm"
+            fitting = (name for name, kind in _KINDS.items() if isinstance(settings, kind.settings_type))
+            model = next(fitting, "gibbs" if len(text) < FEW else "hmm")
         if model not in _KINDS:
             raise SettingError(f"model={model!r}, expected auto, {', '.join(_KINDS)}")
         kind = _KINDS[model]
         chosen: Any = settings or kind.settings_type()
         if not isinstance(chosen, kind.settings_type):
-            raise SettingError(
-                f"{type(chosen).__name__} for model={model!r}, which takes {kind.settings_type.__name__}"
-            )
+            expected = kind.settings_type.__name__
+            raise SettingError(f"{type(chosen).__name__} for model={model!r}, which takes {expected}")
         if max_words < 1:
             raise SettingError(f"max_words={max_words}, expected 1 or more")
         workers = n_threads(threads)
         classes = classes or kind.classes
-        source, source_side = _encode(text, "source", classes)
-        target, target_side = _encode(text, "target", classes)
-        bitext = _bitext(source_side, target_side, max_words)
+        source, source_words, source_offsets = Vocabulary.build(text.source, classes)
+        target, target_words, target_offsets = Vocabulary.build(text.target, classes)
+        sides = Side(source_words, source_offsets, len(source)), Side(target_words, target_offsets, len(target))
+        bitext = _bitext(*sides, max_words)
         ratio = _ratio(kind, bitext, source.forms, target.forms)
         with _bar(chosen.passes, model, text.langs, progress) as shown:
             trained, links = kind.fit(Job(bitext, ratio, seed, workers, shown.update), chosen)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words)
-        aligner._trained_on = _Told(corpus, links)
+        aligner._trained_on = corpus, links
         return aligner
 
     def align(
@@ -182,7 +170,7 @@ class WordAligner:
         Raises:
             SettingError: another language, or no such symmetrisation.
         """
-        _check(symmetrize)
+        check_method(symmetrize)
         directions = self.directions(corpus, seed=seed, threads=threads, progress=progress)
         return join_directions(*directions, symmetrize)
 
@@ -192,8 +180,8 @@ class WordAligner:
         """Links of both directions before they are joined: at most one for each target word, and for each source word."""
         if corpus.langs != self.langs:
             raise SettingError(f"an aligner for {'-'.join(self.langs)} and a text in {'-'.join(corpus.langs)}")
-        if self._trained_on is not None and corpus is self._trained_on.corpus:
-            links = self._trained_on.links
+        if self._trained_on is not None and corpus is self._trained_on[0]:
+            links = self._trained_on[1]
         else:
             (source, source_forms), (target, target_forms) = (
                 _encode_further(vocabulary, sentences)
@@ -270,16 +258,6 @@ def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
         digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace"))
         digest.update(np.ascontiguousarray(arrays[name]).tobytes())
     return digest.hexdigest()
-
-
-def _check(method: str) -> None:
-    if method not in METHODS:
-        raise SettingError(f"symmetrize={method!r}, expected one of {', '.join(METHODS)}")
-
-
-def _encode(text: ParallelCorpus, side: str, classes: Classes) -> tuple[Vocabulary, Side]:
-    vocabulary, words, offsets = Vocabulary.build(getattr(text, side), classes)
-    return vocabulary, Side(words, offsets, len(vocabulary))
 
 
 def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side, pa.Array]:

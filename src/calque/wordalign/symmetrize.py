@@ -12,14 +12,16 @@ from calque.pairs import WordPairs
 
 Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and", "one-to-one"]
 METHODS: tuple[str, ...] = get_args(Symmetrization)
-_CODES = {
-    "intersection": 0,
-    "one-to-one": 0,
-    "union": 1,
-    "grow-diag": 2,
-    "grow-diag-final": 3,
-    "grow-diag-final-and": 4,
-}
+
+
+def check_method(method: str) -> None:
+    """Before anything long begins: that there is such a symmetrisation.
+
+    Raises:
+        SettingError: there is not.
+    """
+    if method not in METHODS:
+        raise SettingError(f"symmetrize={method!r}, expected one of {', '.join(METHODS)}")
 
 
 def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersection") -> WordPairs:
@@ -41,19 +43,17 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
     Raises:
         SettingError: no such method, or links of different texts.
     """
-    if method not in _CODES:
-        raise SettingError(f"symmetrize={method!r}, expected one of {', '.join(METHODS)}")
+    check_method(method)
     if forward.n_sentences != backward.n_sentences:
         raise SettingError(f"links of {forward.n_sentences} and of {backward.n_sentences} sentence pairs")
-    a, b = _sorted(forward), _sorted(backward)
-    known = forward.posterior is not None and backward.posterior is not None
-    found = _join(*a, *b, forward.n_sentences, _CODES[method])
-    sentence, source, target, posterior = found
-    pairs = WordPairs(sentence, source, target, n_sentences=forward.n_sentences, posterior=posterior if known else None)
+    n, code = forward.n_sentences, 0 if method == "one-to-one" else METHODS.index(method)
+    sentence, source, target, posterior = _join(*_arrays(forward), *_arrays(backward), n, code)
+    has_posterior = forward.posterior is not None and backward.posterior is not None
+    pairs = WordPairs(sentence, source, target, n_sentences=n, posterior=posterior if has_posterior else None)
     return pairs.one_to_one() if method == "one-to-one" else pairs
 
 
-def _sorted(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _arrays(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Offsets of the sentences, source, target, posterior (1 where there is none)."""
     posterior = np.ones(len(pairs), np.float32) if pairs.posterior is None else pairs.posterior
     return pairs.offsets(), pairs.source, pairs.target, posterior
@@ -127,7 +127,6 @@ def _final(state, row, column, direction, both):
         for t in range(width):
             if state[s, t] & 4 or not state[s, t] & direction:
                 continue
-            free = (not row[s] and not column[t]) if both else (not row[s] or not column[t])
-            if free:
+            if (not row[s] and not column[t]) if both else (not row[s] or not column[t]):
                 state[s, t] |= 4
                 row[s] = column[t] = True
