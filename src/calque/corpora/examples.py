@@ -10,10 +10,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from calque.corpora import hub
 from calque.corpora.compression import unpacked_name
 from calque.corpora.lines import Flaw, Omission, read_lines
-from calque.corpora.rows import open_rows
+from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError
 from calque.segment import language_parts
 
@@ -53,16 +52,14 @@ def open_examples(path: str | PathLike[str], lang: str, format: Format) -> Items
     """
     name = fspath(path)
     suffix = Path(unpacked_name(name)).suffix.lower()
-    if format == "auto" and (name.startswith(hub.PREFIX) or os.path.isdir(name) or suffix in (".parquet", ".csv")):
+    if format == "auto" and (name.startswith(PREFIX) or os.path.isdir(name) or suffix in (".parquet", ".csv")):
         format = "hub"
     if format == "hub":
         return _dataset(path, lang)
     lines, before, first = enumerate(read_lines(path), 1), [], ""
-    for number, line in lines:
-        before.append((number, line))
-        if isinstance(line, str) and line.strip():
-            first = line
-            break
+    while not first and (item := next(lines, None)):
+        before.append(item)
+        first = item[1] if isinstance(item[1], str) and item[1].strip() else ""
     if format == "auto":
         format = _text_format(first)
         if format == "hub":
@@ -105,8 +102,8 @@ def _choose(columns: Sequence[str], lang: str, path: str | PathLike[str]) -> _Na
     if texts is None or label is None:
         fact = f"has the columns {', '.join(columns)[:200]}; expected premise and hypothesis, or text, and label"
         raise InputError(f"{fact}: rename them", path=path)
-    found = next((name for name in _LANGUAGES if name in names), None)
-    return _Names(tuple(names[name] for name in texts), names[label], None if found is None else names[found])
+    language = next((names[name] for name in _LANGUAGES if name in names), None)
+    return _Names(tuple(names[name] for name in texts), names[label], language)
 
 
 # -- lines of columns --------------------------------------------------------------------------------------------------
@@ -114,8 +111,6 @@ def _named_columns(
     lines: Iterator[tuple[int, str | Flaw]], header: list[str], lang: str, path: str | PathLike[str]
 ) -> Iterator[Example | Flaw]:
     names = _choose(header, lang, path)
-    texts, label = [header.index(name) for name in names.texts], header.index(names.label)
-    language = None if names.lang is None else header.index(names.lang)
     for number, line in lines:
         if isinstance(line, Flaw):
             yield line
@@ -124,7 +119,8 @@ def _named_columns(
             if len(row) != len(header):
                 yield _unequal(number, len(row), f"{len(header)} as in the first line", path)
                 continue
-            yield Example(number, tuple(row[k] for k in texts), row[label], None if language is None else row[language])
+            values = dict(zip(reversed(header), reversed(row), strict=True))  # the first of columns of the same name
+            yield _example(number, values, names, path)
 
 
 def _columns(
@@ -181,7 +177,7 @@ def _json(lines: Iterable[tuple[int, str | Flaw]], lang: str, path: str | PathLi
             yield Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file whole?", path)
             continue
         names = names or _choose(list(values), lang, path)
-        yield _row(number, values, names, path)
+        yield _example(number, values, names, path)
 
 
 def _dataset(path: str | PathLike[str], lang: str) -> Iterator[Example | Flaw | Omission]:
@@ -194,10 +190,10 @@ def _dataset(path: str | PathLike[str], lang: str) -> Iterator[Example | Flaw | 
         if label is None and values[names.label] is not None:
             yield Omission(number, "no agreed label")
         else:
-            yield _row(number, {**values, names.label: label}, names, path)
+            yield _example(number, {**values, names.label: label}, names, path)
 
 
-def _row(number: int, values: Mapping[str, Any], names: _Names, path: str | PathLike[str]) -> Example | Flaw:
+def _example(number: int, values: Mapping[str, Any], names: _Names, path: str | PathLike[str]) -> Example | Flaw:
     """An example from values with names; labels that are whole numbers are written as such."""
     label = values.get(names.label)
     label = str(label) if isinstance(label, int) else label

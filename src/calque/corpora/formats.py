@@ -7,10 +7,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, get_args
 
-from calque.corpora import columns, hub
+from calque.corpora import columns
 from calque.corpora.compression import find_packed, read_blocks, unpacked_name
+from calque.corpora.hub import read_dataset
 from calque.corpora.lines import RawCorpus
 from calque.corpora.po import read_po
+from calque.corpora.rows import PREFIX
 from calque.corpora.tmx import read_tmx
 from calque.errors import InputError, SettingError
 from calque.segment import language_parts
@@ -37,7 +39,7 @@ def find_format(
             raise SettingError(f"{len(path)} paths with format {format}, expected two with format 'moses' or one")
         return [fspath(path[0]), fspath(path[1])], "moses"
     name = fspath(path)
-    if name.startswith(hub.PREFIX):
+    if name.startswith(PREFIX):
         return [name], "hub"
     try:
         if format == "moses" or (format is None and not os.path.exists(name)):
@@ -84,4 +86,4 @@ def open_raw(paths: list[str], langs: tuple[str, str], format: Format) -> RawCor
         return columns.read_tsv(paths[0])
     if format == "fast-align":
         return columns.read_fast_align(paths[0])
-    return {"tmx": read_tmx, "po": read_po, "hub": hub.read_dataset}[format](paths[0], langs)
+    return {"tmx": read_tmx, "po": read_po, "hub": read_dataset}[format](paths[0], langs)

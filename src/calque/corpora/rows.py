@@ -8,23 +8,30 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calque.corpora import hub
 from calque.corpora.compression import unpacked_name
-from calque.errors import InputError
+from calque.errors import CalqueError, InputError, MissingExtraError
+
+PREFIX = "hub:"
+TABLES = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
 
 
 class Rows(NamedTuple):
     """A data set.
 
     Attributes:
-        columns: their names.
+        first: by column, its values in the first rows; empty where there is no row.
         labels: by column, the names behind its numbers (`ClassLabel`).
         rows: each with its number, from 1.
     """
 
-    columns: list[str]
+    first: dict[str, list]
     labels: Mapping[str, Sequence[str]]
     rows: Iterator[tuple[int, dict[str, Any]]]
+
+    @property
+    def columns(self) -> list[str]:
+        """Their names."""
+        return list(self.first)
 
     def name_of(self, column: str, value: object) -> object:
         """The name behind a number, None where it has none (−1); other values as they are."""
@@ -50,7 +57,7 @@ class Rows(NamedTuple):
 def is_dataset(path: str | PathLike[str]) -> bool:
     """Whether `open_rows` is what reads this: a name on the hub, a folder, or a table by its suffix."""
     name = fspath(path)
-    return name.startswith(hub.PREFIX) or os.path.isdir(name) or Path(unpacked_name(name)).suffix.lower() in hub.TABLES
+    return name.startswith(PREFIX) or os.path.isdir(name) or Path(unpacked_name(name)).suffix.lower() in TABLES
 
 
 def first_of(names: Sequence[str], columns: Sequence[str]) -> str | None:
@@ -79,11 +86,58 @@ def open_rows(path: str | PathLike[str]) -> Rows:
         MissingExtraError: `datasets` is not installed.
         InputError: no such data set or split.
     """
-    data = hub.open_dataset(path)
-    rows = (
-        dict(zip(batch, values, strict=True)) for batch in data.batches for values in zip(*batch.values(), strict=True)
-    )
-    return Rows(list(data.first), _labels(data.features), enumerate(rows, 1))
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtraError("datasets", "hub", "reading data sets and tables") from None
+    try:
+        data = _open(datasets, fspath(path))
+        batches = data.iter(batch_size=1000)
+        first = next(batches, {})
+        return Rows(first, _labels(data.features or {}), enumerate(_rows(first, batches, path), 1))
+    except CalqueError:
+        raise
+    except Exception as error:  # its files, formats and network fail with errors of many libraries
+        raise InputError(f"not a data set that can be read ({_cause(error)})", path=path) from error
+
+
+def _rows(
+    batch: dict[str, list], following: Iterator[dict[str, list]], path: str | PathLike[str]
+) -> Iterator[dict[str, Any]]:
+    number = 0
+    while batch:
+        for values in zip(*batch.values(), strict=True):
+            number += 1
+            yield dict(zip(batch, values, strict=True))
+        try:
+            batch = next(following, {})
+        except Exception as error:  # see open_rows
+            fact = f"the data set cannot be read further ({_cause(error)})"
+            raise InputError(fact, path=path, line=number + 1) from error
+
+
+def _open(datasets: Any, path: str) -> Any:
+    """The rows of one split."""
+    name, config, split = path, None, None
+    if path.startswith(PREFIX):
+        name, *rest = path.removeprefix(PREFIX).split(":")
+        split = rest[-1] if rest else None
+        config = rest[0] if len(rest) > 1 else None
+    folder = Path(name)
+    if folder.is_file():
+        kind = TABLES[Path(unpacked_name(folder)).suffix.lower()]
+        return datasets.load_dataset(kind, data_files=str(folder), split="train", streaming=True)
+    if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
+        data = datasets.load_from_disk(str(folder))
+    else:
+        data = datasets.load_dataset(name, config, streaming=folder.is_dir())
+    if not isinstance(data, dict):
+        return data
+    if split is None:
+        split = "train" if "train" in data else next(iter(data)) if len(data) == 1 else None
+    if split not in data:
+        raise InputError(f"has the splits {', '.join(data)}; name one: {PREFIX}{name}:{next(iter(data))}", path=path)
+    return data[split]
 
 
 def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
@@ -94,3 +148,10 @@ def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
         if names := getattr(getattr(item, "feature", item), "names", None):
             labels[name] = names
     return labels
+
+
+def _cause(error: Exception) -> str:
+    """The message of the last cause, in one line."""
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
