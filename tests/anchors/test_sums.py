@@ -221,7 +221,7 @@ def senses_text(rng, dim=30, n=120):
     return text, {0: Embeddings(data, offsets), 1: Embeddings(-2 * data, offsets)}, np.array(which)
 
 
-def test_heaps_of_occurrences_are_senses():
+def test_clusters_of_occurrences_are_senses():
     text, found, which = senses_text(np.random.default_rng(0))
     sums = AnchorSums(30, layers=(0, 1), samples=100, lang="en")
     sums.add(text, found)
