@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -425,3 +426,26 @@ def test_several_figures_are_drawn_as_one_alone():
     assert measure_all([], samples=30) == []
     undefined = measure(right, lambda s: s[..., 0] * np.nan, samples=5)
     assert np.isnan([*undefined.ends, *undefined.resamples]).all()
+
+
+class Halves(Planted):
+    """Two vectors for each text, whatever its length: the means of its halves."""
+
+    rows = "key points"
+
+    def encode(self, sentences, *, progress=False, out=None):
+        words = super().encode(sentences)
+        texts = [words.data[a:b] for a, b in pairwise(words.offsets)]
+        rows = [half.mean(axis=0) for text in texts for half in (text[: (len(text) + 1) // 2], text[len(text) // 2 :])]
+        return Embeddings(np.array(rows, dtype=np.float32), 2 * np.arange(len(texts) + 1))
+
+
+def test_a_task_says_of_what_the_vectors_must_be():
+    """Texts can be told apart by any number of vectors; tags and retrieval need one for each word."""
+    score = jobs()["sentiment"].evaluate(Halves())[0]
+    assert score.value > 0.6
+    for name in ("ner", "parsing"):
+        with pytest.raises(
+            SettingError, match="cannot be measured here: its vectors are of key points, expected words"
+        ):
+            jobs()[name].evaluate(Halves())

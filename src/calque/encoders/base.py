@@ -257,8 +257,11 @@ def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
         ) from error
 
 
-def require(encoder: Any, use: Literal["measured", "mapped", "trained"]) -> None:
+def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)) -> None:
     """Check that an encoder has what it needs to be measured, mapped, or trained.
+
+    Args:
+        rows: what the rows of its vectors may be, see `Encoder.rows`.
 
     Raises:
         SettingError: it has not; the message names every missing member and says what it is.
@@ -271,6 +274,10 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"]) -> None
         raise SettingError(
             f"{name} cannot be {use}: {type(encoder).__name__} has no {members}; "
             'see "Your own model, method, task" in the documentation (docs/guides/own.md)'
+        )
+    if (given := getattr(encoder, "rows", "words")) not in rows:
+        raise SettingError(
+            f"{encoder.name} cannot be {use} here: its vectors are of {given}, expected {' or '.join(rows)}"
         )
     if use == "mapped" and getattr(encoder, "base", None) is not None:
         raise SettingError(f"{encoder.name} has maps already: map {encoder.base.name}, which they are for")

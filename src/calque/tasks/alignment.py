@@ -135,7 +135,7 @@ class WordAlignment(Task):
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Error rate first, then precision, recall and F1 of the links made from the encoder's vectors."""
-        require(encoder, "measured")
+        require(encoder, "measured", self.rows)
         source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
         links = links_from_embeddings(source, target, method=method, **self.options)

@@ -98,11 +98,13 @@ class Task(ABC):
     Attributes:
         files: which files of `Inputs` it reads, `test` among them.
         languages: whose the files are: "pairs", parallel text or dictionaries with `langs`; "files", each file's own.
+        rows: what the rows of an encoder's vectors may be, see `Encoder.rows`.
         notes: what else decides the scores, and the task itself does not see; it gets into their `settings`.
     """
 
     files: ClassVar[tuple[str, ...]] = ("test",)
     languages: ClassVar[Languages] = "pairs"
+    rows: ClassVar[tuple[str, ...]] = ("words",)
     notes: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod

@@ -52,6 +52,7 @@ class Classification(ZeroShot[LabelledText]):
     """
 
     names = ("nli", "sentiment")
+    rows = ("words", "key points")  # a text is whatever number of vectors
     statistics: Mapping[str, Any]
 
     def __init__(

@@ -126,7 +126,7 @@ class Disambiguation(Task):
         `chance`), how many words had a lemma that the training text has not, how many words of either text had no vector,
         and how many senses have none.
         """
-        require(encoder, "measured")
+        require(encoder, "measured", self.rows)
         learnt, has_vector = self._vectors(encoder, self.train, progress)
         senses = self._senses(learnt, has_vector)
         candidates = self._candidates(senses.keys)

@@ -141,7 +141,7 @@ class Experiment(Generic[D]):
     """
 
     def __init__(self, task: TrainedTask[D], encoder: Encoder, *, progress: bool = False):
-        require(encoder, "measured")
+        require(encoder, "measured", task.rows)
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         own = [task.answers(each) for each in task.train]

@@ -129,7 +129,7 @@ class Lexicon(Task):
         Raises:
             SettingError: no entry has a vector for both of its words.
         """
-        require(encoder, "measured")
+        require(encoder, "measured", self.rows)
         source, target = self.anchors(encoder, progress=progress)
         ranks, left_out = self._ranks(source, target)
         if not len(ranks):

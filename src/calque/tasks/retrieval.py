@@ -195,7 +195,7 @@ class WordRetrieval(Task):
         Raises:
             SettingError: the test text has no links to ask for, or none whose words have vectors.
         """
-        require(encoder, "measured")
+        require(encoder, "measured", self.rows)
         if not len(self.links[0]) and not self.special:
             raise SettingError(
                 f"{self._name}: no word links in {len(self.corpus):,} sentence pairs, so there is nothing to measure; is "
