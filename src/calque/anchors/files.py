@@ -30,14 +30,14 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
     Raises:
         SettingError: layers with different words.
     """
-    if len({(found.words, found.lang) for found in anchors.values()}) != 1:
+    if len({(of_layer.words, of_layer.lang) for of_layer in anchors.values()}) != 1:
         raise SettingError("every layer needs anchors of the same words, in the same language")
     first = next(iter(anchors.values()))
     tensors: dict[str, np.ndarray] = {"counts": first.counts.astype(np.int64)}
-    for layer, found in anchors.items():
-        tensors[f"{layer}.vectors"] = found.vectors
+    for layer, of_layer in anchors.items():
+        tensors[f"{layer}.vectors"] = of_layer.vectors
         for name in ("variances", "norms"):
-            if (values := getattr(found, name)) is not None:
+            if (values := getattr(of_layer, name)) is not None:
                 tensors[f"{layer}.{name}"] = np.asarray(values, dtype=np.float64)
     about = {"words": first.words, "lang": first.lang, "layers": list(anchors)}
     write_arrays(_file(path), tensors, {"calque": "anchors", "about": json.dumps(about)})
@@ -57,15 +57,15 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
     try:
         about = json.loads(metadata["about"])
         words, counts = tuple(about["words"]), np.asarray(arrays["counts"])
-        found = {}
+        anchors = {}
         for layer in about["layers"]:
             parts = [arrays[f"{layer}.vectors"], *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms"))]
             if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
                 raise ValueError(f"layer {layer} does not have as many anchors as there are words")
-            found[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
+            anchors[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
     except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise InputError(f"not anchors saved by calque ({type(error).__name__}: {error})", path=where) from error
-    return found
+    return anchors
 
 
 def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
@@ -81,16 +81,17 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     norms: dict[str, object] = {}
-    for layer, found in anchors.items():
-        wrong = next((word for word in found.words if not word or word.split() != [word]), None)
+    for layer, of_layer in anchors.items():
+        wrong = next((word for word in of_layer.words if not word or word.split() != [word]), None)
         if wrong is not None:
             raise SettingError(f"the word {wrong!r} is empty or has a space: word2vec text cannot hold it")
-        rows = zip(found.words, found.vectors, strict=True)
+        rows = zip(of_layer.words, of_layer.vectors, strict=True)
         lines = (f"{word} {' '.join(map(str, vector))}\n" for word, vector in rows)
-        write_lines(path / f"avg_embeds_{layer}.txt", chain([f"{len(found)} {found.vectors.shape[1]}\n"], lines))
-        if found.mean_norm is not None:
-            norms[f"avg_norm_layer_{layer}"] = found.mean_norm
-        norms["occurrences"] = found.counts.tolist()
+        head = f"{len(of_layer)} {of_layer.vectors.shape[1]}\n"
+        write_lines(path / f"avg_embeds_{layer}.txt", chain([head], lines))
+        if of_layer.mean_norm is not None:
+            norms[f"avg_norm_layer_{layer}"] = of_layer.mean_norm
+        norms["occurrences"] = of_layer.counts.tolist()
     write_text(path / "norms.json", json.dumps(norms) + "\n")
 
 
@@ -109,31 +110,29 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
         InputError: no such file, or one that is not what it should be.
     """
     path = Path(folder)
-    files = {
-        int(match[1]): file for file in path.glob("avg_embeds_*.txt") if (match := _PUBLISHED.fullmatch(file.name))
-    }
+    names = ((file, _PUBLISHED.fullmatch(file.name)) for file in path.glob("avg_embeds_*.txt"))
+    files = {int(match[1]): file for file, match in names if match}
     if not files:
         raise InputError("no avg_embeds_LAYER.txt in this folder", path=path)
     norms: dict[int, float] = {}
-    occurrences: list[int] = []
-    if (path / "norms.json").exists():
+    occurrences = np.zeros(0, dtype=np.int64)
+    record_path = path / "norms.json"
+    if record_path.exists():
         try:
-            record = json.loads((path / "norms.json").read_text(encoding="utf-8"))
+            record = json.loads(record_path.read_text(encoding="utf-8"))
             norms = {layer: float(record[name]) for layer in files if (name := f"avg_norm_layer_{layer}") in record}
-            occurrences = np.array([int(count) for count in record.get("occurrences", [])], dtype=np.int64).tolist()
+            occurrences = np.array([int(count) for count in record.get("occurrences", [])], dtype=np.int64)
         except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise InputError(
-                f"no norms by layer ({type(error).__name__}: {error})", path=path / "norms.json"
-            ) from error
-    found = {}
+            raise InputError(f"no norms by layer ({type(error).__name__}: {error})", path=record_path) from error
+    anchors = {}
     for layer, file in sorted(files.items()):
         try:
             words, vectors = _read_text(file)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read as text ({error})", path=file) from error
-        counts = np.array(occurrences if len(occurrences) == len(words) else [0] * len(words), dtype=np.int64)
-        found[layer] = Anchors(words, vectors, counts, lang)
-    return found, norms
+        counts = occurrences.copy() if len(occurrences) == len(words) else np.zeros(len(words), dtype=np.int64)
+        anchors[layer] = Anchors(words, vectors, counts, lang)
+    return anchors, norms
 
 
 def _read_text(file: Path) -> tuple[tuple[str, ...], np.ndarray]:

@@ -92,14 +92,10 @@ class Samples:
         Raises:
             ValueError: arrays that do not fit each other.
         """
-        keys, slots, filled, rows = (
+        self._keys, self._slots, self._filled, self._rows = (
             np.array(arrays[f"samples.{name}"]) for name in ("keys", "slots", "filled", "rows")
         )
-        if (
-            keys.shape != slots.shape
-            or keys.shape != (len(filled), self.size)
-            or slots.max(initial=-1) >= rows.shape[1]
-        ):
+        self._n_rows, shape = self._rows.shape[1], (len(self._filled), self.size)
+        if not self._keys.shape == self._slots.shape == shape or self._slots.max(initial=-1) >= self._n_rows:
             raise ValueError("the samples do not fit each other")
-        self._keys, self._slots, self._filled, self._rows, self._n_rows = keys, slots, filled, rows, rows.shape[1]
         self.offered = int(arrays["samples.offered"][0])

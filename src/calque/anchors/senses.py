@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class SenseAnchors:
     def single(self) -> dict[int, Anchors]:
         """Anchors of the words with one sense only: Zhang et al.'s (2019) removal of multi-sense words."""
         rows = np.flatnonzero(self.senses == 1)
-        return {layer: found.take(rows) for layer, found in self.whole.items()}
+        return {layer: anchors.take(rows) for layer, anchors in self.whole.items()}
 
 
 def split_senses(
@@ -92,11 +93,8 @@ def split_senses(
         if labels is not None and silhouettes[k] >= clear:
             clusters[k], senses[k] = labels, labels.max() + 1
     owner = np.repeat(np.arange(len(order)), senses)
-    split = {n: found.take(owner) for n, found in whole.items()}
-    counts = split[chosen].counts  # one array each: `take` copied them
-    means, variances, norms = (
-        {n: getattr(f, name) for n, f in split.items()} for name in ("vectors", "variances", "norms")
-    )
+    split = {n: of_layer.take(owner) for n, of_layer in whole.items()}  # arrays of its own, changed below
+    counts = split[chosen].counts
     first = offsets_of(senses)[:-1]
     for k, labels in clusters.items():
         kept, sizes = sums.samples.of(int(order[k])), np.bincount(labels)
@@ -105,13 +103,12 @@ def split_senses(
         for number, n in enumerate(sums.layers):
             for sense, row in enumerate(rows):
                 members = kept[number][labels == sense].astype(np.float64)
-                means[n][row] = centre = members.mean(axis=0)
-                variances[n][row] = ((members - centre) ** 2).sum(axis=1).mean()
-                norms[n][row] = np.linalg.norm(members, axis=1).mean()
-    anchors = {
-        n: Anchors(found.words, means[n], counts, found.lang, variances[n], norms[n]) for n, found in split.items()
-    }
-    return SenseAnchors(anchors, whole, senses, silhouettes)
+                anchors: Any = split[n]
+                anchors.vectors[row] = centre = members.mean(axis=0)
+                anchors.variances[row] = ((members - centre) ** 2).sum(axis=1).mean()
+                anchors.norms[row] = np.linalg.norm(members, axis=1).mean()
+    by_layer = {n: replace(of_layer, counts=counts) for n, of_layer in split.items()}
+    return SenseAnchors(by_layer, whole, senses, silhouettes)
 
 
 def _divide(
@@ -119,19 +116,17 @@ def _divide(
 ) -> tuple[np.ndarray | None, float]:
     """The division with the largest silhouette: int64 `[n]`, larger clusters first, and that silhouette."""
     gram = x @ x.T  # all that k-means and silhouettes need: what follows does not depend on the dimensions
-    own = np.diag(gram)
-    squared = np.maximum(own[:, None] + own - 2 * gram, 0.0)
+    squares = np.diag(gram)
+    squared = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)
     distances, best, value = np.sqrt(squared), None, np.nan
     for k in range(2, min(most, len(x) // 2) + 1):
         labels = kmeans(gram, squared, k, restarts, rng)
         sizes = np.bincount(labels, minlength=k)
         if sizes.min() < max(2.0, share * len(x)):
             continue
-        found = silhouette(distances, labels)
-        if best is None or found > value:
-            rank = np.empty(k, dtype=np.int64)
-            rank[np.argsort(-sizes, kind="stable")] = np.arange(k)
-            best, value = rank[labels], found
+        new = silhouette(distances, labels)
+        if best is None or new > value:
+            best, value = np.argsort(np.argsort(-sizes, kind="stable"))[labels], new
     return best, value
 
 
@@ -188,6 +183,6 @@ def silhouette(distances: np.ndarray, labels: np.ndarray) -> float:
 
 def _rounded(shares: np.ndarray, total: int) -> np.ndarray:
     """Whole numbers near `shares` that sum to `total`, none below 1."""
-    found = np.maximum(np.floor(shares).astype(np.int64), 1)
-    found[0] += total - found.sum()
-    return found
+    numbers = np.maximum(np.floor(shares).astype(np.int64), 1)
+    numbers[0] += total - numbers.sum()
+    return numbers

@@ -95,16 +95,16 @@ class AnchorSums:
         if set(by_layer) != set(self.layers):
             raise SettingError(f"vectors of layers {sorted(by_layer)}, expected {sorted(self.layers)}")
         codes = self._codes(sentences, grow=self.is_open)
-        for layer, found in by_layer.items():
-            if found.data.shape != (len(codes), self.dim):
+        for layer, vectors in by_layer.items():
+            if vectors.data.shape != (len(codes), self.dim):
                 raise SettingError(
-                    f"layer {layer}: vectors {found.data.shape} for {len(codes)} words and {self.dim} dimensions"
+                    f"layer {layer}: vectors {vectors.data.shape} for {len(codes)} words and {self.dim} dimensions"
                 )
         covered = by_layer[self.layers[0]].covered
         if covered is not None:
             self.uncovered += int((~covered).sum())
             codes[~covered] = -1
-        self._add(codes, {layer: _plain(found.data) for layer, found in by_layer.items()})
+        self._add(codes, {layer: _plain(vectors.data) for layer, vectors in by_layer.items()})
         self.n_sentences += len(sentences)
 
     def _add(self, codes: np.ndarray, data: dict[int, np.ndarray]) -> None:
@@ -113,13 +113,11 @@ class AnchorSums:
         self._grow(len(self._numbers))
         rows = choose(codes, self._counts, self.most_occurrences or _NO_LIMIT)
         chosen = codes[rows]
-        order = np.argsort(
-            chosen, kind="stable"
-        )  # a type's sum is fetched and written back once a part, not once a word
+        # By type: its sum is fetched and written back once a part, not once a word.
+        order = np.argsort(chosen, kind="stable")
         for layer in self.layers:
-            add_rows(
-                data[layer], rows[order], chosen[order], self._sums[layer], self._squares[layer], self._norms[layer]
-            )
+            sums = self._sums[layer], self._squares[layer], self._norms[layer]
+            add_rows(data[layer], rows[order], chosen[order], *sums)
         if self.samples is not None:
             self.samples.add(rows, chosen, len(self._numbers), [data[layer] for layer in self.layers])
 
@@ -129,21 +127,21 @@ class AnchorSums:
             return np.ones(len(sentences), dtype=bool)
         codes = self._codes(sentences, grow=False)
         needs = np.append(self.counts < (self.most_occurrences or _NO_LIMIT), self.is_open)[codes]
-        lengths = sentences.lengths()
-        found = np.zeros(len(sentences), dtype=bool)
-        found[np.repeat(np.arange(len(sentences)), lengths)[needs]] = True
-        return found
+        wanted = np.zeros(len(sentences), dtype=bool)
+        wanted[np.repeat(np.arange(len(sentences)), sentences.lengths())[needs]] = True
+        return wanted
 
     def _codes(self, sentences: Sentences, *, grow: bool) -> np.ndarray:
         """Number of each word's type, −1 where it has none; int64 `[n_words]`."""
         column, _ = sentences.flat()
         encoded = column.combine_chunks().dictionary_encode()
-        forms, numbers = encoded.dictionary.to_pylist(), self._numbers
-        if grow:
-            table = [numbers.setdefault(form, len(numbers)) for form in forms]
-        else:
-            table = [numbers.get(form, -1) for form in forms]
-        return np.array(table, dtype=np.int64)[to_numpy(encoded.indices)]
+        return self._numbered(encoded.dictionary.to_pylist(), grow=grow)[to_numpy(encoded.indices)]
+
+    def _numbered(self, words: Iterable[str], *, grow: bool) -> np.ndarray:
+        """Number of each word's type; −1 for one that is unknown, or the next number if they may `grow`."""
+        numbers = self._numbers
+        codes = [numbers.setdefault(word, len(numbers)) if grow else numbers.get(word, -1) for word in words]
+        return np.array(codes, dtype=np.int64)
 
     def _grow(self, n: int) -> None:
         """Room for `n` types: half as much again as there was, so that copying costs little in the long run."""
@@ -169,19 +167,15 @@ class AnchorSums:
             raise SettingError(
                 f"sums of (dimensions, layers, language, samples) {mine} cannot be joined with those of {theirs}"
             )
-        numbers = self._numbers
-        if self.is_open:
-            rows = np.array([numbers.setdefault(word, len(numbers)) for word in other._numbers], dtype=np.int64)
-        else:
-            rows = np.array([numbers.get(word, -1) for word in other._numbers], dtype=np.int64)
-        self._grow(len(numbers))
+        rows = self._numbered(other._numbers, grow=self.is_open)
+        self._grow(len(self._numbers))
         known, n = rows >= 0, len(rows)
         self._counts[rows[known]] += other._counts[:n][known]
-        for own, more in ((self._sums, other._sums), (self._squares, other._squares), (self._norms, other._norms)):
+        for ours, more in ((self._sums, other._sums), (self._squares, other._squares), (self._norms, other._norms)):
             for layer in self.layers:
-                own[layer][rows[known]] += more[layer][:n][known]
+                ours[layer][rows[known]] += more[layer][:n][known]
         if self.samples is not None and other.samples is not None:
-            self.samples.merge(other.samples, rows, len(numbers))
+            self.samples.merge(other.samples, rows, len(self._numbers))
         self.n_sentences += other.n_sentences
         self.uncovered += other.uncovered
         return self
@@ -197,7 +191,7 @@ class AnchorSums:
         order = self.order(at_least=at_least, most=most)
         names, counts = self.words, self.counts[order].copy()
         words = tuple(names[k] for k in order)
-        found = {}
+        anchors = {}
         for layer in self.layers:
             vectors, spread = np.empty((len(order), self.dim), dtype=np.float32), np.empty(len(order))
             for start in range(0, len(order), _BLOCK):  # new memory costs more than the sums did
@@ -205,10 +199,9 @@ class AnchorSums:
                 means = self._sums[layer][order[part]] / counts[part, None]
                 vectors[part] = means
                 spread[part] = self._squares[layer][order[part]] / counts[part] - np.einsum("ij,ij->i", means, means)
-            found[layer] = Anchors(
-                words, vectors, counts, self.lang, np.maximum(spread, 0.0), self._norms[layer][order] / counts
-            )
-        return found
+            norms = self._norms[layer][order] / counts
+            anchors[layer] = Anchors(words, vectors, counts, self.lang, np.maximum(spread, 0.0), norms)
+        return anchors
 
     def order(self, *, at_least: int = 1, most: int | None = None) -> np.ndarray:
         """Numbers of the types that `finish` gives, in its order; int64."""
@@ -225,7 +218,7 @@ class AnchorSums:
             note: kept with it, and given back by `note_of`.
         """
         n = len(self._numbers)
-        tensors = {"counts": self._counts[:n]}
+        tensors = {"counts": self.counts}
         for layer in self.layers:
             tensors[f"{layer}.sums"] = self._sums[layer][:n]
             tensors[f"{layer}.squares"], tensors[f"{layer}.norms"] = self._squares[layer][:n], self._norms[layer][:n]
@@ -254,28 +247,27 @@ class AnchorSums:
         try:
             about = json.loads(metadata["about"])
             _check(about)
-            made = cls(
+            sums = cls(
                 about["dim"], layers=about["layers"], most_occurrences=about["most_occurrences"],
                 samples=about["samples"], lang=about["lang"], seed=about["seed"],
             )  # fmt: skip
-            made._numbers = {word: k for k, word in enumerate(about["words"])}
-            n = len(made._numbers)
-            made._counts = np.array(arrays["counts"])
-            for layer in made.layers:
-                made._sums[layer] = np.array(arrays[f"{layer}.sums"]).reshape(n, made.dim)
-                made._squares[layer] = np.array(arrays[f"{layer}.squares"]).reshape(n)
-                made._norms[layer] = np.array(arrays[f"{layer}.norms"]).reshape(n)
-            if made._counts.shape != (n,):
+            sums._numbers = {word: k for k, word in enumerate(about["words"])}
+            n = len(sums._numbers)
+            sums._counts = np.array(arrays["counts"])
+            for layer in sums.layers:
+                sums._sums[layer] = np.array(arrays[f"{layer}.sums"]).reshape(n, sums.dim)
+                sums._squares[layer] = np.array(arrays[f"{layer}.squares"]).reshape(n)
+                sums._norms[layer] = np.array(arrays[f"{layer}.norms"]).reshape(n)
+            if sums._counts.shape != (n,):
                 raise ValueError("counts and words differ in number")
-            if made.samples is not None:
-                made.samples.restore(arrays)
-            made.is_open = about["is_open"]
-            made.n_sentences, made.uncovered = about["n_sentences"], about["uncovered"]
+            if sums.samples is not None:
+                sums.samples.restore(arrays)
+            sums.is_open = about["is_open"]
+            sums.n_sentences, sums.uncovered = about["n_sentences"], about["uncovered"]
         except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, SettingError) as error:
-            raise InputError(
-                f"not sums of anchors saved by calque ({type(error).__name__}: {error})", path=path
-            ) from error
-        return made
+            reason = f"not sums of anchors saved by calque ({type(error).__name__}: {error})"
+            raise InputError(reason, path=path) from error
+        return sums
 
 
 def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 1, most: int | None = None) -> Anchors:

@@ -17,8 +17,8 @@ KINDS: dict[str, type[VectorMap]] = {kind.kind: kind for kind in (Rotation, Norm
 def about_map(made: VectorMap) -> dict[str, Any]:
     """What a file says of a map beside its arrays: its kind, or where its class can be imported from."""
     target = f"{type(made).__module__}:{type(made).__qualname__}"
-    own = KINDS.get(made.kind) is not type(made) and is_path(target) and not target.startswith("__main__:")
-    return {"kind": target if own else made.kind, "pairs": made.n_pairs}
+    custom = KINDS.get(made.kind) is not type(made) and is_path(target) and not target.startswith("__main__:")
+    return {"kind": target if custom else made.kind, "pairs": made.n_pairs}
 
 
 def open_map(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str) -> VectorMap:
@@ -28,11 +28,11 @@ def open_map(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix:
         SettingError: there is no such kind of map.
     """
     kind = about["kind"]
-    found = KINDS.get(kind) or (imported(kind) if is_path(kind) else None)
-    if not (isinstance(found, type) and issubclass(found, VectorMap)):
+    cls = KINDS.get(kind) or (imported(kind) if is_path(kind) else None)
+    if not (isinstance(cls, type) and issubclass(cls, VectorMap)):
         raise SettingError(f"unknown map {kind!r}, expected one of {', '.join(KINDS)}, or package.module:Class")
     parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
-    return found.from_arrays(parts, about["pairs"])
+    return cls.from_arrays(parts, about["pairs"])
 
 
 __all__ = ["KINDS", "LinearMap", "NormalizedRotation", "Rotation", "VectorMap", "about_map", "open_map"]

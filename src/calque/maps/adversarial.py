@@ -61,22 +61,21 @@ def adversarial_start(
     if x.shape[1] != z.shape[1]:
         raise SettingError(f"source vectors of {x.shape[1]} dimensions, target vectors of {z.shape[1]}")
     dim = x.shape[1]
-    where = torch.device(device)
-    random = torch.Generator(device=where).manual_seed(seed)
-    left, right = (torch.from_numpy(np.ascontiguousarray(side[:frequent])).to(where) for side in (x, z))
+    random = torch.Generator(device=device).manual_seed(seed)
+    left, right = (torch.from_numpy(np.ascontiguousarray(side[:frequent])).to(device) for side in (x, z))
     turn = torch.eye(dim)
     if seed:
         drawn = np.random.default_rng(seed).standard_normal((dim, dim))
         turn = torch.from_numpy(np.linalg.qr(drawn)[0].astype(np.float32))
-    w = turn.to(where).requires_grad_()
-    judge = _Judge(dim, hidden, dropout, random).to(where)
+    w = turn.to(device).requires_grad_()
+    judge = _Judge(dim, hidden, dropout, random).to(device)
     of_map = torch.optim.SGD([w], lr=rate)
     of_judge = torch.optim.SGD(judge.parameters(), lr=rate)
-    is_source = torch.cat([torch.full((batch,), 1 - smoothing), torch.full((batch,), smoothing)]).to(where)
+    is_source = torch.cat([torch.full((batch,), 1 - smoothing), torch.full((batch,), smoothing)]).to(device)
     loss = nn.functional.binary_cross_entropy_with_logits
 
     def drawn_vectors() -> torch.Tensor:
-        rows, columns = (torch.randint(len(s), (batch,), generator=random, device=where) for s in (left, right))
+        rows, columns = (torch.randint(len(s), (batch,), generator=random, device=device) for s in (left, right))
         return torch.cat([left[rows] @ w, right[columns]])
 
     best, best_value, fell = w.detach().cpu().double().numpy(), -np.inf, False
@@ -93,10 +92,10 @@ def adversarial_start(
             of_map.step()
             with torch.no_grad():
                 w.copy_((1 + beta) * w - beta * w @ w.T @ w)
-        found = w.detach().cpu().double().numpy()
-        if not np.isfinite(found).all():
+        matrix = w.detach().cpu().double().numpy()
+        if not np.isfinite(matrix).all():
             break
-        scores = mutual_neighbours(mapped(x[:selected_on], found), z[:selected_on], k=k)[1]
+        scores = mutual_neighbours(mapped(x[:selected_on], matrix), z[:selected_on], k=k)[1]
         value = float(scores.mean()) if len(scores) else -np.inf
         for group in of_map.param_groups:
             group["lr"] *= decay
@@ -104,7 +103,7 @@ def adversarial_start(
                 group["lr"] *= 0.5 if fell else 1.0
         fell = fell or value < best_value
         if value > best_value:
-            best, best_value = found, value
+            best, best_value = matrix, value
     return best
 
 

@@ -51,9 +51,10 @@ class VectorMap(ABC):
             raise SettingError("this map has not been fitted yet: call fit first")
         if vectors.shape[1] != len(self.matrix):
             raise SettingError(f"vectors of {vectors.shape[1]} dimensions for a map of {len(self.matrix)}")
-        kind = np.float64 if vectors.dtype == np.float64 else np.float32
-        offset = (self.target_mean - self.source_mean @ self.matrix).astype(kind)
-        return (vectors.astype(kind, copy=False) @ self.matrix.astype(kind) + offset).astype(vectors.dtype, copy=False)
+        dtype = np.float64 if vectors.dtype == np.float64 else np.float32
+        offset = (self.target_mean - self.source_mean @ self.matrix).astype(dtype)
+        mapped = vectors.astype(dtype, copy=False) @ self.matrix.astype(dtype) + offset
+        return mapped.astype(vectors.dtype, copy=False)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What a file has to keep."""
@@ -64,19 +65,15 @@ class VectorMap(ABC):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], n_pairs: int = 0) -> Self:
         """The map that `arrays` described."""
-        made = cls()
-        made.matrix, made.n_pairs = np.array(arrays["matrix"]), n_pairs
-        made.source_mean, made.target_mean = np.array(arrays["source_mean"]), np.array(arrays["target_mean"])
-        return made
+        fitted = cls()
+        fitted.matrix, fitted.n_pairs = np.array(arrays["matrix"]), n_pairs
+        fitted.source_mean, fitted.target_mean = np.array(arrays["source_mean"]), np.array(arrays["target_mean"])
+        return fitted
 
     def _set(self, matrix: np.ndarray, moments: Moments, *, centred: bool) -> Self:
+        if moments.n == 0:
+            raise SettingError("no pairs to fit a map on: the text has no word links that the encoder covers")
         self.matrix, self.n_pairs = matrix, moments.n
         self.source_mean = moments.source_mean.copy() if centred else np.zeros(matrix.shape[0])
         self.target_mean = moments.target_mean.copy() if centred else np.zeros(matrix.shape[1])
         return self
-
-
-def require_pairs(moments: Moments) -> None:
-    """Raise unless there is anything to fit on."""
-    if moments.n == 0:
-        raise SettingError("no pairs to fit a map on: the text has no word links that the encoder covers")

@@ -100,7 +100,7 @@ def fit_dictionary(
         SettingError: no pair has vectors on both sides, dimensions that differ, an argument that has no such value.
     """
     pairs, entries, left_out = seed_pairs(dictionary, source.words, target.words)
-    how = refinement or Refinement()
+    refinement = refinement or Refinement()
     problem = Problem.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
     if not len(pairs):
         raise SettingError(
@@ -110,14 +110,14 @@ def fit_dictionary(
     if len(np.unique(entries)) < len(entries):
         pairs = _closest(problem, pairs, entries)
     seeds, aside = pairs, None
-    if how.rounds and how.held_out and len(np.unique(pairs[:, 0])) > 1:
-        seeds, aside = hold_out(pairs, how.held_out, how.seed)
-    found = refine(problem.x, problem.z, seeds, problem.solve, how, aside)
-    if found.best == 0 and aside is not None:  # no round is better than the dictionary: then all of it counts
-        found = replace(found, matrix=problem.solve(pairs), pairs=pairs)
-    n_aside = 0 if aside is None else len(aside)
-    about = {"held_out": n_aside, "rounds": how.rounds, "frequent": how.frequent, "k": how.k}
-    return problem.result(found, seeds=len(seeds), left_out=left_out, settings=about)
+    if refinement.rounds and refinement.held_out and len(np.unique(pairs[:, 0])) > 1:
+        seeds, aside = hold_out(pairs, refinement.held_out, refinement.seed)
+    refined = refine(problem.x, problem.z, seeds, problem.solve, refinement, aside)
+    if refined.best == 0 and aside is not None:  # no round is better than the dictionary: then all of it counts
+        refined = replace(refined, matrix=problem.solve(pairs), pairs=pairs)
+    settings = {"held_out": 0 if aside is None else len(aside)}
+    settings |= {name: getattr(refinement, name) for name in ("rounds", "frequent", "k")}
+    return problem.result(refined, seeds=len(seeds), left_out=left_out, settings=settings)
 
 
 @dataclass(frozen=True)
@@ -165,24 +165,23 @@ class Problem:
     def solve(self, pairs: np.ndarray) -> np.ndarray:
         """The map of some pairs, by the method."""
         if self.method == "rcsls":
-            options: dict[str, Any] = dict(self.relaxed or {})
-            return relaxed_csls(unit_rows(self.x), unit_rows(self.z), pairs, **options)[0]
+            return relaxed_csls(unit_rows(self.x), unit_rows(self.z), pairs, **dict(self.relaxed or {}))[0]
         x, z = self._paired(pairs)
         return least_squares(x.T @ x, x.T @ z) if self.method == "linear" else procrustes(x.T @ z)
 
-    def result(self, found: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
+    def result(self, refined: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
         """The maps of both sides, with their means."""
-        n, (dim_x, dim_z) = len(found.pairs), found.matrix.shape
+        n, (dim_x, dim_z) = len(refined.pairs), refined.matrix.shape
         x_mean, z_mean = self.means or (np.zeros(dim_x), np.zeros(dim_z))
-        told = {"method": self.method, "normalise": self.normalise, **settings}
+        settings = {"method": self.method, "normalise": self.normalise, **settings}
         if self.whitened is not None:  # both sides move: the common space has its origin where the means were
-            told["whitened"] = str(self.whitened)
-            left, right = self.whitened.solve(*self._paired(found.pairs))
+            settings["whitened"] = str(self.whitened)
+            left, right = self.whitened.solve(*self._paired(refined.pairs))
             source, target = _map(LinearMap, left, x_mean, n), _map(LinearMap, right, z_mean, n)
         else:
             kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
-            source, target = _map(kind, found.matrix, x_mean, n, z_mean), None
-        return DictionaryFit(source, target, found.pairs, found.rounds, found.best, settings=told, **about)
+            source, target = _map(kind, refined.matrix, x_mean, n, z_mean), None
+        return DictionaryFit(source, target, refined.pairs, refined.rounds, refined.best, settings=settings, **about)
 
     def _paired(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self.x[pairs[:, 0]].astype(np.float64), self.z[pairs[:, 1]].astype(np.float64)

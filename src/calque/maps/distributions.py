@@ -82,7 +82,7 @@ def self_learning(
         int64 `[n_pairs, 2]`, pairs of the last round.
     """
     if not 0 < keep <= 1 or growth <= 1:
-        raise SettingError(f"keep={keep}, growth={growth}: expected a share above 0, and more than 1")
+        raise SettingError(f"keep={keep}, growth={growth}: expected a probability above 0, and more than 1")
     every = [torch.from_numpy(np.ascontiguousarray(side)).to(device) for side in (x, z)]
     left, right = (side[:frequent] for side in every)
     random = np.random.default_rng(seed)

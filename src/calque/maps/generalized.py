@@ -41,25 +41,25 @@ def generalized_procrustes(
         vectors: by language, `[n_concepts, dim]`, rows of one concept in one place; a row with NaN where the language
             has no word for it.
         towards: afterwards turn everything so that this language stays where it is.
-        most_rounds, tolerance: stop after so many rounds, or when the sum falls by less than this share.
+        most_rounds, tolerance: stop after so many rounds, or when the sum falls by less than this part of it.
 
     Raises:
         SettingError: fewer than two languages, arrays that do not fit, or a language that shares no concept with
             another.
     """
     langs = list(vectors)
-    shapes = {found.shape for found in vectors.values()}
+    shapes = {matrix.shape for matrix in vectors.values()}
     if len(langs) < 2 or len(shapes) != 1:
         raise SettingError(f"expected vectors [concepts, dim] of two languages or more, got {sorted(shapes)}")
     if towards is not None and towards not in vectors:
         raise SettingError(f"towards={towards!r}, but there are vectors of {', '.join(langs)}")
-    known: dict[str, np.ndarray] = {lang: np.asarray(np.isfinite(found).all(axis=1)) for lang, found in vectors.items()}
+    known: dict[str, np.ndarray] = {lang: np.asarray(np.isfinite(rows).all(axis=1)) for lang, rows in vectors.items()}
     several = np.count_nonzero(np.stack([*known.values()]), axis=0) > 1
     for lang in langs:
         known[lang] = known[lang] & several
         if not known[lang].any():
             raise SettingError(f"{lang} shares no concept with another language: there is nothing to rotate it onto")
-    x = {lang: np.where(known[lang][:, None], found, 0.0).astype(np.float64) for lang, found in vectors.items()}
+    x = {lang: np.where(known[lang][:, None], rows, 0.0).astype(np.float64) for lang, rows in vectors.items()}
     counts = np.maximum(np.stack([*known.values()]).sum(axis=0), 1)[:, None]
     dim = next(iter(shapes))[1]
     # The first language that has most concepts is what the others are rotated onto at first, one after the other, so
@@ -73,9 +73,8 @@ def generalized_procrustes(
     for _ in range(most_rounds + 1):
         mapped = {lang: x[lang] @ turns[lang] for lang in langs}
         mean = np.stack([*mapped.values()]).sum(axis=0) / counts
-        losses.append(
-            sum(float(((mapped[lang] - mean)[known[lang]] ** 2).sum()) for lang in langs) / max(1, int(several.sum()))
-        )
+        squares = sum(float(((mapped[lang] - mean)[known[lang]] ** 2).sum()) for lang in langs)
+        losses.append(squares / max(1, int(several.sum())))
         if len(losses) > most_rounds or (len(losses) > 1 and losses[-2] - losses[-1] <= tolerance * losses[-2]):
             break
         turns = {lang: procrustes(x[lang].T @ mean) for lang in langs}
@@ -83,13 +82,10 @@ def generalized_procrustes(
         back = turns[towards].T
         turns = {lang: turn @ back for lang, turn in turns.items()}
         turns[towards] = np.eye(dim)
-    nothing = np.zeros(dim)
-    maps = {
-        lang: Rotation.from_arrays(
-            {"matrix": turns[lang], "source_mean": nothing, "target_mean": nothing}, int(known[lang].sum())
-        )
-        for lang in langs
-    }
+    maps = {}
+    for lang in langs:
+        arrays = {"matrix": turns[lang], "source_mean": np.zeros(dim), "target_mean": np.zeros(dim)}
+        maps[lang] = Rotation.from_arrays(arrays, int(known[lang].sum()))
     return CommonSpace(maps, tuple(losses), towards)
 
 
@@ -105,10 +101,10 @@ def concepts(vectors: Mapping[str, np.ndarray], pairs: Mapping[str, np.ndarray],
     Returns:
         by language `[n_concepts, dim]`, NaN where it has no word.
     """
-    rows = np.unique(np.concatenate([found[:, 1] for found in pairs.values()]))
-    made = {pivot: vectors[pivot][rows].astype(np.float64)}
-    for lang, found in pairs.items():
-        of_pivot, first = np.unique(found[:, 1], return_index=True)
-        made[lang] = np.full((len(rows), vectors[lang].shape[1]), np.nan)
-        made[lang][np.searchsorted(rows, of_pivot)] = vectors[lang][found[first, 0]]
-    return made
+    rows = np.unique(np.concatenate([of_lang[:, 1] for of_lang in pairs.values()]))
+    side_by_side = {pivot: vectors[pivot][rows].astype(np.float64)}
+    for lang, of_lang in pairs.items():
+        of_pivot, first = np.unique(of_lang[:, 1], return_index=True)
+        side_by_side[lang] = np.full((len(rows), vectors[lang].shape[1]), np.nan)
+        side_by_side[lang][np.searchsorted(rows, of_pivot)] = vectors[lang][of_lang[first, 0]]
+    return side_by_side

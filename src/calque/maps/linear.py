@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from calque.algebra.procrustes import Moments, least_squares
-from calque.maps.base import VectorMap, require_pairs
+from calque.maps.base import VectorMap
 
 
 class LinearMap(VectorMap):
@@ -22,7 +22,6 @@ class LinearMap(VectorMap):
         self.centred = centred
 
     def fit_moments(self, moments: Moments) -> Self:
-        require_pairs(moments)
         if self.centred:
             return self._set(least_squares(moments.gram, moments.cross), moments, centred=True)
         return self._set(least_squares(moments.raw_gram, moments.raw_cross), moments, centred=False)

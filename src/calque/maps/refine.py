@@ -38,9 +38,8 @@ class Refinement:
 
     def __post_init__(self):
         if self.rounds < 0 or self.frequent < 1 or self.k < 1:
-            raise SettingError(
-                f"rounds={self.rounds}, frequent={self.frequent}, k={self.k}: expected 0, 1 and 1 or more"
-            )
+            numbers = f"rounds={self.rounds}, frequent={self.frequent}, k={self.k}"
+            raise SettingError(f"{numbers}: expected 0, 1 and 1 or more")
         if not 0 <= self.held_out < 1:
             raise SettingError(f"held_out={self.held_out}, expected a share from 0 to below 1")
 
@@ -99,12 +98,12 @@ def refine(
     """
     if not len(pairs):
         raise SettingError("no pair of the dictionary has vectors for both words")
-    found: list[tuple[np.ndarray, np.ndarray]] = []
+    maps: list[tuple[np.ndarray, np.ndarray]] = []
     rounds: list[Round] = []
     right = unit_rows(z)
     for number in range(how.rounds + 1):
-        found.append((solve(pairs), pairs))
-        left = mapped(x, found[-1][0])
+        maps.append((solve(pairs), pairs))
+        left = mapped(x, maps[-1][0])
         precision = np.nan if held_out is None else precision_at_1(left, right, held_out, k=how.k, among=how.frequent)
         if number == how.rounds and held_out is not None:
             rounds.append(Round(len(pairs), precision, np.nan, 0))
@@ -115,7 +114,7 @@ def refine(
             break
         pairs = new
     best = int(np.argmax([round.mutual if held_out is None else round.held_out for round in rounds]))
-    return Refined(*found[best], tuple(rounds), best)
+    return Refined(*maps[best], tuple(rounds), best)
 
 
 def mapped(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
@@ -134,12 +133,12 @@ def mutual_neighbours(x: np.ndarray, z: np.ndarray, *, k: int = 10) -> tuple[np.
         pairs: int64 `[n_pairs, 2]`.
         scores: float64 `[n_pairs]`, their CSLS.
     """
-    found = csls_neighbours(x, z, k=k)
+    neighbours = csls_neighbours(x, z, k=k)
     if not len(x) or not len(z):
         return np.zeros((0, 2), dtype=np.int64), np.zeros(0)
-    nearest = found.targets[:, 0]
-    rows = np.flatnonzero(found.sources[nearest, 0] == np.arange(len(x)))
-    return np.stack([rows, nearest[rows]], axis=1), found.target_scores[rows, 0]
+    nearest = neighbours.targets[:, 0]
+    rows = np.flatnonzero(neighbours.sources[nearest, 0] == np.arange(len(x)))
+    return np.stack([rows, nearest[rows]], axis=1), neighbours.target_scores[rows, 0]
 
 
 def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 10, among: int | None = None) -> float:
@@ -154,21 +153,15 @@ def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 
     """
     if not len(pairs):
         return np.nan
-    rows, columns = (_pool(len(side), among, pairs[:, n]) for n, side in enumerate((x, z)))
+    rows, columns = (np.union1d(np.arange(len(side))[:among], pairs[:, n]) for n, side in enumerate((x, z)))
     queries = np.unique(pairs[:, 0])
-    found = csls_neighbours(
+    neighbours = csls_neighbours(
         x[rows], z[columns], k=k, source_queries=np.searchsorted(rows, queries),
         target_queries=np.zeros(0, dtype=np.int64),
     )  # fmt: skip
-    right = {(int(a), int(b)) for a, b in pairs}
-    nearest = columns[found.targets[:, 0]]
-    return float(np.mean([(int(a), int(b)) in right for a, b in zip(queries, nearest, strict=True)]))
-
-
-def _pool(n: int, among: int | None, named: np.ndarray) -> np.ndarray:
-    if among is None or among >= n:
-        return np.arange(n)
-    return np.union1d(np.arange(among), named)
+    right = set(map(tuple, pairs.tolist()))
+    nearest = columns[neighbours.targets[:, 0]]
+    return float(np.mean([pair in right for pair in zip(queries.tolist(), nearest.tolist(), strict=True)]))
 
 
 def hold_out(pairs: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -120,7 +120,7 @@ def _nearest(x: torch.Tensor, candidates: torch.Tensor, k: int) -> tuple[torch.T
 
 def _sums(places: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
     """Sum of the vectors at each row's places, `[n, dim]`, without a tensor of `[n, k, dim]`."""
-    found = vectors[places[:, 0]].clone()
+    total = vectors[places[:, 0]].clone()
     for column in range(1, places.shape[1]):
-        found += vectors[places[:, column]]
-    return found
+        total += vectors[places[:, column]]
+    return total

@@ -141,15 +141,15 @@ class _Reader(pickle._Unpickler):
         raise _NotAMatrixError("uses pickle extensions")
 
 
-def _array(found: Any) -> np.ndarray:
+def _array(value: Any) -> np.ndarray:
     """The array that stand-ins describe."""
-    if isinstance(found, _Inert) and found.name == "array()" and found.state is not None:
-        _, shape, dtype, fortran, data = found.state
+    if isinstance(value, _Inert) and value.name == "array()" and value.state is not None:
+        _, shape, dtype, fortran, data = value.state
         return _matrix(_bytes(data), _dtype(dtype), shape, "F" if fortran else "C")
-    if isinstance(found, _Inert) and found.name == "buffer()" and found.state is None:
-        data, dtype, shape, order = found.arguments
+    if isinstance(value, _Inert) and value.name == "buffer()" and value.state is None:
+        data, dtype, shape, order = value.arguments
         return _matrix(_bytes(data), _dtype(dtype), shape, order)
-    raise _NotAMatrixError(f"holds {_named(found)}")
+    raise _NotAMatrixError(f"holds {_named(value)}")
 
 
 def _matrix(data: bytes, dtype: np.dtype, shape: Any, order: Any) -> np.ndarray:
@@ -160,34 +160,34 @@ def _matrix(data: bytes, dtype: np.dtype, shape: Any, order: Any) -> np.ndarray:
     return np.frombuffer(data, dtype=dtype).reshape(shape, order=order)
 
 
-def _dtype(found: Any) -> np.dtype:
+def _dtype(value: Any) -> np.dtype:
     """A type of numbers from `dtype('f8', …)` with its state (version, byte order, …)."""
-    if not isinstance(found, _Inert) or found.name != "dtype()" or not found.arguments:
-        raise _NotAMatrixError(f"holds an array of {_named(found)}")
-    code = found.arguments[0]
-    order = found.state[1] if isinstance(found.state, tuple) and len(found.state) > 1 else "="
+    if not isinstance(value, _Inert) or value.name != "dtype()" or not value.arguments:
+        raise _NotAMatrixError(f"holds an array of {_named(value)}")
+    code = value.arguments[0]
+    order = value.state[1] if isinstance(value.state, tuple) and len(value.state) > 1 else "="
     if not isinstance(code, str) or code[:1] not in _KINDS or not code[1:].isdigit() or order not in tuple("<>=|"):
         raise _NotAMatrixError(f"holds an array of {code[:30]!r} and not of numbers" if isinstance(code, str) else
                                f"holds an array of {_named(code)}")  # fmt: skip
     return np.dtype(code).newbyteorder(order)
 
 
-def _bytes(found: Any) -> bytes:
+def _bytes(value: Any) -> bytes:
     """Bytes as pickles have them: themselves, or in protocol 2 a text that `_codecs.encode` turns into them."""
-    if isinstance(found, _Inert) and found.name == "encode()":
-        text, *how = found.arguments
-        if isinstance(text, str) and how in ([], ["latin1"], ["latin-1"]):
+    if isinstance(value, _Inert) and value.name == "encode()":
+        text, *encoding = value.arguments
+        if isinstance(text, str) and encoding in ([], ["latin1"], ["latin-1"]):
             return text.encode("latin1")
-    if isinstance(found, _Inert) and found.name == "bytes()" and not found.arguments:
+    if isinstance(value, _Inert) and value.name == "bytes()" and not value.arguments:
         return b""
-    if isinstance(found, _Inert) and found.name == "bytes()" and len(found.arguments) == 1:
-        found = found.arguments[0]
-    if isinstance(found, str):  # of Python 2
-        return found.encode("latin1")
-    if isinstance(found, bytes | bytearray | pickle.PickleBuffer):
-        return bytes(found)
-    raise _NotAMatrixError(f"holds an array whose content is {_named(found)}")
+    if isinstance(value, _Inert) and value.name == "bytes()" and len(value.arguments) == 1:
+        value = value.arguments[0]
+    if isinstance(value, str):  # of Python 2
+        return value.encode("latin1")
+    if isinstance(value, bytes | bytearray | pickle.PickleBuffer):
+        return bytes(value)
+    raise _NotAMatrixError(f"holds an array whose content is {_named(value)}")
 
 
-def _named(found: Any) -> str:
-    return f"a stand-in for {found.name}" if isinstance(found, _Inert) else f"a {type(found).__name__}"
+def _named(value: Any) -> str:
+    return f"a stand-in for {value.name}" if isinstance(value, _Inert) else f"a {type(value).__name__}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Self
 
+import numpy as np
+
 from calque.algebra.procrustes import Moments, procrustes
 from calque.errors import SettingError
-from calque.maps.base import VectorMap, require_pairs
+from calque.maps.base import VectorMap
 
 
 class Rotation(VectorMap):
@@ -25,8 +27,7 @@ class Rotation(VectorMap):
     kind = "rotation"
 
     def fit_moments(self, moments: Moments) -> Self:
-        _check(moments)
-        return self._set(procrustes(moments.raw_cross), moments, centred=False)
+        return self._set(_rotation(moments.raw_cross), moments, centred=False)
 
 
 class NormalizedRotation(VectorMap):
@@ -38,13 +39,10 @@ class NormalizedRotation(VectorMap):
     kind = "normalized-rotation"
 
     def fit_moments(self, moments: Moments) -> Self:
-        _check(moments)
-        return self._set(procrustes(moments.cross), moments, centred=True)
+        return self._set(_rotation(moments.cross), moments, centred=True)
 
 
-def _check(moments: Moments) -> None:
-    require_pairs(moments)
-    if moments.cross.shape[0] != moments.cross.shape[1]:
-        raise SettingError(
-            f"a rotation needs equal dimensions, got {moments.cross.shape[0]} and {moments.cross.shape[1]}"
-        )
+def _rotation(cross: np.ndarray) -> np.ndarray:
+    if cross.shape[0] != cross.shape[1]:
+        raise SettingError(f"a rotation needs equal dimensions, got {cross.shape[0]} and {cross.shape[1]}")
+    return procrustes(cross)

@@ -60,7 +60,7 @@ def fit_unsupervised(
     check_start(start, options)
     if restarts < 1:
         raise SettingError(f"restarts={restarts}, expected 1 or more")
-    how = replace(refinement or Refinement(), held_out=0.0)
+    refinement = replace(refinement or Refinement(), held_out=0.0)
     problem = Problem.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
     x, z = unit_rows(problem.x), unit_rows(problem.z)
     tries: list[tuple[Refined, Verdict, int]] = []
@@ -73,14 +73,16 @@ def fit_unsupervised(
             pairs = distribution_start(x, z, seed=seed + number, **dict(options or {}))
         else:
             matrix = adversarial_start(x, z, seed=seed + number, **dict(options or {}))
-            pairs, _ = mutual_neighbours(mapped(x[: how.frequent], matrix), z[: how.frequent], k=how.k)
-        found = refine(problem.x, problem.z, pairs, problem.solve, how)
-        tries.append((found, judge(x, z, found.matrix, k=how.k, seed=seed), len(pairs)))
-        if not tries[-1][1].failed:
+            frequent = refinement.frequent
+            pairs, _ = mutual_neighbours(mapped(x[:frequent], matrix), z[:frequent], k=refinement.k)
+        refined = refine(problem.x, problem.z, pairs, problem.solve, refinement)
+        verdict = judge(x, z, refined.matrix, k=refinement.k, seed=seed)
+        tries.append((refined, verdict, len(pairs)))
+        if not verdict.failed:
             break
-    found, verdict, seeds = max(tries, key=lambda one: (not one[1].failed, one[0].rounds[one[0].best].mutual))
-    settings = {"start": start, "tries": len(tries), "gain": round(verdict.gain, 4), "rounds": how.rounds, "seed": seed}
-    return replace(problem.result(found, seeds=seeds, settings=settings), verdict=verdict)
+    refined, verdict, seeds = max(tries, key=lambda t: (not t[1].failed, t[0].rounds[t[0].best].mutual))
+    settings = {"start": start, "tries": len(tries), "gain": round(verdict.gain, 4), "rounds": refinement.rounds}
+    return problem.result(refined, seeds=seeds, settings={**settings, "seed": seed}, verdict=verdict)
 
 
 def start_options(start: str) -> dict[str, Any]:
@@ -106,8 +108,8 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
     known = start_options(start)
     for name in options or {}:
         if name not in known:
-            some = ", ".join(known) or "none"
-            raise SettingError(f"{name!r} is not an option of the start {start}; its options: {some}")
+            options_known = ", ".join(known) or "none"
+            raise SettingError(f"{name!r} is not an option of the start {start}; its options: {options_known}")
 
 
 def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
@@ -130,9 +132,9 @@ def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed
     n = min(_JUDGED_ON, len(x), len(z))
     x, z = x[:n], z[:n]
     rng = np.random.default_rng(seed)
-    own, _ = mutual_neighbours(mapped(x, matrix), z, k=k)
+    mutual, _ = mutual_neighbours(mapped(x, matrix), z, k=k)
     random = [np.stack([rng.permutation(n), np.arange(n)], axis=1) for _ in range(_CHANCES)]
-    value, *chances = [_reached(x, z, pairs, k) for pairs in (own, *random)]
+    value, *chances = [_reached(x, z, pairs, k) for pairs in (mutual, *random)]
     gain = value / max(max(chances), 1e-12)
     if gain >= GAIN:
         return Verdict(False, gain, f"{gain:.2f} times as good as maps refined from random pairs")
@@ -151,5 +153,5 @@ def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
     def solve(pairs: np.ndarray) -> np.ndarray:
         return procrustes(x[pairs[:, 0]].T.astype(np.float64) @ z[pairs[:, 1]].astype(np.float64))
 
-    found = refine(x, z, pairs, solve, Refinement(rounds=8, frequent=len(x), k=k, held_out=0.0))
-    return max(round.mutual * round.mutual_pairs for round in found.rounds) / len(x)
+    refined = refine(x, z, pairs, solve, Refinement(rounds=8, frequent=len(x), k=k, held_out=0.0))
+    return max(round.mutual * round.mutual_pairs for round in refined.rounds) / len(x)

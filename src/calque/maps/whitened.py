@@ -56,20 +56,19 @@ class Whitened:
         backs = {"source": (back_x, turns[0]), "target": (back_z, turns[1])}
         maps = []
         for turn, white, power, whose in zip(turns, (white_x, white_z), self.reweight, self.dewhiten, strict=True):
-            made = (turn if white is None else white @ turn) * s**power
+            matrix = (turn if white is None else white @ turn) * s**power
             if whose is not None:
-                back, own = backs[whose]
-                made = made @ (own.T @ back @ own)
-            if self.dims is not None:
-                made = made[:, : self.dims]
-            maps.append(np.pad(made, ((0, 0), (0, len(turn) - made.shape[1]))))
+                back, rotation = backs[whose]
+                matrix = matrix @ (rotation.T @ back @ rotation)
+            matrix = matrix[:, : self.dims]
+            maps.append(np.pad(matrix, ((0, 0), (0, len(turn) - matrix.shape[1]))))
         return maps[0], maps[1]
 
 
 def _roots(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Inverse square root of a symmetric matrix, and its square root; directions in which there is nothing get 0."""
     values, vectors = np.linalg.eigh(gram)
-    some = values > values[-1] * len(values) * np.finfo(np.float64).eps
-    root = np.sqrt(np.where(some, values, 0.0))
-    inverse = np.where(some, 1 / np.where(some, root, 1.0), 0.0)
+    filled = values > values[-1] * len(values) * np.finfo(np.float64).eps
+    root = np.sqrt(np.where(filled, values, 0.0))
+    inverse = np.where(filled, 1 / np.where(filled, root, 1.0), 0.0)
     return vectors * inverse @ vectors.T, vectors * root @ vectors.T
