@@ -59,9 +59,8 @@ def _compiled(x, y, bias_x, bias_y, limit, seed, held) -> tuple[np.ndarray, np.n
         for top in range(thread * height, n, threads * height):
             stripe = x[top : top + height]
             part = torch.mm(stripe, y.T, out=buffer[: len(stripe)]) if held is None else held[top : top + height]
-            scan_kept(
-                part.numpy(), bias_x, bias_y, limit, np.uint64(seed), top, forward, largest[thread], backward[thread]
-            )
+            lists = forward, largest[thread], backward[thread]
+            scan_kept(part.numpy(), bias_x, bias_y, limit, np.uint64(seed), top, *lists)
 
     with Threads(threads) as pool:
         pool.map(work, range(threads))

@@ -52,8 +52,7 @@ def unit_centre_unit(x: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.
     """
     unit = unit_rows(x)
     if mean is None:
-        centre = unit.mean(axis=0, dtype=np.float64) if len(unit) else np.zeros(x.shape[1])
-    else:
-        centre = np.asarray(mean, dtype=np.float64)
-    unit -= centre.astype(np.float32)
-    return unit_rows(unit), centre
+        mean = unit.mean(axis=0, dtype=np.float64) if len(unit) else np.zeros(x.shape[1])
+    mean = np.asarray(mean, dtype=np.float64)
+    unit -= mean.astype(np.float32)
+    return unit_rows(unit), mean

@@ -66,17 +66,7 @@ def scan_rows(tile, bias, values, indices, biased_values, biased_indices, first_
 
 @numba.njit(nogil=True, cache=True)
 def scan_columns(
-    tile,
-    bias,
-    values,
-    indices,
-    lowest,
-    biased_values,
-    biased_indices,
-    biased_lowest,
-    first_row,
-    first_column,
-    group,
+    tile, bias, values, indices, lowest, biased_values, biased_indices, biased_lowest, first_row, first_column, group
 ):
     """The same for the lists of the columns, without transposing the tile; `bias` is of all rows.
 

@@ -32,7 +32,7 @@ class Neighbours:
         sources, source_scores: the same for the target queries.
         source_hubness, target_hubness: float64 `[n]` and `[m]`, mean cosine of each vector with its k
             nearest on the other side: r in CSLS. None for plain cosine.
-        searched: how many entries of the similarity matrix were looked at a second time, as a share of it.
+        searched: how much of the similarity matrix was looked at a second time, from 0 to 1.
     """
 
     targets: np.ndarray
@@ -132,29 +132,21 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries, keep,
         bias_x, bias_y = _foresee(x, y, k, dtype, engine)
     else:
         bias_x, bias_y = (np.zeros(len(side), dtype=np.float32) for side in (x, y))
-    found = sweep(x, y, nearest, ranked, bias_x=bias_x, bias_y=bias_y, dtype=dtype, engine=engine)
-    source_hubness = _hubness(x, y, found.rows, found.error, k, dtype, engine)
-    target_hubness = _hubness(y, x, found.columns, found.error, k, dtype, engine)
+    seen = sweep(x, y, nearest, ranked, bias_x=bias_x, bias_y=bias_y, dtype=dtype, engine=engine)
+    source_hubness = _hubness(x, y, seen.rows, seen.error, k, dtype, engine)
+    target_hubness = _hubness(y, x, seen.columns, seen.error, k, dtype, engine)
     targets, target_scores, forward_searched = _rank(
-        x, y, found.ranked_rows, found.error, bias_y, target_hubness, n_best, source_queries, engine
+        x, y, seen.ranked_rows, seen.error, bias_y, target_hubness, n_best, source_queries, engine
     )
     sources, source_scores, backward_searched = _rank(
-        y, x, found.ranked_columns, found.error, bias_x, source_hubness, n_best, target_queries, engine
+        y, x, seen.ranked_columns, seen.error, bias_x, source_hubness, n_best, target_queries, engine
     )
+    searched = (forward_searched + backward_searched) / (len(x) * len(y))
     if k:
         target_scores -= source_hubness[slice(None) if source_queries is None else source_queries][:, None]
         source_scores -= target_hubness[slice(None) if target_queries is None else target_queries][:, None]
-    else:
-        target_scores, source_scores = target_scores / 2, source_scores / 2
-    return Neighbours(
-        targets,
-        target_scores,
-        sources,
-        source_scores,
-        source_hubness if k else None,
-        target_hubness if k else None,
-        (forward_searched + backward_searched) / (len(x) * len(y)),
-    )
+        return Neighbours(targets, target_scores, sources, source_scores, source_hubness, target_hubness, searched)
+    return Neighbours(targets, target_scores / 2, sources, source_scores / 2, None, None, searched)
 
 
 def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
@@ -169,7 +161,8 @@ def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
 def _nobody(x: Tensor, y: Tensor, k: int, source_queries, target_queries) -> Neighbours:
     """What there is to say where one side is empty."""
     counts = [
-        len(side) if queries is None else len(queries) for side, queries in ((x, source_queries), (y, target_queries))
+        len(x if source_queries is None else source_queries),
+        len(y if target_queries is None else target_queries),
     ]
     hubness = (np.zeros(len(x)), np.zeros(len(y))) if k else (None, None)
     names, scores = ([np.zeros((n, 0), dtype=kind) for n in counts] for kind in (np.int64, np.float64))
@@ -288,17 +281,17 @@ def _search_challengers(x, y, rows, ceiling, surplus, hubness, best, scores, eng
                 hits = torch.nonzero(product >= floor[:, None]).cpu().numpy()
             if len(hits):
                 pairs = rows[block[hits[:, 0]]], names[hits[:, 1]]
-                found = 2 * dots(x, y, *pairs, engine=engine) - hubness[names[hits[:, 1]]]
-                _admit(best, scores, block, hits[:, 0], pairs[1], found)
+                values = 2 * dots(x, y, *pairs, engine=engine) - hubness[pairs[1]]
+                _admit(best, scores, block, hits[:, 0], pairs[1], values)
     return searched
 
 
-def _admit(best, scores, block, owners, names, found) -> None:
-    """Merge newly found candidates into the lists of the rows `block`; `owners` are positions in it."""
+def _admit(best, scores, block, owners, names, values) -> None:
+    """Merge new candidates and their scores into the lists of the rows `block`; `owners` are positions in it."""
     width = best.shape[1]
     owners = np.concatenate([np.repeat(np.arange(len(block)), width), owners])
     names = np.concatenate([best[block].reshape(-1), names])
-    values = np.concatenate([scores[block].reshape(-1), found])
+    values = np.concatenate([scores[block].reshape(-1), values])
     order = np.lexsort((names, -values, owners))
     owners, names, values = owners[order], names[order], values[order]
     # A candidate that was in the list already comes twice, with the same score: side by side.

@@ -107,11 +107,9 @@ def half_width(runs: Part, texts: Part, level: float = 0.95) -> float:
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
     """`I(x; a, b)` by its continued fraction (DLMF 8.17.22); `rest` is 1 − x, given apart where x is near 1."""
-    front = (
-        math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest))
-        if x > 0 and rest > 0
-        else 0.0
-    )
+    front = 0.0
+    if x > 0 and rest > 0:
+        front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest))
     if x < (a + 1) / (a + b + 2):
         return front * _fraction(x, a, b) / a
     return 1 - front * _fraction(rest, b, a) / b
@@ -121,14 +119,14 @@ def _fraction(x: float, a: float, b: float) -> float:
     """The continued fraction, by the algorithm of Lentz."""
     tiny = 1e-300
     c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or tiny)
-    found = d
+    value = d
     for m in range(1, 500):
         for step in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
             d, c = 1 / (1 + step * d or tiny), 1 + step / c or tiny
-            found *= c * d
+            value *= c * d
         if abs(c * d - 1) < 1e-15:
             break
-    return found
+    return value

@@ -10,9 +10,10 @@ thread.
 from __future__ import annotations
 
 import threading
-import time
+import timeit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -25,10 +26,7 @@ from calque.threads import Threads
 
 Engine = Literal["numba", "torch"]
 
-_CPU_TILE = (
-    1024,
-    1024,
-)  # 4 MiB in float32: large enough for full speed of the product, small enough for the cache
+_CPU_TILE = (1024, 1024)  # 4 MiB in float32: large enough for full speed of the product, small enough for the cache
 _GPU_TILE = (4096, 16384)
 _GROUP = 64  # entries of a tile that are rejected at once
 _PAIRS = 4096  # pairs whose float64 product the torch engine computes at once
@@ -96,9 +94,8 @@ def sweep(
         held: float32 `[n, m]`, contiguous, for all inner products, where these are wanted, too; changed in place.
     """
     engine = engine or ("numba" if x.device.type == "cpu" else "torch")
-    biases = tuple(
-        np.zeros(len(side), dtype=np.float32) if bias is None else bias for side, bias in ((x, bias_x), (y, bias_y))
-    )
+    sides = ((x, bias_x), (y, bias_y))
+    biases = tuple(np.zeros(len(side), dtype=np.float32) if bias is None else bias for side, bias in sides)
     error = error_bound(x, y, dtype) + 2.0**-22 * float(max(np.abs(bias).max(initial=0) for bias in biases))
     rows, ranked_rows = _blank(len(x), nearest, len(y)), _blank(len(x), ranked, len(y))
     columns, ranked_columns = _blank(len(y), nearest, len(x)), _blank(len(y), ranked, len(x))
@@ -123,9 +120,8 @@ def error_bound(x: Tensor, y: Tensor, dtype: torch.dtype = torch.float32) -> flo
     norm_x, norm_y = (float(torch.linalg.vector_norm(side, dim=1).max()) for side in (x, y))
     bound = x.shape[1] * 2.0**-24 * norm_x * norm_y
     if dtype != torch.float32:
-        lost_x, lost_y = (
-            float(torch.linalg.vector_norm(side - side.to(dtype).float(), dim=1).max()) for side in (x, y)
-        )
+        lost = (side - side.to(dtype).float() for side in (x, y))
+        lost_x, lost_y = (float(torch.linalg.vector_norm(residual, dim=1).max()) for residual in lost)
         bound += lost_x * norm_y + (norm_x + lost_x) * lost_y + torch.finfo(dtype).eps / 2 * norm_x * norm_y
     return 1.01 * bound + 1e-30
 
@@ -175,12 +171,9 @@ def bfloat16_is_fast(device: str) -> bool:
 
     def seconds(dtype: torch.dtype) -> float:
         a = torch.ones(512, 512, dtype=dtype, device=device)
-        taken = []
-        for _ in range(4):
-            start = time.perf_counter()
-            float((a @ a)[0, 0])  # fetching a number waits for the device
-            taken.append(time.perf_counter() - start)
-        return min(taken)
+        return min(
+            timeit.repeat(lambda: float((a @ a)[0, 0]), repeat=4, number=1)
+        )  # fetching a number waits for the device
 
     with full_precision():
         return seconds(torch.float32) > 1.5 * seconds(torch.bfloat16)
@@ -204,8 +197,8 @@ def _sweep_numba(
     stripes = iter(range(0, n, height))
     threads = min(threads, -(-n // height))
     lock = threading.Lock()
-    (rows, ranked_rows), own = lists
-    by_thread = [own] + [(_copy(own[0]), _copy(own[1])) for _ in range(threads - 1)]
+    (rows, ranked_rows), of_columns = lists
+    by_thread = [of_columns, *(deepcopy(of_columns) for _ in range(threads - 1))]
     row_bias, column_bias = biases
 
     def work(thread: int) -> None:
@@ -243,7 +236,7 @@ def _sweep_numba(
     with Threads(threads) as pool:
         pool.map(work, range(threads))
     for more in by_thread[1:]:
-        for mine, others in zip(own, more, strict=True):
+        for mine, others in zip(of_columns, more, strict=True):
             merge(mine.values, mine.indices, others.values, others.indices)
 
 
@@ -251,10 +244,9 @@ def _sweep_torch(
     x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int], held: Tensor | None
 ) -> None:
     """The same with `torch.topk` per tile."""
-    (rows, ranked_rows), (columns, ranked_columns) = (
-        tuple(tuple(torch.from_numpy(part).to(x.device) for part in (each.values, each.indices)) for each in side)
-        for side in lists
-    )
+    flat = [*lists[0], *lists[1]]
+    on_device = [tuple(torch.from_numpy(part).to(x.device) for part in (list_.values, list_.indices)) for list_ in flat]
+    rows, ranked_rows, columns, ranked_columns = on_device
     row_bias, column_bias = (torch.from_numpy(bias).to(x.device) for bias in biases)
     for top in range(0, len(x), tile[0]):
         for left in range(0, len(y), tile[1]):
@@ -266,10 +258,8 @@ def _sweep_torch(
             _absorb(columns, product.T, across, top)
             _absorb(ranked_rows, product - column_bias[across], down, left)
             _absorb(ranked_columns, (product - row_bias[down, None]).T, across, top)
-    found = (rows, ranked_rows), (columns, ranked_columns)
-    for side, found_side in zip(lists, found, strict=True):
-        for each, (values, indices) in zip(side, found_side, strict=True):
-            each.values[...], each.indices[...] = values.cpu().numpy(), indices.cpu().numpy()
+    for list_, (values, indices) in zip(flat, on_device, strict=True):
+        list_.values[...], list_.indices[...] = values.cpu().numpy(), indices.cpu().numpy()
 
 
 def _absorb(lists: tuple[Tensor, ...], entries: Tensor, own: slice, offset: int) -> None:
@@ -286,7 +276,3 @@ def _blank(n: int, keep: int, others: int) -> Lists:
     width = max(1, min(keep, others))
     values = np.full((n, width), -np.inf if keep else np.inf, dtype=np.float32)
     return Lists(values, np.full((n, width), -1, dtype=np.int32))
-
-
-def _copy(lists: Lists) -> Lists:
-    return Lists(lists.values.copy(), lists.indices.copy())

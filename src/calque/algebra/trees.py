@@ -127,12 +127,12 @@ def _decode(scores, lengths, single_root, heads):
     begin = 0
     for k in range(len(lengths)):
         n = lengths[k]
-        found = heads[begin : begin + n]
-        if not greedy(scores[k], n, found):
+        of_sentence = heads[begin : begin + n]
+        if not greedy(scores[k], n, of_sentence):
             return k
-        roots = _n_roots(found, np.empty(n, np.int64))
+        roots = _n_roots(of_sentence, np.empty(n, np.int64))
         if roots < 0 or (single_root and roots > 1):
-            edmonds(scores[k], n, single_root, found)
+            edmonds(scores[k], n, single_root, of_sentence)
         begin += n
     return -1
 

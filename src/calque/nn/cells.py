@@ -19,9 +19,9 @@ from torch.autograd.function import once_differentiable
 from calque.nn.ragged import Ragged
 
 # Sums may be reordered, so that they run eight at a time. NaN and infinity keep their meaning.
-_FAST = {"reassoc", "contract", "arcp", "nsz"}
-_F = np.float32
-_HALF, _ONE = _F(0.5), _F(1.0)
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+F32 = np.float32
+HALF, ONE = F32(0.5), F32(1.0)
 
 
 def lstm_layer(x: Tensor, weights: Sequence[Tensor], ragged: Ragged) -> Tensor:
@@ -100,26 +100,31 @@ class _Layer(torch.autograd.Function):
         return to_x, None, *grads
 
 
-@njit(fastmath=_FAST, nogil=True, cache=True, error_model="numpy", inline="always")
-def _tanh(x):
+@njit(fastmath=FAST, nogil=True, cache=True, error_model="numpy", inline="always")
+def tanh(x):
     """The quotient of polynomials that Eigen and XLA use, within 4 units in the last place of float32."""
-    x = min(max(x, _F(-7.90531110763549805)), _F(7.90531110763549805))
+    x = min(max(x, F32(-7.90531110763549805)), F32(7.90531110763549805))
     square = x * x
-    top = _F(-2.76076847742355e-16)
-    top = top * square + _F(2.00018790482477e-13)
-    top = top * square + _F(-8.60467152213735e-11)
-    top = top * square + _F(5.12229709037114e-08)
-    top = top * square + _F(1.48572235717979e-05)
-    top = top * square + _F(6.37261928875436e-04)
-    top = top * square + _F(4.89352455891786e-03)
-    bottom = _F(1.19825839466702e-06)
-    bottom = bottom * square + _F(1.18534705686654e-04)
-    bottom = bottom * square + _F(2.26843463243900e-03)
-    bottom = bottom * square + _F(4.89352518554385e-03)
+    top = F32(-2.76076847742355e-16)
+    top = top * square + F32(2.00018790482477e-13)
+    top = top * square + F32(-8.60467152213735e-11)
+    top = top * square + F32(5.12229709037114e-08)
+    top = top * square + F32(1.48572235717979e-05)
+    top = top * square + F32(6.37261928875436e-04)
+    top = top * square + F32(4.89352455891786e-03)
+    bottom = F32(1.19825839466702e-06)
+    bottom = bottom * square + F32(1.18534705686654e-04)
+    bottom = bottom * square + F32(2.26843463243900e-03)
+    bottom = bottom * square + F32(4.89352518554385e-03)
     return x * top / bottom
 
 
-@njit(fastmath=_FAST, nogil=True, cache=True, error_model="numpy")
+@njit(fastmath=FAST, nogil=True, cache=True, error_model="numpy", inline="always")
+def sigmoid(x):
+    return HALF + HALF * tanh(HALF * x)
+
+
+@njit(fastmath=FAST, nogil=True, cache=True, error_model="numpy")
 def _step(rows, begin, end, sent, gates, cells, squashed, state, out):
     """One step of every sentence that still runs, in both directions.
 
@@ -143,17 +148,17 @@ def _step(rows, begin, end, sent, gates, cells, squashed, state, out):
             old = cells[d, w + 1 if d else w - 1] if begin else nothing
             new, flat, h, answer = cells[d, w], squashed[d, w], state[d, r], out[w, d * hidden :]
             for k in range(hidden):
-                i = _HALF + _HALF * _tanh(_HALF * (gate_i[k] + add_i[k]))
-                f = _HALF + _HALF * _tanh(_HALF * (gate_f[k] + add_f[k]))
-                g = _tanh(gate_g[k] + add_g[k])
-                o = _HALF + _HALF * _tanh(_HALF * (gate_o[k] + add_o[k]))
+                i = sigmoid(gate_i[k] + add_i[k])
+                f = sigmoid(gate_f[k] + add_f[k])
+                g = tanh(gate_g[k] + add_g[k])
+                o = sigmoid(gate_o[k] + add_o[k])
                 gate_i[k], gate_f[k], gate_g[k], gate_o[k] = i, f, g, o
                 c = f * old[k] + i * g
-                t = _tanh(c)
+                t = tanh(c)
                 new[k], flat[k], h[k], answer[k] = c, t, o * t, o * t
 
 
-@njit(fastmath=_FAST, nogil=True, cache=True, error_model="numpy")
+@njit(fastmath=FAST, nogil=True, cache=True, error_model="numpy")
 def _step_back(rows, begin, end, gates, cells, squashed, to_out, to_cell, to_state, to_gates, step_gates):
     """Gradients with respect to what goes into the gates at one step.
 
@@ -179,9 +184,9 @@ def _step_back(rows, begin, end, gates, cells, squashed, to_out, to_cell, to_sta
             for k in range(hidden):
                 i, f, g, o, t = gate_i[k], gate_f[k], gate_g[k], gate_o[k], flat[k]
                 h = from_h[k] + from_out[k]
-                c = cell[k] + h * o * (_ONE - t * t)
+                c = cell[k] + h * o * (ONE - t * t)
                 cell[k] = c * f
-                word_i[k] = step_i[k] = c * g * i * (_ONE - i)
-                word_f[k] = step_f[k] = c * old[k] * f * (_ONE - f)
-                word_g[k] = step_g[k] = c * i * (_ONE - g * g)
-                word_o[k] = step_o[k] = h * t * o * (_ONE - o)
+                word_i[k] = step_i[k] = c * g * i * (ONE - i)
+                word_f[k] = step_f[k] = c * old[k] * f * (ONE - f)
+                word_g[k] = step_g[k] = c * i * (ONE - g * g)
+                word_o[k] = step_o[k] = h * t * o * (ONE - o)

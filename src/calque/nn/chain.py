@@ -41,14 +41,8 @@ def log_likelihood(
 def best_tags(scores: Tensor, transitions: Tensor, start: Tensor, end: Tensor, ragged: Ragged) -> Tensor:
     """The best sequence of tags of each sentence, int64 `[n_words]`; of equal ones the smaller tag, from the end on."""
     tags = torch.empty(len(scores), dtype=torch.int64)
-    _viterbi(
-        scores.clone(memory_format=torch.contiguous_format).numpy(),
-        ragged.offsets,
-        transitions.numpy(),
-        start.numpy(),
-        end.numpy(),
-        tags.numpy(),
-    )
+    changed = scores.clone(memory_format=torch.contiguous_format).numpy()
+    _viterbi(changed, ragged.offsets, transitions.numpy(), start.numpy(), end.numpy(), tags.numpy())
     return tags
 
 

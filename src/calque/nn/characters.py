@@ -40,7 +40,7 @@ class CharacterCNN(nn.Module):
             size = int(options["embedding"]["dim"])
         except (KeyError, TypeError, ValueError) as error:
             raise SettingError(f"char_cnn wants filters as [[width, number], …] and embedding.dim ({error})") from error
-        if not self.filters or min(min(each) for each in self.filters) < 1 or size < 1:
+        if not self.filters or min(map(min, self.filters)) < 1 or size < 1:
             raise SettingError("char_cnn has filters, widths and dimensions of at least 1")
         self._widest = max(width for width, _ in self.filters)
         if self._widest > self.max_characters:
@@ -78,12 +78,12 @@ class CharacterCNN(nn.Module):
         lengths = torch.where(inside, torch.arange(1, ids.shape[1] + 1, device=ids.device), 0).amax(1)
         order = lengths.argsort(stable=True)
         table = F.pad(self.characters, (0, 0, 1, 0))
-        found = []
+        chunks = []
         for rows in order.split(CHUNK):
             # From a word's end on, each filter sees padding only: one such place stands for all.
             longest = min(ids.shape[1], int(lengths[rows[-1]]) + self._widest)
-            found.append(self._chunk(ids[rows, :longest].long(), table))
-        x = torch.cat(found)
+            chunks.append(self._chunk(ids[rows, :longest].long(), table))
+        x = torch.cat(chunks)
         return torch.empty_like(x).index_copy(0, order, x)
 
     def _chunk(self, ids: Tensor, table: Tensor) -> Tensor:

@@ -41,8 +41,8 @@ class _CrossEntropy(torch.autograd.Function):
         struck, kernel, offset = hits >= 0, w.to(states.dtype), b.to(states.dtype)
         for k in range(0, len(states), rows):
             here = slice(k, k + rows)
-            some, answer = states[here], right[here, None]
-            scores = torch.addmm(offset, some, kernel.t()).float()
+            block, answer = states[here], right[here, None]
+            scores = torch.addmm(offset, block, kernel.t()).float()
             place = struck[here].nonzero().squeeze(1)
             scores[place, hits[here][place]] = -torch.inf
             top = torch.maximum(scores.amax(1, keepdim=True), answer)
@@ -53,10 +53,10 @@ class _CrossEntropy(torch.autograd.Function):
             if not learn:
                 continue
             probability = (mine / total).sub_(1)
-            weighted, scores = (some / total).to(kernel.dtype), scores.to(kernel.dtype)
+            weighted, scores = (block / total).to(kernel.dtype), scores.to(kernel.dtype)
             d_states, d_own, d_own_b, d_w, d_b = gradients
             d_states[here] = (scores @ kernel).div_(total).add_(probability * w_own[here])
-            d_own[here] = probability * some
+            d_own[here] = probability * block
             d_own_b[here] = probability.squeeze(1)
             d_w += scores.t() @ weighted
             d_b += scores.t() @ total.reciprocal().squeeze(1).to(kernel.dtype)

@@ -63,7 +63,7 @@ def elmo_options(
             "dim": 8 * dim if hidden is None else hidden, "n_layers": layers,
         },
         "char_cnn": {
-            "activation": activation, "filters": [list(each) for each in filters], "n_highway": highway,
+            "activation": activation, "filters": [[width, n] for width, n in filters], "n_highway": highway,
             "embedding": {"dim": character_dim}, "n_characters": N_CHARACTERS + 1,
             "max_characters_per_token": max_characters,
         },
@@ -104,20 +104,18 @@ class ElmoNetwork(nn.Module):
         self.options = dict(options)
         if not options.get("bidirectional", True):
             raise SettingError("bidirectional is false, but ELMo's layers read in both directions")
-        parts = {name: options.get(name) for name in ("lstm", "char_cnn")}
-        for name, part in parts.items():
-            if not isinstance(part, Mapping):
+        for name in ("lstm", "char_cnn"):
+            if not isinstance(options.get(name), Mapping):
                 raise SettingError(f"{name} is missing, expected a table as in ELMo's options.json")
-        lstm: Any = parts["lstm"]
+        lstm = options["lstm"]
         self.size, self.cell = whole(lstm, "projection_dim"), whole(lstm, "dim")
         self.n_layers = whole(lstm, "n_layers", default=1)
         self.skip = bool(lstm.get("use_skip_connections"))
         self.clips = {"cell_clip": lstm.get("cell_clip"), "state_clip": lstm.get("proj_clip")}
-        if not all(
-            clip is None or (isinstance(clip, int | float) and 0 <= clip < _LARGEST) for clip in self.clips.values()
-        ):
-            raise SettingError(f"cell_clip and proj_clip are {list(self.clips.values())}, expected numbers or nothing")
-        self.words = CharacterCNN(parts["char_cnn"], self.size, rows)  # type: ignore[arg-type]
+        clips = list(self.clips.values())
+        if not all(clip is None or (isinstance(clip, int | float) and 0 <= clip < _LARGEST) for clip in clips):
+            raise SettingError(f"cell_clip and proj_clip are {clips}, expected numbers or nothing")
+        self.words = CharacterCNN(options["char_cnn"], self.size, rows)
         self.forwards, self.backwards = (
             nn.ModuleList(Reader(self.size, self.size, self.cell) for _ in range(self.n_layers)) for _ in range(2)
         )
@@ -146,9 +144,8 @@ class ElmoNetwork(nn.Module):
         depth = self.n_layers if depth is None else depth
         order = torch.from_numpy(ragged.order).to(x.device)
         sides: list[list[Tensor]] = []
-        for side, (readers, words) in enumerate(
-            ((self.forwards, ragged.from_left), (self.backwards, ragged.from_right))
-        ):
+        directions = ((self.forwards, ragged.from_left), (self.backwards, ragged.from_right))
+        for side, (readers, words) in enumerate(directions):
             rows = torch.from_numpy(words).to(x.device)
             above, layers = x[rows], []
             for number in range(depth):

@@ -13,8 +13,8 @@ def owners(lengths: Tensor, device: torch.device | str = "cpu") -> Tensor:
 
 def sums(rows: Tensor, lengths: Tensor) -> Tensor:
     """Sum of the rows of each text, `[S, dim]`."""
-    found = rows.new_zeros(len(lengths), rows.shape[1])
-    return found.index_add(0, owners(lengths, rows.device), rows)
+    zeros = rows.new_zeros(len(lengths), rows.shape[1])
+    return zeros.index_add(0, owners(lengths, rows.device), rows)
 
 
 def means(rows: Tensor, lengths: Tensor) -> Tensor:
@@ -25,5 +25,5 @@ def means(rows: Tensor, lengths: Tensor) -> Tensor:
 def maxima(rows: Tensor, lengths: Tensor) -> Tensor:
     """Largest of each column over the rows of each text, `[S, dim]`; zero for a text without rows."""
     owner = owners(lengths, rows.device)[:, None].expand_as(rows)
-    found = rows.new_zeros(len(lengths), rows.shape[1])
-    return found.scatter_reduce(0, owner, rows, "amax", include_self=False)
+    zeros = rows.new_zeros(len(lengths), rows.shape[1])
+    return zeros.scatter_reduce(0, owner, rows, "amax", include_self=False)

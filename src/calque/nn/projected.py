@@ -16,7 +16,7 @@ from numba import njit
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from calque.nn.cells import _FAST, _HALF, _ONE, _tanh
+from calque.nn.cells import FAST, ONE, sigmoid, tanh
 
 _NONE = float("inf")  # clips nothing
 
@@ -76,17 +76,17 @@ def _stepwise(x, sizes, kernel, bias, projection, clips, start) -> tuple[Tensor,
     """On any device, differentiated by autograd."""
     dim = x.shape[1]
     given = torch.addmm(bias, x, kernel[:dim])
-    (h, c), found, ended, begin = start, [], [], 0
+    (h, c), states, ended, begin = start, [], [], 0
     for size in sizes:
         ended.append((h[size:], c[size:]))
         i, j, f, o = torch.addmm(given[begin : begin + size], h[:size], kernel[dim:]).chunk(4, dim=1)
         c = (f.sigmoid() * c[:size] + i.sigmoid() * j.tanh()).clamp(-clips[0], clips[0])
         h = ((o.sigmoid() * c.tanh()) @ projection).clamp(-clips[1], clips[1])
-        found.append(h)
+        states.append(h)
         begin += size
     ended.append((h, c))
-    last = torch.cat([h for h, _ in reversed(ended)]), torch.cat([c for _, c in reversed(ended)])
-    return torch.cat(found), (last[0].detach(), last[1].detach())
+    last_h, last_c = (torch.cat(part).detach() for part in zip(*reversed(ended), strict=True))
+    return torch.cat(states), (last_h, last_c)
 
 
 def _forward(x, sizes, kernel, bias, projection, clips, start) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -168,7 +168,7 @@ def _blocks(sizes: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(begins[:-1].tolist(), sizes[1:], strict=True))
 
 
-@njit(fastmath=_FAST, nogil=True, cache=True, error_model="numpy")
+@njit(fastmath=FAST, nogil=True, cache=True, error_model="numpy")
 def _step(clip, gates, old, cells, squashed, answers):
     """One step of the sentences that still run.
 
@@ -185,19 +185,19 @@ def _step(clip, gates, old, cells, squashed, answers):
         gate_f, gate_o = gates[r, 2 * hidden : 3 * hidden], gates[r, 3 * hidden :]
         before, cell, flat, answer = old[r], cells[r], squashed[r], answers[r]
         for k in range(hidden):
-            i = _HALF + _HALF * _tanh(_HALF * gate_i[k])
-            j = _tanh(gate_j[k])
-            f = _HALF + _HALF * _tanh(_HALF * gate_f[k])
-            o = _HALF + _HALF * _tanh(_HALF * gate_o[k])
+            i = sigmoid(gate_i[k])
+            j = tanh(gate_j[k])
+            f = sigmoid(gate_f[k])
+            o = sigmoid(gate_o[k])
             gate_i[k], gate_j[k], gate_f[k], gate_o[k] = i, j, f, o
             c = min(max(f * before[k] + i * j, -clip), clip)
-            t = _tanh(c)
+            t = tanh(c)
             cell[k] = c
             flat[k] = t
             answer[k] = o * t
 
 
-@njit(fastmath=_FAST, nogil=True, cache=True, error_model="numpy")
+@njit(fastmath=FAST, nogil=True, cache=True, error_model="numpy")
 def _step_back(clip, gates, cells, old, squashed, to_answer, to_cell, to_gates):
     """Gradients with respect to what goes into the gates at one step.
 
@@ -216,10 +216,10 @@ def _step_back(clip, gates, cells, old, squashed, to_answer, to_cell, to_gates):
         cell, before, flat, answer, carried = cells[r], old[r], squashed[r], to_answer[r], to_cell[r]
         for k in range(hidden):
             i, j, f, o, t = gate_i[k], gate_j[k], gate_f[k], gate_o[k], flat[k]
-            c = carried[k] + answer[k] * o * (_ONE - t * t)
+            c = carried[k] + answer[k] * o * (ONE - t * t)
             c = c if -clip < cell[k] < clip else c * np.float32(0)
             carried[k] = c * f
-            out_i[k] = c * j * i * (_ONE - i)
-            out_j[k] = c * i * (_ONE - j * j)
-            out_f[k] = c * before[k] * f * (_ONE - f)
-            out_o[k] = answer[k] * t * o * (_ONE - o)
+            out_i[k] = c * j * i * (ONE - i)
+            out_j[k] = c * i * (ONE - j * j)
+            out_f[k] = c * before[k] * f * (ONE - f)
+            out_o[k] = answer[k] * t * o * (ONE - o)

@@ -36,15 +36,8 @@ class StackedLSTM(nn.Module):
     """
 
     def __init__(
-        self,
-        dim: int,
-        hidden: int,
-        layers: int,
-        dropout: float = 0.0,
-        bidirectional: bool = True,
-        *,
-        variational: bool = True,
-    ):
+        self, dim: int, hidden: int, layers: int, dropout: float = 0.0, bidirectional: bool = True, *, variational: bool = True
+    ):  # fmt: skip
         super().__init__()
         if min(dim, hidden, layers) < 1:
             raise SettingError(f"dim={dim}, hidden={hidden}, layers={layers}, expected at least 1 of each")
@@ -82,5 +75,5 @@ def _apply(layer: nn.LSTM, x: Tensor, ragged: Ragged) -> Tensor:
     if not len(x):
         return x.new_zeros(0, layer.hidden_size * len(layer.all_weights))
     words = torch.from_numpy(ragged.from_left).to(x.device)
-    found = layer(PackedSequence(x[words], torch.tensor(ragged.sizes)))[0].data
-    return torch.empty_like(found).index_copy(0, words, found)
+    states = layer(PackedSequence(x[words], torch.tensor(ragged.sizes)))[0].data
+    return torch.empty_like(states).index_copy(0, words, states)

@@ -7,6 +7,7 @@ set to be rounded to TF32 or bfloat16.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,15 +18,8 @@ from calque.nn.ragged import Ragged
 
 
 def log_likelihood(
-    scores: Tensor,
-    tags: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    ragged: Ragged,
-    *,
-    logarithms: bool = False,
-) -> Tensor:
+    scores: Tensor, tags: Tensor, transitions: Tensor, start: Tensor, end: Tensor, ragged: Ragged, *, logarithms: bool = False
+) -> Tensor:  # fmt: skip
     """As `chain.log_likelihood`.
 
     Args:
@@ -39,11 +33,8 @@ def log_likelihood(
 def log_partition(scores: Tensor, transitions: Tensor, start: Tensor, end: Tensor, steps: Steps) -> Tensor:
     """Log of the sum over all tag sequences of each sentence, `[n_sentences]`, as the textbook has it."""
     scores, ended = scores[steps.words], []
-    alpha = scores.new_empty(0, scores.shape[1])
-    for k, (begin, stop) in enumerate(steps.blocks):
-        if k == 0:
-            alpha = start + scores[:stop]
-            continue
+    alpha = start + scores[: len(steps.filled)]
+    for begin, stop in steps.blocks[1:]:
         ended.append(alpha[stop - begin :])
         alpha = torch.logsumexp(alpha[: stop - begin, :, None] + transitions, dim=1) + scores[begin:stop]
     total = torch.logsumexp(torch.cat([alpha, *reversed(ended)]) + end, dim=1)
@@ -54,19 +45,15 @@ def best_tags(scores: Tensor, transitions: Tensor, start: Tensor, end: Tensor, r
     """As `chain.best_tags`; the same additions in the same order, so that ties are the same."""
     steps = Steps(ragged, scores.device)
     delta, pointers = scores[steps.words], []
-    for k, (begin, stop) in enumerate(steps.blocks):
-        if k == 0:
-            delta[:stop] += start
-            continue
-        last = steps.blocks[k - 1][0]
+    delta[: len(steps.filled)] += start
+    for (last, _), (begin, stop) in pairwise(steps.blocks):
         best, pointer = (delta[last : last + stop - begin, :, None] + transitions).max(dim=1)
         delta[begin:stop] += best
-        pointers.append(pointer)
+        pointers.append((slice(last, last + stop - begin), slice(begin, stop), pointer))
     tags = torch.empty(len(scores), dtype=torch.int64, device=scores.device)
     tags[steps.final] = (delta[steps.final] + end).argmax(1)
-    for k in range(len(steps.blocks) - 1, 0, -1):
-        (last, _), (begin, stop) = steps.blocks[k - 1 : k + 1]
-        tags[last : last + stop - begin] = pointers[k - 1].gather(1, tags[begin:stop, None])[:, 0]
+    for before, after, pointer in reversed(pointers):
+        tags[before] = pointer.gather(1, tags[after, None])[:, 0]
     return torch.empty_like(tags).index_copy(0, steps.words, tags)
 
 
