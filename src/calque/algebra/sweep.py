@@ -171,9 +171,8 @@ def bfloat16_is_fast(device: str) -> bool:
 
     def seconds(dtype: torch.dtype) -> float:
         a = torch.ones(512, 512, dtype=dtype, device=device)
-        return min(
-            timeit.repeat(lambda: float((a @ a)[0, 0]), repeat=4, number=1)
-        )  # fetching a number waits for the device
+        # Fetching a number waits for the device.
+        return min(timeit.repeat(lambda: float((a @ a)[0, 0]), repeat=4, number=1))
 
     with full_precision():
         return seconds(torch.float32) > 1.5 * seconds(torch.bfloat16)
@@ -262,8 +261,8 @@ def _sweep_torch(
         list_.values[...], list_.indices[...] = values.cpu().numpy(), indices.cpu().numpy()
 
 
-def _absorb(lists: tuple[Tensor, ...], entries: Tensor, own: slice, offset: int) -> None:
-    values, indices = (part[own] for part in lists)
+def _absorb(lists: tuple[Tensor, ...], entries: Tensor, rows: slice, offset: int) -> None:
+    values, indices = (part[rows] for part in lists)
     keep = values.shape[1]
     best, places = torch.topk(entries, min(keep, entries.shape[1]), dim=1)
     merged, order = torch.topk(torch.cat([values, best], dim=1), keep, dim=1)

@@ -73,11 +73,6 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray, *, single_ro
     return heads.astype(np.int32)
 
 
-def is_tree(heads: np.ndarray) -> bool:
-    """Whether the heads of one sentence, `[n]` (0 the root, else counted from 1), make a tree with exactly one root."""
-    return bool(trees_ok(heads, np.array([0, len(heads)]))[0])
-
-
 def trees_ok(heads: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Which sentences' heads make a tree with exactly one root; nothing at all, a sentence without words, counts as one.
 

@@ -175,10 +175,10 @@ def silhouette(distances: np.ndarray, labels: np.ndarray) -> float:
     """
     inside = labels[:, None] == np.arange(labels.max() + 1)
     sums, sizes = distances @ inside, inside.sum(axis=0)
-    own = sizes[labels]
-    a = sums[inside] / np.maximum(own - 1, 1)
+    size = sizes[labels]
+    a = sums[inside] / np.maximum(size - 1, 1)
     b = np.where(inside, np.inf, sums / sizes).min(axis=1)
-    return float(np.where(own > 1, (b - a) / np.maximum(np.maximum(a, b), 1e-300), 0.0).mean())
+    return float(np.where(size > 1, (b - a) / np.maximum(np.maximum(a, b), 1e-300), 0.0).mean())
 
 
 def _rounded(shares: np.ndarray, total: int) -> np.ndarray:

@@ -268,13 +268,13 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
     """
     from calque.encoders.mapped import MappedEncoder
 
-    own = encoder.layer
-    if own is None:
-        own = f"{'+'.join(map(str, encoder.layers))} {encoder.combine}" if isinstance(encoder, MappedEncoder) else "own"
-        return {own: None}, own
+    layer = encoder.layer
+    if layer is None:
+        mapped = isinstance(encoder, MappedEncoder)
+        name = f"{'+'.join(map(str, encoder.layers))} {encoder.combine}" if mapped else "own"
+        return {name: None}, name
     if encoder.base is not None or len(encoder.layers) == 1:
-        return {str(own): None}, str(own)
+        return {str(layer): None}, str(layer)
     number = encoder.layer_number
-    chosen = [0, number(-1) // 2, own] if wanted is None else [number(layer) for layer in wanted]
-    numbers = sorted({*chosen, own})
-    return {str(k): k for k in numbers}, str(own)
+    chosen = [0, number(-1) // 2, layer] if wanted is None else map(number, wanted)
+    return {str(k): k for k in sorted({*chosen, layer})}, str(layer)

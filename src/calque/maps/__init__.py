@@ -14,11 +14,11 @@ from calque.named import imported, is_path
 KINDS: dict[str, type[VectorMap]] = {kind.kind: kind for kind in (Rotation, NormalizedRotation, LinearMap)}
 
 
-def about_map(made: VectorMap) -> dict[str, Any]:
+def about_map(fitted: VectorMap) -> dict[str, Any]:
     """What a file says of a map beside its arrays: its kind, or where its class can be imported from."""
-    target = f"{type(made).__module__}:{type(made).__qualname__}"
-    custom = KINDS.get(made.kind) is not type(made) and is_path(target) and not target.startswith("__main__:")
-    return {"kind": target if custom else made.kind, "pairs": made.n_pairs}
+    target = f"{type(fitted).__module__}:{type(fitted).__qualname__}"
+    custom = KINDS.get(fitted.kind) is not type(fitted) and is_path(target) and not target.startswith("__main__:")
+    return {"kind": target if custom else fitted.kind, "pairs": fitted.n_pairs}
 
 
 def open_map(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str) -> VectorMap:

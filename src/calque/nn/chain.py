@@ -115,7 +115,7 @@ def _forward(offsets, scores, tags, transitions, start, end, table, first, last,
             continue
         value = start[tags[begin]] + end[tags[stop - 1]]
         for t in range(begin, stop):
-            row, own = alpha[t], weight[t]
+            row, word = alpha[t], weight[t]
             value += scores[t, tags[t]] - shift[t]
             if t == begin:
                 for j in range(n_tags):
@@ -125,7 +125,7 @@ def _forward(offsets, scores, tags, transitions, start, end, table, first, last,
                 _times(alpha[t - 1], table, row)
             norm = 0.0
             for j in range(n_tags):
-                row[j] *= own[j]
+                row[j] *= word[j]
                 norm += row[j]
             value -= math.log(norm)
             norm = 1.0 / norm
@@ -167,7 +167,7 @@ def _backward(offsets, tags, turned, last, weight, alpha, grad, to_scores, ahead
             else:
                 _times(ahead[t + 1], turned, beta)
                 counts[tags[t], tags[t + 1]] += factor
-            row, own, behind, out = alpha[t], weight[t], ahead[t], to_scores[t]
+            row, word, behind, out = alpha[t], weight[t], ahead[t], to_scores[t]
             norm = 0.0
             for j in range(n_tags):
                 norm += row[j] * beta[j]
@@ -175,7 +175,7 @@ def _backward(offsets, tags, turned, last, weight, alpha, grad, to_scores, ahead
             for j in range(n_tags):
                 beta[j] *= norm
                 out[j] = -factor * row[j] * beta[j]
-                behind[j] = beta[j] * own[j]
+                behind[j] = beta[j] * word[j]
             out[tags[t]] += factor
             if t < stop - 1:
                 for j in range(n_tags):

@@ -53,8 +53,8 @@ class TaggingHead(nn.Module):
         """−log p of the right tags of each sentence, `[S]`."""
         if self.crf is not None:
             return -self.crf.log_likelihood(scores, tags, lengths)
-        each = functional.cross_entropy(scores, tags, reduction="none")
-        return sums(each[:, None], lengths)[:, 0]
+        losses = functional.cross_entropy(scores, tags, reduction="none")
+        return sums(losses[:, None], lengths)[:, 0]
 
     def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
         """The tags that are thought right, int64 `[W]`."""

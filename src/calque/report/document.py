@@ -115,8 +115,8 @@ class Plot:
     def choices(self) -> dict[str, list[str]]:
         """Names of what can be chosen, each with its values, where there are several."""
         names = dict.fromkeys(name for panel in self.panels for name in panel.choice)
-        found = {name: list(dict.fromkeys(p.choice[name] for p in self.panels if name in p.choice)) for name in names}
-        return {name: values for name, values in found.items() if len(values) > 1}
+        values = {name: list(dict.fromkeys(p.choice[name] for p in self.panels if name in p.choice)) for name in names}
+        return {name: several for name, several in values.items() if len(several) > 1}
 
 
 @dataclass(frozen=True)
