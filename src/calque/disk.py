@@ -107,7 +107,8 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
     try:
         _make_folder(Path(path).parent)
         is_new = not os.path.exists(path)
-        with open(path, "ab", buffering=0) as file, _alone(file):
+        with open(path, "ab", buffering=0) as file:
+            _lock(file)
             before = os.fstat(file.fileno()).st_size
             try:
                 left = data
@@ -123,16 +124,12 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
         raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})", len(data)) from error
 
 
-@contextmanager
-def _alone(file: IO[bytes]) -> Iterator[None]:
-    """No other process that asks for the same is in this block."""
-    try:
+def _lock(file: IO[bytes]) -> None:
+    """Keep other processes that ask for the same waiting until the file is closed."""
+    with suppress(ImportError, OSError):  # Windows, or a file system without locks
         import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
-    except (ImportError, OSError):  # Windows, or a file system without locks
-        pass
-    yield
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def reserve(file: IO[bytes], size: int) -> None:
@@ -209,20 +206,19 @@ def unwritten(error: BaseException) -> str | None:
     PyTorch, safetensors and others raise exceptions of their own.
     """
     seen: set[int] = set()
-    found: BaseException | None = error
+    cause: BaseException | None = error
     torch = False
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        text = str(found)
-        number = getattr(found, "errno", None) if isinstance(found, OSError) else None
-        if number is None and (said := _NUMBER.search(text)):
-            number = int(said[1])
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        number = cause.errno if isinstance(cause, OSError) else None
+        if number is None and (match := _NUMBER.search(str(cause))):
+            number = int(match[1])
         if number in _FULL:
             return _FULL[number]
-        if isinstance(found, OSError) and _NUMPY.search(text):
+        if isinstance(cause, OSError) and _NUMPY.search(str(cause)):
             return _FULL[errno.ENOSPC]
-        torch |= isinstance(found, RuntimeError) and _TORCH.search(text) is not None
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+        torch |= isinstance(cause, RuntimeError) and _TORCH.search(str(cause)) is not None
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return _TORN if torch else None
 
 
@@ -234,10 +230,8 @@ def failure(path: str | PathLike[str], reason: str, size: int | None = None) -> 
     if reason not in (*_FULL.values(), _TORN):
         return OutputError(f"{name}: {reason}")
     free = _free(Path(name))
-    told = ", ".join(
-        f"{amount(number)} {what}" for number, what in ((size, "to write"), (free, "free")) if number is not None
-    )
-    return OutputError(f"{name}: {reason}{f' ({told})' if told else ''}")
+    room = [f"{amount(number)} {what}" for number, what in ((size, "to write"), (free, "free")) if number is not None]
+    return OutputError(f"{name}: {reason} ({', '.join(room)})" if room else f"{name}: {reason}")
 
 
 def _make_folder(path: Path) -> None:
@@ -249,11 +243,9 @@ def _make_folder(path: Path) -> None:
 
 def _free(path: Path) -> int | None:
     """Bytes that are left where a file is to be."""
-    for folder in (path, *path.absolute().parents):
-        if folder.is_dir():
-            with suppress(OSError):
-                return shutil.disk_usage(folder).free
-            return None
+    folder = next((folder for folder in (path, *path.absolute().parents) if folder.is_dir()), path)
+    with suppress(OSError):
+        return shutil.disk_usage(folder).free
     return None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
+from functools import partial
 from numbers import Integral, Real
 from os import PathLike, fspath
 from typing import Any
@@ -51,11 +53,7 @@ class InputError(CalqueError):
         super().__init__(f"{place}: {fact}" if place else fact)
 
     def __reduce__(self):  # the keyword-only arguments survive a process boundary
-        return (_rebuild, (type(self), self.fact, self.path, self.line))
-
-
-def _rebuild(kind, fact, path, line):
-    return kind(fact, path=path, line=line)
+        return partial(type(self), path=self.path, line=self.line), (self.fact,)
 
 
 class SettingError(CalqueError):
@@ -87,8 +85,10 @@ def check_number(
     Raises:
         SettingError: it is not.
     """
-    known = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
-    number = _float(value) if known else math.nan
+    number = math.nan
+    if isinstance(value, Integral if whole else Real) and not isinstance(value, bool):
+        with suppress(OverflowError):  # 10⁴⁰⁰ is no number that anything is computed with
+            number = float(value)
     if (
         math.isfinite(number)
         and (above is None or number > above)
@@ -125,10 +125,3 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, message: str, signal: int):
         self.signal = signal
         super().__init__(message)
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # 10⁴⁰⁰
-        return math.inf

@@ -49,11 +49,11 @@ class Words:
     limit: int | None = None
 
     @property
-    def whole(self) -> Words:
+    def unlimited(self) -> Words:
         """The same for text that no limit may cut, such as what an encoder has seen in training."""
         return replace(self, limit=None)
 
-    def read(self, path: str | PathLike[str], langs: tuple[str, str], say: Say) -> ParallelCorpus:
+    def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:
         """One parallel text; unusable lines become empty sentence pairs, so that links keep their line, and a warning
         counts them.
 
@@ -61,37 +61,38 @@ class Words:
             InputError: there is no usable line.
         """
         corpus = read_parallel(path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit)
-        told = skipped_lines(corpus.skipped, corpus.first_skipped)
+        reasons = skipped_lines(corpus.skipped, corpus.first_skipped)
         if not corpus.source.lengths().any():
-            raise InputError(f"no usable sentence pair in {len(corpus):,} lines: {told or 'all are empty'}", path=path)
+            fact = f"no usable sentence pair in {len(corpus):,} lines: {reasons or 'all are empty'}"
+            raise InputError(fact, path=path)
         if corpus.skipped:
             lost = sum(corpus.skipped.values())
-            skipped(f"{path}: {lost:,} unusable lines skipped ({told})", corpus.skipped, corpus.first_skipped)
+            skipped(f"{path}: {lost:,} unusable lines skipped ({reasons})", corpus.skipped, corpus.first_skipped)
         return corpus
 
-    def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]], say: Say) -> list[ParallelCorpus]:
+    def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]]) -> list[ParallelCorpus]:
         """Several texts, each with its languages; one pair of languages serves all texts."""
         if len(langs) == 1:
             langs = list(langs) * len(paths)
         if len(paths) != len(langs):
             raise SettingError(f"{len(paths)} texts but {len(langs)} pairs of --langs: give one pair per text")
-        return [self.read(path, pair, say) for path, pair in zip(paths, langs, strict=True)]
+        return [self.read(path, pair) for path, pair in zip(paths, langs, strict=True)]
 
     def link(self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False) -> WordPairs:
-        """Links of a corpus by the statistical aligner, which may learn from extra text in the same languages."""
+        """Word pairs of a corpus by the statistical aligner, which may learn from extra text in the same languages."""
         from calque.wordalign import align_words
 
         return align_words(
             corpus, extra=extra, model=self.model, symmetrize=self.symmetrize, seed=self.seed, progress=progress
         )
 
-    def open_links(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
-        """Links from a Pharaoh file, cut at the limit and checked against the text."""
-        links = WordPairs.open(path)
-        if self.limit is not None and links.n_sentences > len(corpus):
-            links = links.slice(0, len(corpus))
-        links = links.check(corpus, path=path)
-        return links.one_to_one() if self.symmetrize == "one-to-one" else links
+    def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
+        """Word pairs from a Pharaoh file, cut at the limit and checked against the text."""
+        pairs = WordPairs.open(path)
+        if self.limit is not None:
+            pairs = pairs.slice(0, len(corpus))
+        pairs = pairs.check(corpus, path=path)
+        return pairs.one_to_one() if self.symmetrize == "one-to-one" else pairs
 
 
 def read_languages(

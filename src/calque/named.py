@@ -38,16 +38,16 @@ def imported(target: str) -> Any:
     """
     module, _, attribute = target.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
     except ImportError as error:
         raise SettingError(
             f"{target}: {module} cannot be imported ({error}); is it installed, or its folder on PYTHONPATH?"
         ) from error
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise SettingError(f"{target}: {module} has no {attribute}")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def file_of(target: str) -> Path:
@@ -58,12 +58,12 @@ def file_of(target: str) -> Path:
     """
     module = target.partition(":")[0]
     try:
-        found = find_spec(module)
+        spec = find_spec(module)
     except (ImportError, ValueError):
-        found = None
-    if found is None or not found.origin or not Path(found.origin).is_file():
+        spec = None
+    if spec is None or not spec.origin or not Path(spec.origin).is_file():
         raise SettingError(f"{target}: there is no module {module}; is it installed, or its folder on PYTHONPATH?")
-    return Path(found.origin)
+    return Path(spec.origin)
 
 
 class Table(Mapping[str, R], Generic[R]):
@@ -114,7 +114,7 @@ class Table(Mapping[str, R], Generic[R]):
         return self._checked(self.rows[name].target if name in self.rows else self[name].target)
 
     def _checked(self, target: str) -> type[Any]:
-        found, base = imported(target), imported(self._base)
-        if not (isinstance(found, type) and issubclass(found, base)):
+        kind, base = imported(target), imported(self._base)
+        if not (isinstance(kind, type) and issubclass(kind, base)):
             raise SettingError(f"{target} is no {self.what}: expected a subclass of {self._base}")
-        return found
+        return kind

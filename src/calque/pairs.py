@@ -95,28 +95,28 @@ class WordPairs:
         """
         flat: list[tuple[int, int, int]] = []
         n = 0
-        for n, own in enumerate(links, 1):
+        for n, sentence in enumerate(links, 1):
             try:
-                found = dict.fromkeys((index(i), index(j)) for i, j in own)
+                flat += dict.fromkeys((n - 1, index(i), index(j)) for i, j in sentence)
             except (TypeError, ValueError) as error:
                 raise SettingError(
                     f"links of sentence pair {n - 1}: expected pairs of whole numbers, (source word, target word), got "
-                    f"{str(own)[:60]}"
+                    f"{str(sentence)[:60]}"
                 ) from error
-            flat += [(n - 1, i, j) for i, j in found]
         return cls(*np.array(flat, dtype=np.int64).reshape(-1, 3).T, n_sentences=n)
 
     # -- choosing --------------------------------------------------------------------------------------------
     def select(self, chosen: np.ndarray) -> WordPairs:
         """The pairs at a boolean mask or sorted indices; the sentence numbers stay as they are."""
+        return self._part(chosen, self.sentence[chosen], self.n_sentences)
+
+    def _part(self, chosen: np.ndarray, sentence: np.ndarray, n_sentences: int) -> WordPairs:
+        """The pairs at a mask or indices, with new numbers of their sentences."""
         return WordPairs(
-            self.sentence[chosen],
-            self.source[chosen],
-            self.target[chosen],
-            n_sentences=self.n_sentences,
+            sentence, self.source[chosen], self.target[chosen],
+            n_sentences=n_sentences, possible=self.possible[chosen],
             posterior=None if self.posterior is None else self.posterior[chosen],
-            possible=self.possible[chosen],
-        )
+        )  # fmt: skip
 
     def one_to_one(self) -> WordPairs:
         """Drop every link whose source or target word has another link in its sentence (Cao 2020, code)."""
@@ -140,13 +140,8 @@ class WordPairs:
 
     def slice(self, start: int, stop: int) -> WordPairs:
         """The pairs of sentences `start` to `stop`, renumbered from 0."""
-        first, last = np.searchsorted(self.sentence, [start, stop])
-        part = self.select(np.arange(first, last))
-        return WordPairs(
-            part.sentence - start, part.source, part.target,
-            n_sentences=max(0, min(stop, self.n_sentences) - start),
-            posterior=part.posterior, possible=part.possible,
-        )  # fmt: skip
+        chosen = np.arange(*np.searchsorted(self.sentence, [start, stop]))
+        return self._part(chosen, self.sentence[chosen] - start, max(0, min(stop, self.n_sentences) - start))
 
     def take(self, indices: np.ndarray) -> WordPairs:
         """The pairs of the sentences at `indices`, renumbered in that order (like `ParallelCorpus.take`)."""
@@ -154,12 +149,8 @@ class WordPairs:
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_sentences:
             raise SettingError(f"sentences {indices.min()} to {indices.max()}, there are {self.n_sentences}")
         counts = np.diff(offsets)[indices]
-        chosen = ranges(offsets[indices], counts)
-        return WordPairs(
-            np.repeat(np.arange(len(indices)), counts), self.source[chosen], self.target[chosen],
-            n_sentences=len(indices), possible=self.possible[chosen],
-            posterior=None if self.posterior is None else self.posterior[chosen],
-        )  # fmt: skip
+        sentence = np.repeat(np.arange(len(indices)), counts)
+        return self._part(ranges(offsets[indices], counts), sentence, len(indices))
 
     def swapped(self) -> WordPairs:
         """Source and target exchanged."""
@@ -179,24 +170,16 @@ class WordPairs:
             InputError: naming the first line that does not fit.
         """
         if self.n_sentences != len(corpus):
-            raise InputError(
-                f"{self.n_sentences} lines of links, but the corpus has {len(corpus)} sentence pairs",
-                path=path,
-            )
-        for name, words, sentences in (
-            ("source", self.source, corpus.source),
-            ("target", self.target, corpus.target),
-        ):
-            lengths = sentences.lengths()
-            wrong = np.flatnonzero(words >= lengths[self.sentence]) if len(self) else []
+            fact = f"{self.n_sentences} lines of links, but the corpus has {len(corpus)} sentence pairs"
+            raise InputError(fact, path=path)
+        for name, words in (("source", self.source), ("target", self.target)):
+            lengths = getattr(corpus, name).lengths()
+            wrong = np.flatnonzero(words >= lengths[self.sentence])
             if len(wrong):
                 line = int(self.sentence[wrong[0]])
-                raise InputError(
-                    f"{name} word {words[wrong[0]]}, but sentence {line + 1} has {lengths[line]} words "
-                    "(counting from 0); was the corpus tokenised differently?",
-                    path=path,
-                    line=line + 1,
-                )
+                fact = f"{name} word {words[wrong[0]]}, but sentence {line + 1} has {lengths[line]} words"
+                remedy = "(counting from 0); was the corpus tokenised differently?"
+                raise InputError(f"{fact} {remedy}", path=path, line=line + 1)
         return self
 
     # -- Pharaoh files ---------------------------------------------------------------------------------------
@@ -220,7 +203,7 @@ class WordPairs:
     @classmethod
     def parse(
         cls,
-        lines: Iterator[str] | list[str],
+        lines: Iterable[str],
         *,
         one_based: bool = False,
         path: str | PathLike[str] | None = None,

@@ -108,12 +108,9 @@ class Sentences(Sequence[Sentence]):
             words: Arrow strings `[n_words]`. `words.dictionary_encode()` numbers the word types at C++ speed.
             offsets: int64 `[n_sentences + 1]`.
         """
-        lengths = self.lengths()
-        offsets = offsets_of(lengths)
+        offsets = offsets_of(self.lengths())
         words = pc.call_function("list_flatten", [self._column])
-        if isinstance(words, pa.Array):
-            words = pa.chunked_array([words], type=pa.string())
-        return words, offsets
+        return (pa.chunked_array([words], type=pa.string()) if isinstance(words, pa.Array) else words), offsets
 
 
 class ParallelCorpus:
@@ -241,12 +238,9 @@ class ParallelCorpus:
         names = {"source": "target", "target": "source"}
         return ParallelCorpus(
             self.table.rename_columns([names.get(name, name) for name in self.table.column_names]),
-            (self.langs[1], self.langs[0]),
-            skipped=self.skipped,
-            first_skipped=self.first_skipped,
-            segmenters=(self.segmenters[1], self.segmenters[0]),
-            path=self.path,
-        )
+            (self.langs[1], self.langs[0]), skipped=self.skipped, first_skipped=self.first_skipped,
+            segmenters=(self.segmenters[1], self.segmenters[0]), path=self.path,
+        )  # fmt: skip
 
     def __add__(self, other: ParallelCorpus) -> ParallelCorpus:
         """The pairs of both, one corpus after the other; metadata that only one of them has is dropped."""
@@ -292,7 +286,7 @@ class ParallelCorpus:
                 last = file.get_batch_with_custom_metadata(file.num_record_batches - 1).custom_metadata
                 metadata.update(last or {})
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"not a saved parallel corpus ({_one_line(error)})", path=path) from error
+            raise InputError(f"not a saved parallel corpus ({error!s:.200})", path=path) from error
         try:
             record = json.loads(metadata[b"calque"])
             if [table.schema.field(side).type for side in ("source", "target")] != [WORDS, WORDS]:
@@ -333,8 +327,4 @@ def _words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     try:
         return from_words(map(not_a_string, sentences))
     except (UnicodeEncodeError, pa.ArrowException) as error:
-        raise InputError(f"words that are not text ({_one_line(error)}), expected valid Unicode strings") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
+        raise InputError(f"words that are not text ({error!s:.200}), expected valid Unicode strings") from error

@@ -42,11 +42,10 @@ class Embeddings:
             )
         if (np.diff(offsets) < 0).any():
             raise InputError("offsets go backwards, expected the number of words before each sentence")
-        if covered is not None and (covered.shape != (len(data),) or covered.all()):
-            if covered.shape != (len(data),):
-                raise InputError(f"coverage of shape {covered.shape} for {len(data)} words")
-            covered = None
-        self.data, self.offsets, self.covered = data, offsets, covered
+        if covered is not None and covered.shape != (len(data),):
+            raise InputError(f"coverage of shape {covered.shape} for {len(data)} words")
+        self.data, self.offsets = data, offsets
+        self.covered = None if covered is None or covered.all() else covered
 
     def __len__(self) -> int:
         """Number of sentences."""
@@ -75,12 +74,10 @@ class Embeddings:
 
         A sentence without any word vector gives a zero row.
         """
-        lengths = np.diff(self.offsets)
+        counts = lengths = np.diff(self.offsets)
         if self.covered is not None:
-            counts = np.zeros(len(self), dtype=np.int64)
-            np.add.at(counts, np.repeat(np.arange(len(self)), lengths), self.covered.astype(np.int64))
-        else:
-            counts = lengths
+            sentence = np.repeat(np.arange(len(self)), lengths)
+            counts = np.bincount(sentence[self.covered], minlength=len(self))
         sums = np.zeros((len(self), self.dim))
         filled = lengths > 0  # reduceat would read the next sentence for an empty one
         if filled.any():
@@ -94,8 +91,8 @@ class Embeddings:
             return parts[0]
         covered = None
         if any(part.covered is not None for part in parts):
-            known = (np.ones(part.n_words, dtype=bool) if part.covered is None else part.covered for part in parts)
-            covered = np.concatenate(list(known))
+            masks = [np.ones(part.n_words, dtype=bool) if part.covered is None else part.covered for part in parts]
+            covered = np.concatenate(masks)
         offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
         return cls(np.concatenate([part.data for part in parts]), offsets, covered)
 

@@ -51,7 +51,7 @@ def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
     except (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"cannot be read ({error.strerror})", path=path) from error
-        fact = f"compressed data is damaged or cut off ({' '.join(str(error).split())})"
+        fact = f"compressed data is damaged or cut off ({error})"
         raise InputError(f"{fact}, expected a whole file; fetch it again", path=path) from error
 
 

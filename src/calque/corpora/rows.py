@@ -151,7 +151,7 @@ def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
 
 
 def _cause(error: Exception) -> str:
-    """The message of the last cause, in one line."""
-    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+    """The message of the last cause."""
+    while isinstance(error.__cause__, Exception):
         error = error.__cause__
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return f"{type(error).__name__}: {error!s:.200}"

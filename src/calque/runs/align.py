@@ -75,7 +75,7 @@ def align(
     check(out, overwrite=overwrite)
     if links and len(links) != len(texts):
         raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")
-    corpora = words.read_all(texts, langs, say)
+    corpora = words.read_all(texts, langs)
     for path, corpus in zip(texts, corpora, strict=True):
         if towards not in corpus.langs:
             raise SettingError(f"--towards {towards}: {path} is in {corpus.langs[0]} and {corpus.langs[1]}")
@@ -83,7 +83,7 @@ def align(
     with writing(out, overwrite=overwrite) as folder:
         started = time.perf_counter()
         if links:
-            found = [words.open_links(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
+            found = [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
         else:
             found = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
         linked = time.perf_counter()

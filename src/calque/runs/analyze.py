@@ -109,7 +109,7 @@ def analyze(
         if only is None and results and not named:
             return findings
         raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
-    questions = _questions(test, langs, links, train, train_links, words, options, say)
+    questions = _questions(test, langs, links, train, train_links, words, options)
     own = _own(named, questions, upos, treebank, words, wanted, options, load, progress, say)
     order = {name: place for place, name in enumerate(ANALYSES)}
     return sorted([*findings, *own], key=lambda finding: order[finding.analysis])
@@ -168,19 +168,19 @@ def _records(files: Sequence[str]) -> list[dict[str, Any]]:
     return records
 
 
-def _questions(test, langs, links, train, train_links, words: Words, options: Options, say: Say) -> Questions:
+def _questions(test, langs, links, train, train_links, words: Words, options: Options) -> Questions:
     from calque.analyses.questions import Questions
     from calque.tasks import WordRetrieval
 
     if train_links is not None and train is None:
         raise SettingError("--train-links needs --train")
-    corpus = words.read(test, langs, say)
-    seen = words.whole.read(train, langs, say) if train else None
+    corpus = words.read(test, langs)
+    seen = words.unlimited.read(train, langs) if train else None
     task = WordRetrieval(
         corpus,
-        words.open_links(links, corpus) if links else None,
+        words.open_pairs(links, corpus) if links else None,
         train=seen,
-        train_pairs=words.whole.open_links(train_links, seen) if train_links and seen is not None else None,
+        train_pairs=words.unlimited.open_pairs(train_links, seen) if train_links and seen is not None else None,
         contextual=options.contextual,
         model=words.model,
         symmetrize=words.symmetrize,

@@ -43,13 +43,13 @@ def link_words(
     if use is not None and (extra or tables is not None):
         raise SettingError("--use does no training: leave out --extra and --tables")
     with locked(out), nullcontext() if tables is None else locked(tables):
-        corpus = words.read(text, langs, say)
+        corpus = words.read(text, langs)
         if use is not None:
             aligner = WordAligner.open(use)
         else:
             more = None
             for path in extra:
-                part = words.read(path, langs, say)
+                part = words.read(path, langs)
                 more = part if more is None else more + part
             aligner = WordAligner.train(corpus, extra=more, model=words.model, seed=words.seed, progress=progress)
             if tables is not None:

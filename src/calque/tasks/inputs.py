@@ -110,7 +110,7 @@ class Inputs:
 
     def corpora(self) -> list[tuple[str, ParallelCorpus]]:
         """The parallel test texts, each with its name."""
-        return [(one.test[0], self.words.read(one.test[0], one.langs[0], self.say)) for one in self.each()]
+        return [(one.test[0], self.words.read(one.test[0], one.langs[0])) for one in self.each()]
 
 
 #: the fields that name files

@@ -110,16 +110,16 @@ class WordRetrieval(Task):
     @classmethod
     def _of(cls, one: Inputs, **options: Any) -> WordRetrieval:
         (test,), (langs,), words = one.test, one.langs, one.words
-        corpus = words.read(test, langs, one.say)
+        corpus = words.read(test, langs)
         # A limit cuts the test text alone: what has been seen stays seen.
-        train = words.whole.read(one.train[0], langs, one.say) if one.train else None
+        train = words.unlimited.read(one.train[0], langs) if one.train else None
         if train is not None:
             warn_of_overlap(test, shared_sentences(corpus, train), one.train[0])
         made = cls(
             corpus,
-            words.open_links(one.links[0], corpus) if one.links else None,
+            words.open_pairs(one.links[0], corpus) if one.links else None,
             train=train,
-            train_pairs=words.whole.open_links(one.train_links[0], train)
+            train_pairs=words.unlimited.open_pairs(one.train_links[0], train)
             if one.train_links and train is not None
             else None,
             model=words.model,

@@ -130,12 +130,12 @@ class Tagging(ZeroShot[TaggedText]):
 
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Any, tests: Any) -> Task:
-        words = replace(inputs.words.whole, pretokenized=False)
-        corpora = words.read_all(inputs.project, inputs.pairs(len(inputs.project)), inputs.say)
+        words = replace(inputs.words.unlimited, pretokenized=False)
+        corpora = words.read_all(inputs.project, inputs.pairs(len(inputs.project)))
         if inputs.links and len(inputs.links) != len(corpora):
             raise SettingError(f"{len(corpora)} texts to project over but {len(inputs.links)} files of links")
         links = [
-            words.open_links(inputs.links[number], corpus) if inputs.links else words.link(corpus)
+            words.open_pairs(inputs.links[number], corpus) if inputs.links else words.link(corpus)
             for number, corpus in enumerate(corpora)
         ]
         return LabelProjection(make, train, tests, list(zip(inputs.project, corpora, links, strict=True)), inputs.say)
