@@ -53,18 +53,12 @@ def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
         return pa.array(sentences, type=WORDS)  # which says what is wrong
     if len(data) >= 1 << 31 or len(words) >= 1 << 31:
         return pa.array(sentences, type=WORDS)
-    ends = _offsets(map(len, words), len(words))
+    ends = offsets_of(np.fromiter(map(len, words), np.int32, len(words)))
     if len(data) != len(text):  # from characters to bytes: where the bytes are that begin a character
         begins = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
-        ends = np.append(begins, len(data)).astype(np.int32)[ends]
-    strings = pa.StringArray.from_buffers(len(words), pa.py_buffer(ends), pa.py_buffer(data))
-    return pa.ListArray.from_arrays(from_numpy(_offsets(map(len, sentences), len(sentences))), strings)
-
-
-def _offsets(sizes: Iterable[int], n: int) -> np.ndarray:
-    offsets = np.zeros(n + 1, dtype=np.int32)
-    np.cumsum(np.fromiter(sizes, dtype=np.int32, count=n), out=offsets[1:])
-    return offsets
+        ends = np.append(begins, len(data))[ends]
+    strings = pa.StringArray.from_buffers(len(words), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data))
+    return pa.ListArray.from_arrays(from_numpy(offsets_of(list(map(len, sentences))).astype(np.int32)), strings)
 
 
 def slice_rows(table: pa.Table, index: slice) -> pa.Table:

@@ -94,8 +94,8 @@ class Processes:
         width = max(counts)
         padded = rows.new_zeros(width, rows.shape[1])
         padded[: len(rows)] = rows.detach()
-        everyone: list[Tensor] = list(self._accelerator.gather(padded).split(width))  # type: ignore[union-attr]
-        parts = [part[:count] for part, count in zip(everyone, counts, strict=True)]
+        gathered: list[Tensor] = list(self._accelerator.gather(padded).split(width))  # type: ignore[union-attr]
+        parts = [part[:count] for part, count in zip(gathered, counts, strict=True)]
         parts[self.rank] = rows
         return torch.cat(parts)
 

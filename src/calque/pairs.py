@@ -216,7 +216,7 @@ class WordPairs:
             InputError: with the line that is not of this form.
         """
         sentence, source, target, possible, posterior = [], [], [], [], []
-        shift, number, said = int(one_based), -1, False
+        shift, number, any_posterior = int(one_based), -1, False
         for number, line in enumerate(lines):
             seen: dict[tuple[int, int], int] = {}
             for item in line.split():
@@ -236,14 +236,14 @@ class WordPairs:
                 target.append(link[1])
                 possible.append(mark != "-")
                 posterior.append(1.0 if probability is None else _probability(probability, path, number + 1))
-                said |= probability is not None
+                any_posterior |= probability is not None
         return cls(
             np.array(sentence, dtype=np.int64),
             np.array(source, dtype=np.int64),
             np.array(target, dtype=np.int64),
             n_sentences=number + 1,
             possible=np.array(possible, dtype=bool),
-            posterior=np.array(posterior, dtype=np.float32) if said else None,
+            posterior=np.array(posterior, dtype=np.float32) if any_posterior else None,
         )
 
     @classmethod

@@ -31,9 +31,9 @@ class Threads:
         self._before = torch.get_num_threads()
         if count > 1:
             self._pool = ThreadPoolExecutor(count, thread_name_prefix="calque")
-            everyone = Barrier(count)
+            barrier = Barrier(count)
             cores = max(1, self._before // count)
-            for started in [self._pool.submit(_settle, cores, everyone) for _ in range(count)]:
+            for started in [self._pool.submit(_settle, cores, barrier) for _ in range(count)]:
                 started.result()
             torch.set_num_threads(self._before)  # what threads started by others begin with was changed, too
 
@@ -73,7 +73,7 @@ class Threads:
             yield futures[future], future.result()
 
 
-def _settle(cores: int, everyone: Barrier) -> None:
+def _settle(cores: int, barrier: Barrier) -> None:
     torch.get_num_threads()  # a thread's first question sets its number anew, so it must come before our setting
     torch.set_num_threads(cores)
-    everyone.wait()  # so that no thread of the pool takes two of these calls
+    barrier.wait()  # so that no thread of the pool takes two of these calls

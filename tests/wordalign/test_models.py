@@ -15,8 +15,7 @@ from calque.wordalign.agreement import HmmPass, HmmSettings, first_jumps, spread
 from calque.wordalign.bitext import Bitext, Side
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
 from calque.wordalign.generator import GOLDEN, unit
-from calque.wordalign.links import Links
-from calque.wordalign.model import Job
+from calque.wordalign.model import Job, Links
 
 TEXT = [
     ([0, 1, 2], [0, 1, 2, 1]), ([2, 0], [2, 0, 3]), ([3], [3, 3]), ([1, 3, 4, 0, 2], [1, 0]), ([], [1]), ([4, 4], [2, 4]),

@@ -27,8 +27,8 @@ def _columns(path: str | PathLike[str], separator: str, name: str) -> Iterator[R
         if isinstance(line, Flaw):
             yield line
             continue
-        source, found, rest = line.partition(separator)
-        if not found:
+        source, divided, rest = line.partition(separator)
+        if not divided:
             if not line or line.isspace():
                 yield Flaw(number, BLANK, "blank, expected a sentence pair", path)
             else:

@@ -43,8 +43,8 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
             source.append(words[0])
             target.append(words[1])
         else:
-            found = f"{len(words)} columns" if len(words) > 2 else "one word"
-            fact = f"{found}, expected a word and its translation, separated by a tab or space"
+            columns = f"{len(words)} columns" if len(words) > 2 else "one word"
+            fact = f"{columns}, expected a word and its translation, separated by a tab or space"
             losses.take(Flaw(number, "not two words", f"{fact}; correct the line", path))
     losses.settle(len(source))
     return Dictionary(tuple(source), tuple(target), (langs[0], langs[1]), fspath(path))

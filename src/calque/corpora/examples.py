@@ -138,8 +138,8 @@ def _columns(
                 yield _unequal(number, len(texts) + 1, f"{width}: {what}", path)
 
 
-def _unequal(number: int, found: int, expected: str, path: str | PathLike[str]) -> Flaw:
-    count = "one column" if found == 1 else f"{found} columns"
+def _unequal(number: int, n_columns: int, expected: str, path: str | PathLike[str]) -> Flaw:
+    count = "one column" if n_columns == 1 else f"{n_columns} columns"
     fact = f"{count}, expected {expected}; is a tab missing, or one in the text?"
     return Flaw(number, "other columns", fact, path)
 

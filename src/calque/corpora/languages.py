@@ -25,14 +25,13 @@ def language_of(path: str | PathLike[str]) -> str | None:
     """The language that a file's name says (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`), or None
     where it says none or several."""
     name = re.split(r"[/\\]", fspath(path))[-1]
-    found = []
+    languages: dict[str, None] = {}  # each once, in order
     for part in re.split(r"[._]", name):
         code, *dialect = part.split("-")
         code = _OTHERS.get(code.lower(), code.lower())
         if code in _CODES and all(re.fullmatch(r"[A-Za-z0-9]{2,8}", piece) for piece in dialect):
-            found.append("-".join([code, *dialect]))
-    distinct = list(dict.fromkeys(found))
-    return distinct[0] if len(distinct) == 1 else None
+            languages["-".join([code, *dialect])] = None
+    return next(iter(languages)) if len(languages) == 1 else None
 
 
 def best_match(wanted: str, available: Iterable[str]) -> str | None:
@@ -74,7 +73,7 @@ def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str
         if not path:
             raise SettingError(f"{file}: no file behind the language, expected {lang}=FILE")
         return lang, path
-    found = language_of(file) or otherwise
-    if found is None:
+    lang = language_of(file) or otherwise or ""
+    if not lang:
         raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
-    return found, file
+    return lang, file

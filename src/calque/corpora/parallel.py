@@ -80,16 +80,16 @@ def read_parallel(
     if format == "arrow":
         return _saved(paths[0], langs, limit)
     split, names = _splitters(langs, pretokenized, segmenters or {})
-    kept = None
+    cached = None
     if cache is not None and Path(paths[0]).is_file():
         settings = [_READING, langs, format, pretokenized, on_error, limit, names]
-        kept = cache_file(cache, paths, settings)
+        cached = cache_file(cache, paths, settings)
         with suppress(InputError):  # not there yet, or damaged
-            return ParallelCorpus.open(kept)
+            return ParallelCorpus.open(cached)
     source = open_raw(paths, langs, format)
     reading = _Reading(paths[0], langs, names, on_error)
     writer = TableWriter(
-        kept, columns=source.columns, lines=on_error == "skip", record=corpus_record(**reading.about())
+        cached, columns=source.columns, lines=on_error == "skip", record=corpus_record(**reading.about())
     )
     try:
         items = source.items if limit != 0 else ()

@@ -44,14 +44,14 @@ def stream_sentences(
     """
     split = splitter(lang, pretokenized=pretokenized)
     lines = islice(read_lines(path), limit)
-    some = limit == 0
+    any_word = limit == 0
     while batch := list(islice(lines, block)):
         for line in batch:
             if isinstance(line, Flaw):
                 raise InputError(line.fact, path=line.path, line=line.line)
         words = [split(line) for line in batch if isinstance(line, str)]
-        some = some or any(words)
+        any_word = any_word or any(words)
         yield Sentences(from_words(words), lang)
-    if not some:
+    if not any_word:
         where = "it" if limit is None else f"the first {limit:,} lines"
         raise InputError(f"no word in {where}, expected text with one sentence per line", path=path)

@@ -132,8 +132,8 @@ def _add(entry: _Entry, line: bytes, number: int) -> None:
 
 
 def _encoding(header: _Entry, path: str | PathLike[str]) -> str:
-    found = re.search(r"charset=([^\s;]+)", _header(header, "latin-1", "Content-Type"), re.IGNORECASE)
-    name = found[1] if found else "utf-8"
+    charset = re.search(r"charset=([^\s;]+)", _header(header, "latin-1", "Content-Type"), re.IGNORECASE)
+    name = charset[1] if charset else "utf-8"
     if name.upper() == "CHARSET":  # a template that nobody has filled in
         return "utf-8"
     try:

@@ -51,12 +51,12 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
     beside = _beside(path) if keys is None else keys
     senses: tuple[tuple[str, ...], ...] = ()
     if beside is not None:
-        found = _read_keys(beside)
+        keys_of = _read_keys(beside)
         for number, name in enumerate(text.ids):
-            if name not in found:
+            if name not in keys_of:
                 fact = f"the instance {name!r} has no key in {fspath(beside)}, expected one; are they of this text?"
                 raise InputError(fact, path=path, line=text.lines[number])
-        senses = tuple(found[name] for name in text.ids)
+        senses = tuple(keys_of[name] for name in text.ids)
     return SenseText(
         text.words.finish(lang),
         np.array(text.sentence, np.int64),
@@ -122,12 +122,12 @@ def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:
     for number, line in enumerate(read_lines(path), 1):
         if isinstance(line, Flaw):
             raise InputError(line.fact, path=path, line=number)
-        name, *found = line.split() or [""]
-        if name and (not found or name in keys):
-            wrong = f"{name!r:.40} without a key" if not found else f"{name!r:.40} for the second time"
+        name, *senses = line.split() or [""]
+        if name and (not senses or name in keys):
+            wrong = f"{name!r:.40} without a key" if not senses else f"{name!r:.40} for the second time"
             raise InputError(f"{wrong}, expected the keys of each instance in one line", path=path, line=number)
         if name:
-            keys[name] = tuple(found)
+            keys[name] = tuple(senses)
     return keys
 
 

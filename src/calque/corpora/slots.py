@@ -59,8 +59,8 @@ def _request(row: list[str], number: int, path: str | PathLike[str], lang: str) 
     if not _SLOTS.fullmatch(slots):
         fact = f"the slots {slots!r:.40}, expected start:end:name, separated by commas"
         return Flaw(number, "not slots", f"{fact}; are the columns in another order?", path)
-    found = [(int(start), int(end), name) for start, end, name in (s.split(":", 2) for s in slots.split(",") if s)]
-    for start, end, name in found:
+    named = [(int(start), int(end), name) for start, end, name in (s.split(":", 2) for s in slots.split(",") if s)]
+    for start, end, name in named:
         if not start < end <= len(text):
             fact = f"the slot {start}:{end}:{name[:40]} in a text of {len(text)} characters, expected it inside"
             return Flaw(number, "slot not in the text", f"{fact}; was the text changed?", path)
@@ -70,7 +70,7 @@ def _request(row: list[str], number: int, path: str | PathLike[str], lang: str) 
         return Flaw(number, "tokens not in the text", spans, path)
     if not spans:
         return Flaw(number, "empty text", "a text without words, expected a request", path)
-    tags, repaired = _slot_tags(spans, found)
+    tags, repaired = _slot_tags(spans, named)
     return TaggedSentence(number, [text[start:end] for start, end in spans], tags, intent.strip(), repaired)
 
 

@@ -98,18 +98,18 @@ def counted_rows(
     """
     if [row[0] for row in rows] == _COUNT[: len(rows)]:
         return rows, range(line, line + len(rows))
-    kept, lines = [], []
+    words, lines = [], []
     for number, row in enumerate(rows, line):
         if _PART.fullmatch(row[0]):
             continue
-        if row[0] != str(len(kept) + 1):
-            fact = f"word number {row[0]!r:.20}, expected {len(kept) + 1}"
+        if row[0] != str(len(words) + 1):
+            fact = f"word number {row[0]!r:.20}, expected {len(words) + 1}"
             return Flaw(number, "words not counted", f"{fact}; is a row missing, or a blank line before it?", path)
-        kept.append(row)
+        words.append(row)
         lines.append(number)
-    if not kept:
+    if not words:
         return Flaw(line, "no words", "a sentence without words, expected rows numbered 1, 2, 3 …", path)
-    return kept, lines
+    return words, lines
 
 
 def missing_value(

@@ -78,20 +78,20 @@ def read_tagged(
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
     losses = Losses(path, on_error, "sentences")
-    found = _find_format(path) if format == "auto" else format
+    format = _find_format(path) if format == "auto" else format
     scheme = None
-    if found in ("columns", "numbered"):
-        items = _rows(path, _layout(path, found, column))
-    elif found == "conllu":
+    if format in ("columns", "numbered"):
+        items = _rows(path, _layout(path, format, column))
+    elif format == "conllu":
         if column not in (None, *COLUMNS):
             raise SettingError(f"no column {column!r} in CoNLL-U, expected one of {', '.join(COLUMNS)}")
         items, scheme = tagged_words(path, COLUMNS[str(column or "upos")]), "plain"
-    elif found == "hub":
+    elif format == "hub":
         items = _dataset(path, column)
     elif column is not None:
-        raise SettingError(f"column is {column!r}, but the format {found!r} has a fixed place for tags; omit column")
+        raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed place for tags; omit column")
     else:
-        items = read_facebook(path, lang) if found == "facebook" else read_snips(path)
+        items = read_facebook(path, lang) if format == "facebook" else read_snips(path)
     text = _gathered(items, losses, path, lang, scheme)
     losses.settle(len(text))
     return text
@@ -172,8 +172,8 @@ def _layout(path: str | PathLike[str], format: Format, column: int | str | None)
 
 
 def _common_prefix(rows: list[str]) -> str:
-    found = _LANGUAGE.match(rows[0]) if rows else None
-    return found[0] if found and all(row.startswith(found[0]) for row in rows) else ""
+    language = _LANGUAGE.match(rows[0]) if rows else None
+    return language[0] if language and all(row.startswith(language[0]) for row in rows) else ""
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -187,9 +187,9 @@ def _sentence(stanza: Stanza, layout: _Layout, path: str | PathLike[str]) -> Tag
     width, needed = max(map(len, rows)), max(layout.word + 1, layout.tag, 1) + 1
     for line, row in enumerate(rows, stanza.line):
         if len(row) < max(width, needed):
-            found = "one column" if len(row) == 1 else f"{len(row)} columns"
+            columns = "one column" if len(row) == 1 else f"{len(row)} columns"
             why = f"{width}, as the rows beside it" if len(row) < width else f"{needed} or more: a word and its tag"
-            fact = f"{found}, expected {why}; is a {'tab' if layout.tabs else 'space'} missing?"
+            fact = f"{columns}, expected {why}; is a {'tab' if layout.tabs else 'space'} missing?"
             return Flaw(line, "missing column", fact, path)
     lines: Sequence[int] = range(stanza.line, stanza.line + len(rows))
     if layout.numbered:
@@ -203,11 +203,11 @@ def _sentence(stanza: Stanza, layout: _Layout, path: str | PathLike[str]) -> Tag
         return flaw
     if not layout.intents:
         return TaggedSentence(stanza.line, words, tags)
-    found = next((match[1].strip() for line in stanza.comments if (match := _INTENT.match(line))), "")
-    if not found:
+    intent = next((match[1].strip() for line in stanza.comments if (match := _INTENT.match(line))), "")
+    if not intent:
         fact = "a sentence without a line # intent = …, which those before it have; write it above the sentence"
         return Flaw(stanza.line, "no intent", fact, path)
-    return TaggedSentence(stanza.line, words, tags, found)
+    return TaggedSentence(stanza.line, words, tags, intent)
 
 
 # -- data sets ---------------------------------------------------------------------------------------------------------

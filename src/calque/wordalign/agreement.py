@@ -11,8 +11,7 @@ from numba import njit
 
 from calque.wordalign.bitext import Pairs
 from calque.wordalign.hmm import COUNT, HMM, IBM1, LANES, LINK, SAMPLE, F, sweep
-from calque.wordalign.links import Links
-from calque.wordalign.model import Job, Model
+from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import deal, n_shards, run
 
 REACH = 64  # jumps at least this wide share one weight

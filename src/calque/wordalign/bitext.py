@@ -64,10 +64,10 @@ class Pairs:
 
     def find(self, other: Pairs) -> np.ndarray:
         """Number that each pair of `self` has in `other`, int64 `[n_pairs]`, −1 where it is not there."""
-        found = np.full(len(self), -1, dtype=np.int64)
+        numbers = np.full(len(self), -1, dtype=np.int64)
         largest = max(int(pairs.target.max(initial=-1)) for pairs in (self, other))
-        _match(self.starts, self.target, other.starts, other.target, np.full(largest + 1, -1, dtype=np.int64), found)
-        return found
+        _match(self.starts, self.target, other.starts, other.target, np.full(largest + 1, -1, dtype=np.int64), numbers)
+        return numbers
 
 
 class Bitext:
@@ -109,8 +109,8 @@ class Bitext:
         return int(self._size.sum())
 
     def _number(self) -> tuple[Pairs, np.ndarray]:
-        kept = self.n_cells <= self.max_cells
-        cells = np.empty(self.n_cells if kept else 0, dtype=np.uint32)
+        in_memory = self.n_cells <= self.max_cells
+        cells = np.empty(self.n_cells if in_memory else 0, dtype=np.uint32)
         starts = np.zeros(self.source.n_types + 1, dtype=np.int64)
         target = np.empty(min(self.n_cells, max(ROOM, self.target.n_types)), dtype=np.int32)
         stamp = np.full(self.target.n_types, -1, dtype=np.int64)
@@ -228,13 +228,13 @@ def _fill_rows(source_offsets, words, offsets, order, first, sentence, origin, s
 
 
 @njit(cache=True, nogil=True)
-def _match(starts, target, other_starts, other_target, slot, found):
+def _match(starts, target, other_starts, other_target, slot, numbers):
     for s in range(min(len(starts), len(other_starts)) - 1):
         if starts[s] == starts[s + 1]:
             continue
         for p in range(other_starts[s], other_starts[s + 1]):
             slot[other_target[p]] = p
         for p in range(starts[s], starts[s + 1]):
-            found[p] = slot[target[p]]
+            numbers[p] = slot[target[p]]
         for p in range(other_starts[s], other_starts[s + 1]):
             slot[other_target[p]] = -1

@@ -25,8 +25,7 @@ import numpy as np
 from numba import njit
 
 from calque.wordalign.bitext import Bitext, Pairs
-from calque.wordalign.links import Links
-from calque.wordalign.model import Job, Model
+from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import run
 from calque.wordalign.vocabulary import AS_IS
 

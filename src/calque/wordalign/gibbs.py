@@ -58,19 +58,19 @@ def tally(
 
 
 @njit(cache=True, nogil=True)
-def _one_more(fertilities, prior, k, own):
+def _one_more(fertilities, prior, k, included):
     """How much likelier a word gets by another word coming from it: P(k + 1) / P(k)."""
     high, low = min(k + 1, FERTILITIES - 1), min(k, FERTILITIES - 1)
-    return (fertilities[high] + prior[high]) / (max(fertilities[low] - own, F(0)) + prior[low])
+    return (fertilities[high] + prior[high]) / (max(fertilities[low] - included, F(0)) + prior[low])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _refresh(e, words, phi, given_total, fertilities, prior, own, factor):
+def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
     """What the probability of position i owes to the word e there, wherever e stands in the sentence."""
     scale = F(1) / given_total
     for i in range(len(words)):
         if words[i] == e:
-            factor[i] = scale * _one_more(fertilities, prior, phi[i], own)
+            factor[i] = scale * _one_more(fertilities, prior, phi[i], included)
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
@@ -94,7 +94,7 @@ def sample(
         state: uint64 `[1]`, the generator.
     """
     collect = len(marginal) > 0
-    own = F(1) if learn else F(0)
+    included = F(1) if learn else F(0)
     weight, factor = np.zeros(middle + 1, F), np.zeros(middle + 1, F)
     phi = np.zeros(middle + 1, np.int32)
     moves = jumps.sum()
@@ -113,7 +113,7 @@ def sample(
                 phi[chosen[j]] += 1
         for i in range(n):
             e = words[i]
-            factor[i] = _one_more(fertilities[e], fertility_prior, phi[i], own) / given_total[e]
+            factor[i] = _one_more(fertilities[e], fertility_prior, phi[i], included) / given_total[e]
         before = -1
         for j in range(m):
             f = observed[left + j]
@@ -135,7 +135,7 @@ def sample(
                     moves -= 1
                     fertilities[e, min(k + 1, FERTILITIES - 1)] -= 1
                     fertilities[e, min(k, FERTILITIES - 1)] += 1
-                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, own, factor)
+                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, included, factor)
             elif learn:
                 observed_null[f] -= 1
                 empty -= 1
@@ -161,10 +161,10 @@ def sample(
                     new = i
                     break
             if collect:
-                share = marginal[cell + j * column : cell + j * column + (n - 1) * row + 1 : row]
+                added = marginal[cell + j * column : cell + j * column + (n - 1) * row + 1 : row]
                 total = F(1) / total
                 for i in range(n):
-                    share[i] += weight[i] * total
+                    added[i] += weight[i] * total
                 null_marginal[left + j] += nothing * total
             chosen[j] = new
             if new >= 0:
@@ -179,7 +179,7 @@ def sample(
                     moves += 1
                     fertilities[e, min(k - 1, FERTILITIES - 1)] -= 1
                     fertilities[e, min(k, FERTILITIES - 1)] += 1
-                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, own, factor)
+                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, included, factor)
                 before = new
             elif learn:
                 observed_null[f] += 1

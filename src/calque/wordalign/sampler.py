@@ -11,8 +11,7 @@ from calque.wordalign.agreement import HmmModel, HmmPass, HmmSettings, HmmTables
 from calque.wordalign.bitext import Bitext, Block
 from calque.wordalign.generator import seeds
 from calque.wordalign.gibbs import FERTILITIES, F, choose, sample, tally
-from calque.wordalign.links import Links
-from calque.wordalign.model import Job, Model
+from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import run
 
 REACH = 100  # jumps at least this wide share their count

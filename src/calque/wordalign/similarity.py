@@ -75,7 +75,7 @@ def transport(
     log domain. A link is kept if it carries more than `threshold` of the mass of either of its words, on average.
 
     Returns:
-        `[n_source, n_target]`: that share (at most 1) of a link, 0 where there is none.
+        `[n_source, n_target]`: that fraction (at most 1) of a link, 0 where there is none.
     """
     n, m = similarity.shape
     if not similarity.size:
@@ -86,8 +86,8 @@ def transport(
         left = -np.log(n) - _logsumexp(kernel + right, 1)
         right = -np.log(m) - _logsumexp(kernel + left[:, None], 0)
     plan = np.exp(kernel + left[:, None] + right)
-    share = 0.5 * plan * (n + m)
-    return np.where(share > threshold, np.minimum(share, 1.0), 0.0)
+    fraction = 0.5 * plan * (n + m)
+    return np.where(fraction > threshold, np.minimum(fraction, 1.0), 0.0)
 
 
 METHODS: dict[str, Callable[..., np.ndarray]] = {
@@ -117,16 +117,16 @@ def links_from_embeddings(
         raise SettingError(f"vectors of {len(source)} source sentences and of {len(target)} target sentences")
     link = METHODS[method]
     x, y = unit_rows(source.data), unit_rows(target.data)
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    linked: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     counts = np.zeros(len(source), dtype=np.int64)
     for k in range(len(source)):
         rows, columns = _covered(source, k), _covered(target, k)
         matrix = link((x[rows] @ y[columns].T).astype(np.float64), **options)
         i, j = np.nonzero(matrix)
-        found.append((rows[i] - source.offsets[k], columns[j] - target.offsets[k], matrix[i, j]))
+        linked.append((rows[i] - source.offsets[k], columns[j] - target.offsets[k], matrix[i, j]))
         counts[k] = len(i)
     empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-    i, j, posterior = (np.concatenate(parts) for parts in zip(*(found or [empty]), strict=True))
+    i, j, posterior = (np.concatenate(parts) for parts in zip(*(linked or [empty]), strict=True))
     return WordPairs(
         np.repeat(np.arange(len(source)), counts), i, j, n_sentences=len(source), posterior=np.clip(posterior, 0, 1)
     )

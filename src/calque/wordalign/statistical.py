@@ -21,8 +21,7 @@ from calque.text import ParallelCorpus, Sentences
 from calque.wordalign.agreement import HmmModel, HmmSettings
 from calque.wordalign.bitext import Bitext, Side
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
-from calque.wordalign.links import Links
-from calque.wordalign.model import Job, Model
+from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import n_threads
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
 from calque.wordalign.spelling import similarity

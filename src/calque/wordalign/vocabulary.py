@@ -83,10 +83,10 @@ class Vocabulary:
             classes, int32 `[n_words]`; offsets of the sentences, int64 `[n + 1]`; spellings of the unknown words.
         """
         types, numbers, offsets = _types(sentences, self.classes)
-        found = pc.index_in(types, self.names)
+        class_of = pc.index_in(types, self.names)
         if self.classes.stem:
-            found = pc.coalesce(found, pc.index_in(_stem(types, self.classes), self.names))
-        of_type = to_numpy(pc.fill_null(found, scalar(np.int32(-1))))
+            class_of = pc.coalesce(class_of, pc.index_in(_stem(types, self.classes), self.names))
+        of_type = to_numpy(pc.fill_null(class_of, scalar(np.int32(-1))))
         unknown = np.flatnonzero(of_type < 0)
         of_type[unknown] = len(self) + np.arange(len(unknown), dtype=np.int32)
         return of_type[numbers], offsets, types.take(from_numpy(unknown))
