@@ -55,15 +55,15 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
     if not variance:
         return 1.0 if not gap else 0.0
     t = abs(gap) / math.sqrt(variance)
-    share = runs[0] / variance
+    of_runs = runs[0] / variance
     least = tail(t, total([runs, texts])[1])
-    if not 1e-9 < share < 1 - 1e-9 or least > 0.1:  # one of both alone, or nothing that could be claimed
+    if not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1:  # one of both alone, or nothing that could be claimed
         return least
     low, high = math.log(1e-15), 0.0
     while high - low > 1e-4:
         middle = (low + high) / 2
         p = math.exp(middle)
-        reached = share * _beyond(p, runs[1]) + (1 - share) * _beyond(p, texts[1]) < t
+        reached = of_runs * _beyond(p, runs[1]) + (1 - of_runs) * _beyond(p, texts[1]) < t
         low, high = (low, middle) if reached else (middle, high)
     return max(least, math.exp((low + high) / 2))
 

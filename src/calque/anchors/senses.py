@@ -57,7 +57,7 @@ def split_senses(
     that `sums` drew (`samples`), at unit length; they are divided by k-means (k-means++ starts, the best of some
     restarts) for k = 2, 3, … `most_senses`, and k is the one with the largest mean silhouette (Rousseeuw 1987). As a
     silhouette cannot speak for k = 1, a word has one sense unless that value reaches `clear`. A division counts only
-    if every cluster has its share: a lone stray occurrence is no sense.
+    if every cluster is large enough (`share`): a single outlier is no sense.
 
     Args:
         sums: with samples.
@@ -66,7 +66,7 @@ def split_senses(
         layer: the layer whose vectors are divided; None for the last. Other layers get the same clusters.
         clear: silhouette from which a word has several senses. Occurrences around one centre divide at about 0.05 to
             0.15 in tens of dimensions, and lower in hundreds; clusters apart by twice their width at 0.3 and more.
-        share: of the sample that the smallest cluster needs.
+        share: fraction of the sample that the smallest cluster needs.
         enough: kept occurrences below which a word has one sense.
         restarts, seed: of k-means.
 
@@ -181,8 +181,8 @@ def silhouette(distances: np.ndarray, labels: np.ndarray) -> float:
     return float(np.where(size > 1, (b - a) / np.maximum(np.maximum(a, b), 1e-300), 0.0).mean())
 
 
-def _rounded(shares: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers near `shares` that sum to `total`, none below 1."""
-    numbers = np.maximum(np.floor(shares).astype(np.int64), 1)
+def _rounded(quotas: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers near `quotas` that sum to `total`, none below 1."""
+    numbers = np.maximum(np.floor(quotas).astype(np.int64), 1)
     numbers[0] += total - numbers.sum()
     return numbers

@@ -25,7 +25,7 @@ class Refinement:
             frequent ones. The published code takes the neighbours among all words and drops pairs with a rarer one;
             here rarer words are not looked at, which costs a small part of the time.
         k: neighbourhood size of CSLS.
-        held_out: share of the dictionary's source words that is put aside to choose the round by, or 0 to choose by
+        held_out: fraction of the dictionary's source words put aside to choose the round by, or 0 to choose by
             the mean CSLS of mutual neighbours, which needs no dictionary.
         seed: of the choice of those words.
     """
@@ -50,7 +50,7 @@ class Round:
 
     Attributes:
         pairs: it was fitted on.
-        held_out: share of the held-out source words whose nearest neighbour by CSLS translates them; NaN if none
+        held_out: fraction of the held-out source words whose nearest neighbour by CSLS translates them; NaN if none
             were held out.
         mutual: mean CSLS of the words that are each other's nearest, among the frequent ones; NaN where it was not
             needed, in the last round.
@@ -164,19 +164,19 @@ def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 
     return float(np.mean([pair in right for pair in zip(queries.tolist(), nearest.tolist(), strict=True)]))
 
 
-def hold_out(pairs: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def hold_out(pairs: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Put the pairs of some source words aside.
 
     Args:
         pairs: int64 `[n_pairs, 2]`.
-        share: of the distinct source words; at least one stays on each side.
+        fraction: of the distinct source words; at least one stays on each side.
         seed: which.
 
     Returns:
         the pairs that are left, and those put aside.
     """
     words = np.unique(pairs[:, 0])
-    aside = min(max(1, round(share * len(words))), len(words) - 1)
+    aside = min(max(1, round(fraction * len(words))), len(words) - 1)
     chosen = np.random.default_rng(seed).permutation(words)[: max(0, aside)]
     out = np.isin(pairs[:, 0], chosen)
     return pairs[~out], pairs[out]

@@ -18,7 +18,7 @@ class MLP(nn.Module):
 
     Args:
         dim, out: sizes.
-        dropout: share of the components zeroed behind the activation.
+        dropout: fraction of the components zeroed after the activation.
         variational: of all words of a sentence the same components, not of each word its own.
 
     Example:

@@ -101,7 +101,7 @@ class SentenceDropout(nn.Module):
     grounded application of dropout in recurrent neural networks"), or, if not `variational`, from each word its own.
 
     Args:
-        p: part of the components that is zeroed; the others are multiplied by 1 / (1 − p).
+        p: fraction of the components that is zeroed; the others are multiplied by 1 / (1 − p).
 
     Shape: `[n_words, dim]` to the same.
     """

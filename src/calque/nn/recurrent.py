@@ -24,7 +24,7 @@ class StackedLSTM(nn.Module):
         dim: size of the words' vectors.
         hidden: size of a state, in each direction.
         layers: number of layers.
-        dropout: share of the components zeroed between layers; not before the first, not after the last.
+        dropout: fraction of the components zeroed between layers; not before the first, not after the last.
         bidirectional: also read from right to left.
         variational: a sentence's words lose the same components (Gal & Ghahramani 2016), not each word its own. The
             recurrent connections have no dropout.

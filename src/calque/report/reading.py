@@ -193,7 +193,7 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
 
 
 def _unusable(plain: Any) -> str | None:
-    """Why a line is not what everything that follows relies on."""
+    """Why a line cannot be used, None if it can; later code relies on what is checked here."""
     if not isinstance(plain, dict):
         return "is not an object; expected a score, as Score.to_dict gives it"
     missing = [name for name in ("task", "data", "languages", "metric", "value", "low", "high") if name not in plain]

@@ -1,4 +1,4 @@
-"""Axes and the signs that stand for series."""
+"""Axes, markers and legends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Frame:
 
 
 def value_axis(frame: Frame, scale: Callable[[float], float], ticks: Sequence[float], title: str) -> Raw:
-    """Lines across at each tick, its number at the left, and what is measured at the top: nobody turns the head."""
+    """A line across at each tick with its number at the left, and the title above, set horizontally."""
     parts: list[str] = []
     for tick in ticks:
         y = scale(tick)
@@ -41,7 +41,7 @@ def base_axis(
     title: str,
     show: Callable[[float], str] = plain,
 ) -> Raw:
-    """Ticks below, and what they are at the right end below them."""
+    """Ticks at the bottom, and the title below their right end."""
     parts: list[str] = [element("line", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom, class_="axis")]
     for tick in ticks:
         x = scale(tick)
@@ -52,7 +52,7 @@ def base_axis(
 
 
 def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") -> Raw:
-    """The sign of a series."""
+    """The marker of a series."""
     name = colours.SHAPES[number % colours.SERIES]
     if name == "circle":
         return element("circle", cx=x, cy=y, r=r, class_=class_)
@@ -76,7 +76,7 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
 
 
 def legend(series: Sequence[tuple[str, int]], left: float, top: float, right: float) -> tuple[Raw, float]:
-    """Signs with their names, in as many rows as it takes; and the place below."""
+    """Markers with their names, in as many rows as it takes; and the position below them."""
     parts, x, y = [], left, top
     for label, number in series:
         wide = 30 + width_of(label)

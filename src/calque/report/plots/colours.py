@@ -1,4 +1,4 @@
-"""Colours, shapes and dashes of series: told apart without colour sight, and on light and dark paper."""
+"""Colours, shapes and dashes of series: distinguishable by the colour-blind, and on light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def series(number: int) -> str:
 
 
 def rules(colour: Mapping[str, str]) -> str:
-    """Style of drawings in the given colours, which may be variables of a page."""
+    """Style sheet of drawings in the given colours, which may be variables of a page."""
     style = [
         f"text{{font-family:{FONT};font-size:12px;fill:{colour['soft']}}}",
         f".plot-title{{font-size:16px;font-weight:600;fill:{colour['ink']}}}",

@@ -1,4 +1,4 @@
-"""A heat map of differences: methods down, test sets across. What may not be claimed has no colour."""
+"""A heat map of differences: methods down, test sets across. Differences that may not be claimed have no colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From figures to places on paper."""
+"""From values to positions in a drawing."""
 
 from __future__ import annotations
 

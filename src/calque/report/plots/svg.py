@@ -15,8 +15,8 @@ class Drawing:
     Attributes:
         width, height: size.
         body: elements.
-        title, description: what it shows, for those who do not see it.
-        label: a word over it where several stand side by side.
+        title, description: what it shows, for screen readers.
+        label: a heading where several stand side by side.
     """
 
     width: float
@@ -114,12 +114,12 @@ def path(points: list[tuple[float, float]], *, closed: bool = False, **attribute
 
 
 def mark(*children: str, tip: str, source: str | None = None, **attributes: object) -> Raw:
-    """What one figure looks like: with what it says when pointed at, and the lines that it comes from."""
+    """The marks of one figure, with a tooltip and the lines of results that it comes from."""
     return group(element("title", tip), *children, class_="mark", data_source=source, **attributes)
 
 
 def width_of(content: str, size: float = 12) -> float:
-    """About how wide a text will be: there is no font to ask. Letters of East Asia and emoji are square."""
+    """Estimated width of a text, without measuring a font. East Asian characters and emoji are square."""
     return size * sum(1.0 if ord(c) > 0x2E80 else 0.3 if c in "il.,:;|'! ()-" else 0.58 for c in content)
 
 
