@@ -216,7 +216,9 @@ def test_parts_of_speech_and_their_classes():
     view = questions.ask("e", source, target)
     names = ["NOUN", "VERB", "CCONJ", "SCONJ", "X", "PUNCT"]
     codes = np.random.default_rng(0).integers(-1, 6, questions.offsets["source"][-1])
-    groups = by_pos(questions, {"source": (codes, names)})
+    assert by_pos(questions) is None  # no tags
+    questions.tags = {"source": (codes, names)}
+    groups = by_pos(questions)
 
     def group_of(side, link):
         code = codes[questions.rows["source"][link]]
@@ -236,7 +238,8 @@ def test_parts_of_speech_and_their_classes():
     assert list(found) == ["PUNCT", "CONJ", "NOUN", "VERB", *CLASSES]
     # With tags of both sides each question goes by the word that asks.
     nouns = np.zeros(questions.offsets["target"][-1], dtype=np.int64)
-    both = by_pos(questions, {"source": (codes, names), "target": (nouns, ["VERB"])})
+    questions.tags = {"source": (codes, names), "target": (nouns, ["VERB"])}
+    both = by_pos(questions)
     assert {both.names[k] for k in both.target} == {"VERB"}
     assert not both.of_links
 
@@ -607,8 +610,10 @@ def test_examples_show_one_form_in_several_senses():
         examples(questions, [right])
     # With parts of speech, function words are left out by these.
     codes = np.zeros(12, dtype=np.int64)
-    assert examples(questions, [wrong, right], at_least=2, tags={"source": (codes, ["DET"])})[0].items == []
-    assert len(examples(questions, [wrong, right], at_least=2, tags={"source": (codes, ["NOUN"])})[0].items) == 2
+    questions.tags = {"source": (codes, ["DET"])}
+    assert examples(questions, [wrong, right], at_least=2)[0].items == []
+    questions.tags = {"source": (codes, ["NOUN"])}
+    assert len(examples(questions, [wrong, right], at_least=2)[0].items) == 2
 
 
 def test_forms_with_several_translations_come_by_their_entropy():
@@ -678,9 +683,8 @@ def test_tsne_by_name_needs_the_extra(monkeypatch):
 def test_points_are_the_same_pairs_under_every_encoder():
     questions, source, target = toy(9, train=False)
     views = [questions.ask("one", source, target), questions.ask("two", target, target)]
-    first, second = points(
-        questions, views, n=8, projection="pca", tags={"source": (np.zeros(source.n_words, int), ["NOUN"])}
-    )
+    questions.tags = {"source": (np.zeros(source.n_words, int), ["NOUN"])}
+    first, second = points(questions, views, pairs=8, projection="pca")
     assert [f.encoder for f in (first, second)] == ["one", "two"]
     assert len(first.items) == 16
     keys = ("word", "sentence", "lang", "pair", "upos")

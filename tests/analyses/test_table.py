@@ -26,6 +26,23 @@ def test_who_has_an_option():
     assert users("layer") == []
 
 
+def test_a_division_that_is_added_is_a_curve_in_the_report(tmp_path, monkeypatch, capsys, tiny_folder):
+    own = (
+        "from calque.analyses.groups import Groups\n"
+        "def parity(questions):\n"
+        "    return Groups(['even', 'odd'], questions.pairs.source % 2, questions.pairs.target % 2, x=[0, 1])\n"
+    )
+    (tmp_path / "divided.py").write_text(own)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(ANALYSES, "parity", Analysis("divided:parity", "Accuracy at odd places.", "division"))
+    text, out = tmp_path / "test.tsv", tmp_path / "found.jsonl"
+    text.write_text("the cat sees\tsees cat the\na house\thouse a\n" * 4)
+    works(capsys, "analyze", tiny_folder, "--test", text, "--langs", "en", "de", "--only", "parity", "--out", out, "-q")
+    assert [json.loads(line)["group"] for line in out.read_text().splitlines()] == ["even", "odd"]
+    works(capsys, "report", out, "--out", tmp_path / "report.html")
+    assert "Accuracy at odd places" in (tmp_path / "report.html").read_text()
+
+
 def test_a_measure_that_is_added_is_shown_done_and_read(tmp_path, monkeypatch, capsys, tiny_folder):
     own = (
         "from calque.analyses.finding import Finding\n"

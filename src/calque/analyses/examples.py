@@ -50,7 +50,6 @@ def examples(
     forms: int = 8,
     at_least: int = 3,
     side: str = "source",
-    tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None = None,
 ) -> list[Finding]:
     """Forms of one language that are linked to different words, found right by some encoders only.
 
@@ -68,7 +67,6 @@ def examples(
         forms: how many forms at most.
         at_least: links that a sense needs.
         side: whose forms.
-        tags: parts of speech, see `groups.by_pos`.
 
     Raises:
         SettingError: there is only one encoder, so that nothing can differ.
@@ -77,7 +75,7 @@ def examples(
         raise SettingError("examples compare encoders: give the one before alignment and those after it")
     other: str = "target" if side == "source" else "source"
     right = np.stack([_right(questions, view, side) for view in views])  # 1 right, 0 wrong, −1 not asked
-    usable = (right >= 0).all(axis=0) & _meant(questions, side, tags)
+    usable = (right >= 0).all(axis=0) & _meant(questions, side)
     if questions.unseen is not None:
         usable &= ~questions.unseen  # seen in training, or equal forms
     texts = {each: [sentence.words for sentence in questions.sentences(each)] for each in (side, other)}
@@ -118,11 +116,11 @@ def _right(questions: Questions, view: View, side: str) -> np.ndarray:
     return found
 
 
-def _meant(questions: Questions, side: str, tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None) -> np.ndarray:
+def _meant(questions: Questions, side: str) -> np.ndarray:
     """Links whose word means something by itself."""
     numbers, forms = questions.forms[side]
-    if tags is not None and side in tags:
-        own, names = tags[side]
+    if side in questions.tags:
+        own, names = questions.tags[side]
         open_class = np.array([name in _OPEN for name in names] + [False])
         return open_class[own][questions.rows[side]]
     counts = questions.counts[side]

@@ -150,13 +150,14 @@ def binned(source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, w
     return names, places, codes[0], codes[1]
 
 
-def by_pos(questions: Questions, tags: Mapping[str, tuple[np.ndarray, Sequence[str]]]) -> Groups:
-    """By universal part of speech (Cao et al. 2020, Table 4), with the means of its three classes.
+def by_pos(questions: Questions) -> Groups | None:
+    """By universal part of speech (Cao et al. 2020, Table 4), with the means of its three classes; None without tags.
 
-    Args:
-        tags: of one side or both: number of each word's tag (−1: not known), and the tags. With one side, both
-            questions of a link go by that word's tag; with both, each question by that of the word that asks.
+    With tags of one side, both questions of a link go by that word's tag; with both, each by that of the word that asks.
     """
+    tags = questions.tags
+    if not tags:
+        return None
     names = [tag for tags_of in CLASSES.values() for tag in tags_of]
     codes = {}
     for side, (own, known) in tags.items():

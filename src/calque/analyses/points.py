@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -84,23 +84,21 @@ def points(
     questions: Questions,
     views: Sequence[View],
     *,
-    n: int = 100,
+    pairs: int = 100,
     projection: str = "auto",
     seed: int = 0,
-    tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None = None,
 ) -> list[Finding]:
     """The same pairs of words under every encoder, both languages of an encoder projected together from unit vectors.
 
     Args:
         views: the encoders' answers.
-        n: pairs.
+        pairs: at most so many.
         projection: see `project`.
         seed: of the choice and the projection.
-        tags: parts of speech, see `groups.by_pos`.
     """
     if not views:
         return []
-    links = chosen_pairs(questions, views, n, seed=seed)
+    links = chosen_pairs(questions, views, pairs, seed=seed)
     if len(links) < 2:
         return []
     texts = {side: [sentence.words for sentence in questions.sentences(side)] for side in SIDES}
@@ -121,15 +119,13 @@ def points(
                 items.append({
                     "x": round(float(x), 4), "y": round(float(y), 4), "word": sentence[int(words[side][link])],
                     "sentence": " ".join(sentence), "lang": questions.langs[number], "pair": pair,
-                    "upos": _tag(tags, side, row),
+                    "upos": _tag(questions, side, row),
                 })  # fmt: skip
         score = questions.score(how, NOTHING, len(links), {**view.about, "projection": how, "seed": seed})
         findings.append(Finding("points", view.name, score, items=items))
     return findings
 
 
-def _tag(tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None, side: str, row: int) -> str | None:
-    if tags is None or side not in tags or tags[side][0][row] < 0:
-        return None
-    codes, names = tags[side]
-    return names[int(codes[row])]
+def _tag(questions: Questions, side: str, row: int) -> str | None:
+    codes, names = questions.tags.get(side, (None, ()))
+    return None if codes is None or codes[row] < 0 else names[int(codes[row])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -30,14 +30,15 @@ class Questions:
 
     Args:
         task: retrieval on the test text, with the training text if there is one; without special subwords.
+        tags: parts of speech of one side or both: the number of each word's tag (−1: not known), and the tags.
 
     Attributes:
         pairs: the links, one-to-one.
         unseen: bool `[n_pairs]`, links that the training text does not have; None without one.
     """
 
-    def __init__(self, task: WordRetrieval):
-        self.task, self.corpus = task, task.corpus
+    def __init__(self, task: WordRetrieval, tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None = None):
+        self.task, self.corpus, self.tags = task, task.corpus, tags or {}
         self.langs = task.corpus.langs
         self.pairs, _ = task.links
         self.unseen = task.unseen

@@ -1,7 +1,7 @@
 """Every analysis by name: its function, and which options of the command line it has.
 
-To add a division of words or a measure of the space: one function, and one row here. Command line, runs and reports read this
-table; nothing is loaded for that.
+To add a division of words, a measure of the space or a comparison of encoders: one function, and one row here. Command line,
+runs and reports read this table; nothing is loaded for that.
 """
 
 from __future__ import annotations
@@ -12,6 +12,22 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
+class Axis:
+    """How reports show an analysis that has a figure for each place on an axis.
+
+    Attributes:
+        title, note: of the plot.
+        across: what the axis counts.
+        log: whether it is logarithmic.
+    """
+
+    title: str
+    across: str
+    note: str
+    log: bool = False
+
+
+@dataclass(frozen=True)
 class Analysis:
     """One analysis.
 
@@ -19,42 +35,77 @@ class Analysis:
         target: its function, `package.module:function`.
         help: what it shows, in a line.
         kind: what the function takes and gives. "division": the questions → groups of links, of which accuracies are taken.
-            "measure": the questions and an encoder's view → findings. "other": its own, see `calque.runs.analyze`.
-        options: names of options of `calque analyze`.
+            "measure": the questions and an encoder's view → findings. "comparison": the questions and the views of all
+            encoders → findings. "other": its own, see `calque.runs.analyze`.
+        options: names of options of `calque analyze`; a division, measure or comparison gets those in `runs.analyze.Options`.
         seeded: whether it takes a seed.
+        lacks: what is said where it gives nothing; `{data}` is the test text, `{encoder}` the encoder.
+        axis: how reports show it; see `axis_of`.
     """
 
     target: str
     help: str
-    kind: Literal["division", "measure", "other"] = "other"
+    kind: Literal["division", "measure", "comparison", "other"] = "other"
     options: tuple[str, ...] = ()
     seeded: bool = False
+    lacks: str = "{data} has too few words"
+    axis: Axis | None = None
 
 
 _TAGS = ("upos", "treebank")
 
 #: in the order in which findings are told
 ANALYSES = {
-    "pos": Analysis("calque.analyses.groups:by_pos", "Accuracy by part of speech.", options=_TAGS),
-    "rank": Analysis("calque.analyses.groups:by_rank", "Accuracy by difference in frequency.", "division"),
-    "subwords": Analysis("calque.analyses.groups:by_subwords", "Accuracy by number of subwords."),
-    "length": Analysis("calque.analyses.groups:by_length", "Accuracy by word length.", "division"),
-    "position": Analysis("calque.analyses.groups:by_position", "Accuracy by position in the sentence.", "division"),
-    "layers": Analysis("calque.analyses.curves:layer_curve", "Accuracy layer by layer."),
-    "data-size": Analysis("calque.analyses.curves:size_curve", "Accuracy by amount of text.", options=("sizes", "map")),
+    "pos": Analysis(
+        "calque.analyses.groups:by_pos", "Accuracy by part of speech.", "division", _TAGS,
+        lacks="no parts of speech: give them with --upos en=FILE, or train a tagger with --treebank en=FILE",
+        axis=Axis(
+            "By part of speech", "part of speech", "Which words find their translation, by universal part of speech."
+        ),
+    ),
+    "rank": Analysis(
+        "calque.analyses.groups:by_rank", "Accuracy by difference in frequency.", "division",
+        axis=Axis(
+            "By difference in frequency", "difference in frequency rank",
+            "Left: a word and its translation are equally frequent. Right: their frequency ranks differ widely.", log=True,
+        ),
+    ),
+    "subwords": Analysis(
+        "calque.analyses.groups:by_subwords", "Accuracy by number of subwords.", lacks="{encoder} has no subwords",
+        axis=Axis("By number of subwords", "subwords of the word", "Number of subwords of the query word."),
+    ),
+    "length": Analysis(
+        "calque.analyses.groups:by_length", "Accuracy by word length.", "division",
+        axis=Axis("By word length", "characters of the word", "Length of the query word."),
+    ),
+    "position": Analysis(
+        "calque.analyses.groups:by_position", "Accuracy by position in the sentence.", "division",
+        axis=Axis("By position in the sentence", "position in the sentence", "Position of the query word.", log=True),
+    ),
+    "layers": Analysis(
+        "calque.analyses.curves:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",
+        axis=Axis("Layer by layer", "layer", "Leftmost: the embeddings, before the first layer."),
+    ),
+    "data-size": Analysis(
+        "calque.analyses.curves:size_curve", "Accuracy by amount of text.", options=("sizes", "map"),
+        lacks="give --train and --sizes 100,1000 (numbers of sentence pairs to fit maps on), or encoders made by calque align",
+        axis=Axis("Amount of text", "sentence pairs", "Accuracy by amount of parallel text.", log=True),
+    ),
     "correlation": Analysis(
-        "calque.analyses.correlation:correlation", "Retrieval against zero-shot scores.", options=("results",), seeded=True
+        "calque.analyses.correlation:correlation", "Retrieval against zero-shot scores.", options=("results",), seeded=True,
+        lacks="give files with retrieval and task scores (--results FILE)",
     ),
     "isometry": Analysis("calque.analyses.isometry:isometry", "Do both languages have the same shape?", "measure"),
     "hubness": Analysis("calque.analyses.hubness:hubness", "Are some words near to everything?", "measure"),
     "anisotropy": Analysis("calque.analyses.anisotropy:anisotropy", "Do all vectors point the same way?", "measure"),
     "language": Analysis("calque.analyses.language:language", "Can a probe tell the language?", "measure", seeded=True),
     "examples": Analysis(
-        "calque.analyses.examples:examples", "Word forms before and after, with their nearest words.",
-        options=(*_TAGS, "forms"),
+        "calque.analyses.examples:examples", "Word forms before and after, with their nearest words.", "comparison",
+        (*_TAGS, "forms"), lacks="give two encoders, the base encoder first",
     ),
     "points": Analysis(
-        "calque.analyses.points:points", "Word pairs in the plane.", options=(*_TAGS, "pairs", "projection"), seeded=True
+        "calque.analyses.points:points", "Word pairs in the plane.", "comparison", (*_TAGS, "pairs", "projection"),
+        seeded=True, lacks="no linked words that are spelt differently",
     ),
 }  # fmt: skip
 
@@ -62,3 +113,9 @@ ANALYSES = {
 def users(option: str) -> Sequence[str]:
     """The analyses that have an option; none for what all have."""
     return [name for name, row in ANALYSES.items() if option in row.options]
+
+
+def axis_of(name: str) -> Axis | None:
+    """How reports show an analysis; a division that does not say has its name on the axis."""
+    row = ANALYSES[name]
+    return row.axis or (Axis(row.help.rstrip("."), name, row.help) if row.kind == "division" else None)

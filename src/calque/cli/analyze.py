@@ -10,17 +10,10 @@ from typer.core import TyperCommand
 
 from calque.analyses.table import ANALYSES, users
 from calque.cli.checks import output_file, refuse_unused
-from calque.cli.options import (
-    Linking,
-    Loading,
-    Pretokenized,
-    Quiet,
-    grouped,
-    news,
-    pairs_of,
-)
+from calque.cli.options import Linking, Loading, Pretokenized, Quiet, grouped, news, pairs_of
 from calque.disk import append_lines
 from calque.errors import SettingError
+from calque.tasks.inputs import Inputs
 
 
 @grouped
@@ -100,16 +93,22 @@ def analyze(
     fitted = _sizes(sizes)
     _check(context, chosen, test=test, train=train, sizes=sizes)
     output_file("--out", out, [test, train, links, train_links, *(upos or []), *(treebank or [])], langs or [])
-    found = run(
-        encoder or [], test=test, langs=pairs_of(langs, 1)[0] if langs else None, only=chosen,
-        links=links, train=train, train_links=train_links, upos=upos or [], treebank=treebank or [], results=results or [],
-        words=linking.words(pretokenized, limit), load=loading.arguments(),
-        options=Options(not non_contextual, fitted, map, forms, pairs, projection, bootstrap),
-        progress=not quiet, say=news(quiet),
+    inputs = Inputs(
+        "analyze", _one(test), pairs_of(langs, 1) if langs else (), _one(train), links=_one(links),
+        train_links=_one(train_links), words=linking.words(pretokenized, limit), say=news(quiet),
+    )  # fmt: skip
+    findings = run(
+        encoder or [], inputs, only=chosen, upos=upos or [], treebank=treebank or [], results=results or [],
+        load=loading.arguments(), options=Options(not non_contextual, fitted, map, forms, pairs, projection, bootstrap),
+        progress=not quiet,
     )  # fmt: skip
     if out is not None:
-        append_lines(out, (finding.to_json() + "\n" for finding in found))
-    print(table(found))
+        append_lines(out, (finding.to_json() + "\n" for finding in findings))
+    print(table(findings))
+
+
+def _one(file: str | None) -> list[str]:
+    return [] if file is None else [file]
 
 
 def _check(context: typer.Context, chosen: list[str] | None, *, test, train, sizes) -> None:
@@ -129,12 +128,12 @@ def _check(context: typer.Context, chosen: list[str] | None, *, test, train, siz
 
 def _sizes(text: str | None) -> tuple[int, ...]:
     try:
-        found = tuple(int(part) for part in (text or "").replace(",", " ").split())
+        sizes = tuple(int(part) for part in (text or "").replace(",", " ").split())
     except ValueError:
-        found = (0,)
-    if any(size < 1 for size in found):
+        sizes = (0,)
+    if any(size < 1 for size in sizes):
         raise SettingError(f"--sizes {text}: expected numbers of sentence pairs separated by commas, e.g. 100,1000")
-    return found
+    return sizes
 
 
 class AnalysisCommand(TyperCommand):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from calque.analyses.table import Axis
 from calque.report.document import Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, average, figure_of, mean_of
 from calque.report.plots.bars import bars
@@ -16,34 +17,6 @@ from calque.report.subjects import Subject, Subjects
 from calque.report.verdict import metric_name
 
 ALL = "mean over languages"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How an analysis is shown."""
-
-    title: str
-    across: str
-    note: str
-    log: bool = False
-
-
-GROUPED = {
-    "pos": Kind(
-        "By part of speech", "part of speech", "Which words find their translation, by universal part of speech."
-    ),
-    "rank": Kind(
-        "By difference in frequency",
-        "difference in frequency rank",
-        "Left: a word and its translation are equally frequent. Right: their frequency ranks differ widely.",
-        True,
-    ),
-    "subwords": Kind("By number of subwords", "subwords of the word", "Number of subwords of the query word."),
-    "length": Kind("By word length", "characters of the word", "Length of the query word."),
-    "position": Kind("By position in the sentence", "position in the sentence", "Position of the query word.", True),
-    "layers": Kind("Layer by layer", "layer", "Leftmost: the embeddings, before the first layer."),
-    "data-size": Kind("Amount of text", "sentence pairs", "Accuracy by amount of parallel text.", True),
-}
 
 
 @dataclass(frozen=True)
@@ -58,9 +31,8 @@ InView = dict[Subject, dict[Place, Figure]]  # by subject and place
 Figures = dict[Subject, dict[str, dict[Place, Figure]]]  # by subject, language and place
 
 
-def grouped(analysis: str, records: Sequence[Record], subjects: Subjects) -> Section | None:
+def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects) -> Section | None:
     """Bars for parts of speech, curves for everything else; a view for each language, figure and kind of bin."""
-    kind = GROUPED[analysis]
     panels: list[Panel] = []
     metrics = dict.fromkeys((record["task"], record["metric"]) for record in records)
     several_tasks = len({task for task, _ in metrics}) > 1
@@ -76,11 +48,11 @@ def grouped(analysis: str, records: Sequence[Record], subjects: Subjects) -> Sec
         choice = {"figure": f"{task}: {metric_name(metric)}" if several_tasks else metric_name(metric)}
         if analysis == "pos":
             choice["bins"] = bins
-        panels += _panels(analysis, kind, figures, choice, metric, f"{len(panels)}")
+        panels += _panels(analysis, axis, figures, choice, metric, f"{len(panels)}")
     if not panels:
         return None
-    plot = Plot(f"{analysis}-plot", kind.title, (kind.note,), tuple(panels), kind="wide")
-    return Section(analysis, kind.title, (), (plot,))
+    plot = Plot(f"{analysis}-plot", axis.title, (axis.note,), tuple(panels), kind="wide")
+    return Section(analysis, axis.title, (), (plot,))
 
 
 def figures_by_place(records: Iterable[Record], subjects: Subjects, *, by_group: bool = False) -> Figures:
@@ -111,7 +83,7 @@ def _named(subject: Subject, method: str, subjects: Subjects) -> Subject:
 
 
 def _panels(
-    analysis: str, kind: Kind, figures: Figures, choice: Mapping[str, str], metric: str, key: str
+    analysis: str, axis: Axis, figures: Figures, choice: Mapping[str, str], metric: str, key: str
 ) -> list[Panel]:
     langs = list(dict.fromkeys(lang for by_lang in figures.values() for lang in by_lang))
     views = {lang: {s: by_lang[lang] for s, by_lang in figures.items() if lang in by_lang} for lang in langs}
@@ -129,12 +101,12 @@ def _panels(
         if all(place.x is not None for place in places):
             places.sort(key=lambda place: place.x or 0)
         view = {subject: view[subject] for subject in sorted(view, key=lambda s: s.number)}
-        drawing = _draw(analysis, kind, view, places, metric, lang)
+        drawing = _draw(analysis, axis, view, places, metric, lang)
         lines = [
             Line(_place_name(place), tuple(Cell(by_place.get(place)) for by_place in view.values())) for place in places
         ]
         table = Table(
-            f"{analysis}-{key}-{number}", f"{kind.title}, {lang}: {metric_name(metric)}", kind.across,
+            f"{analysis}-{key}-{number}", f"{axis.title}, {lang}: {metric_name(metric)}", axis.across,
             tuple(Head(subject.label) for subject in view), tuple(lines),
         )  # fmt: skip
         panels.append(Panel({"language": lang, **choice}, (drawing,), (table,), note if lang == ALL else ()))
@@ -178,11 +150,11 @@ def _aligned(view: InView) -> InView:
     }
 
 
-def _draw(analysis: str, kind: Kind, view: InView, places: Sequence[Place], metric: str, lang: str) -> Drawing:
+def _draw(analysis: str, axis: Axis, view: InView, places: Sequence[Place], metric: str, lang: str) -> Drawing:
     series = [(subject.label, subject.number) for subject in view]
-    title = f"{kind.title}: {metric_name(metric)}, {lang}"
+    title = f"{axis.title}: {metric_name(metric)}, {lang}"
     text = (
-        f"{metric_name(metric).capitalize()} over {kind.across}, for {', '.join(label for label, _ in series)}. "
+        f"{metric_name(metric).capitalize()} over {axis.across}, for {', '.join(label for label, _ in series)}. "
         "The figures are in the table below."
     )
     if analysis == "pos" or any(place.x is None for place in places):
@@ -193,7 +165,7 @@ def _draw(analysis: str, kind: Kind, view: InView, places: Sequence[Place], metr
     names = {place.x: place.group for place in places if place.x is not None and place.group}
     few = names if len(names) == len(places) and analysis not in ("data-size", "layers") else None
     return curve(
-        series, points, title=title, measure=metric_name(metric), across=kind.across, description=text, log=kind.log, names=few
+        series, points, title=title, measure=metric_name(metric), across=axis.across, description=text, log=axis.log, names=few
     )  # fmt: skip
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from calque.analyses.table import ANALYSES
+from calque.analyses.table import ANALYSES, axis_of
 from calque.report import provenance
-from calque.report.bins import GROUPED, grouped
+from calque.report.bins import grouped
 from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
 from calque.report.questions import Question, sort_questions
@@ -44,7 +44,11 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         transfer(headlines, by_analysis.get("correlation", []), subjects),
         points(by_analysis.get("points", []), subjects),
         examples(by_analysis.get("examples", []), subjects),
-        *(grouped(name, by_analysis[name], subjects) for name in GROUPED if name in by_analysis),
+        *(
+            grouped(name, axis, by_analysis[name], subjects)
+            for name in ANALYSES
+            if name in by_analysis and (axis := axis_of(name))
+        ),
         shape(of_shape, subjects),
     ]
     return Report(

@@ -15,14 +15,15 @@ from calque.analyses.finding import Finding
 from calque.analyses.table import ANALYSES
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
-from calque.linking import Say, Words
+from calque.linking import Say
 from calque.named import imported
+from calque.runs.shown import columns
+from calque.tasks.inputs import Inputs
 
 if TYPE_CHECKING:
     from calque.analyses.questions import Questions, View
     from calque.encoders import Encoder
-
-Tags = Mapping[str, tuple[np.ndarray, Sequence[str]]]
+    from calque.tasks import WordRetrieval
 
 
 @dataclass(frozen=True)
@@ -49,22 +50,16 @@ class Options:
 
 
 def analyze(
-    encoders: Sequence[str] = (),
+    encoders: Sequence[str],
+    inputs: Inputs,
     *,
-    test: str | None = None,
-    langs: tuple[str, str] | None = None,
     only: Sequence[str] | None = None,
-    links: str | None = None,
-    train: str | None = None,
-    train_links: str | None = None,
     upos: Sequence[str] = (),
     treebank: Sequence[str] = (),
     results: Sequence[str] = (),
-    words: Words | None = None,
     load: Mapping[str, Any] | None = None,
     options: Options | None = None,
     progress: bool = False,
-    say: Say = lambda line: None,
 ) -> list[Finding]:
     """All analyses that the files allow, or those that are asked for.
 
@@ -72,78 +67,94 @@ def analyze(
 
     Args:
         encoders: hub names, folders, `mini` or files of vectors, each perhaps as `NAME=PATH`; the one before alignment first.
-        test, langs: parallel text and its languages.
+        inputs: a parallel text to test on, the text that the encoders were aligned with, to tell seen from unseen word pairs,
+            and the links of both, which are made from both together where they are not given.
         only: analyses to do, of `ANALYSES`. None: all; those whose files are not given are skipped, with a message.
-        links: word links of the test text; made by the aligner, from test and training text together, if None.
-        train, train_links: training text of the encoders and its links, to tell seen from unseen word pairs.
         upos: files with parts of speech of the test sentences (CoNLL-U or `word⇥UPOS`), `de=FILE` if the name does not say
             the language.
         treebank: files to train a tagger on instead, on vectors of the first encoder.
         results: files with scores of retrieval and of zero-shot tasks.
-        words: how words are found and linked; its limit cuts the test text only: what has been seen stays seen.
         load: keyword arguments of `load_encoder`.
         options: see `Options`.
-        progress, say: show bars on standard error; take a line of news.
+        progress: show bars on standard error.
 
     Raises:
         SettingError: an analysis that is not known, or that was asked for and lacks what it needs.
     """
-    words, options = words or Words(), options or Options()
-    for name in only or ():
-        if name not in ANALYSES:
-            raise SettingError(f"unknown analysis {name!r}, expected some of {', '.join(ANALYSES)}")
-    wanted = _Wanted(only, say)
-    findings: list[Finding] = []
-    if wanted("correlation", bool(results), "give files with retrieval and task scores (--results FILE)"):
-        from calque.analyses.correlation import correlation
+    from calque.analyses.questions import Questions
+    from calque.encoders import load_encoder
+    from calque.tasks import WordRetrieval
 
-        findings = correlation(_records(results), seed=words.seed)
+    options = options or Options()
+    chosen = _Chosen(only, {**vars(options), "seed": inputs.words.seed}, inputs.say)
+    findings: list[Finding] = []
+    if "correlation" in chosen:
+        findings = chosen["correlation"](_records(results)) if results else []
         if not findings:
-            wanted.lacks(
-                "correlation", "no encoder has both retrieval and zero-shot scores of one language in --results"
-            )
+            none = "no encoder has both retrieval and zero-shot scores of one language in --results"
+            chosen.lacks("correlation", none if results else "")
     if only is not None and set(only) <= {"correlation"}:
         return findings
-    named = _named(encoders)
-    if not named or test is None or langs is None:
-        if only is None and results and not named:
+    paths = _by_name(encoders)
+    if not (paths and inputs.test and inputs.langs):
+        if only is None and results and not paths:
             return findings
         raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
-    questions = _questions(test, langs, links, train, train_links, words, options)
-    own = _own(named, questions, upos, treebank, words, wanted, options, load, progress, say)
+    (one,) = inputs.each()
+    task = WordRetrieval.read(one, contextual=options.contextual, bootstrap=options.bootstrap)
+    if not len(task.links[0]):
+        raise SettingError(f"{task.data}: no words are linked, so there is nothing to measure")
+    loader = partial(load_encoder, **dict(load or {}))
+    tags = _tags(task, upos, treebank, paths, loader, inputs.say, progress)
+    findings += _of_vectors(paths, Questions(task, tags), chosen, loader, progress)
     order = {name: place for place, name in enumerate(ANALYSES)}
-    return sorted([*findings, *own], key=lambda finding: order[finding.analysis])
+    return sorted(findings, key=lambda finding: order[finding.analysis])
 
 
-class _Wanted:
-    """Which analyses are to be done, and what is said of those that cannot be."""
+class _Chosen:
+    """The analyses that are to be done, and what is said of those that cannot be.
 
-    def __init__(self, only: Sequence[str] | None, say: Say):
-        self._only, self._say = only, say
+    Args:
+        only: those that are asked for by name; None: all.
+        settings: what the options of their rows stand for.
+        say: takes a line of news.
+    """
 
-    def __call__(self, name: str, possible: bool = True, remedy: str = "", *, some: bool = False) -> bool:
-        if self._only is not None and name not in self._only:
-            return False
-        if not possible:
-            self.lacks(name, remedy, some=some)
-        return possible
+    def __init__(self, only: Sequence[str] | None, settings: Mapping[str, Any], say: Say):
+        for name in only or ():
+            if name not in ANALYSES:
+                raise SettingError(f"unknown analysis {name!r}, expected some of {', '.join(ANALYSES)}")
+        self.only, self.settings, self.say = only, settings, say
 
-    def lacks(self, name: str, remedy: str, *, some: bool = False) -> None:
+    def __contains__(self, name: str) -> bool:
+        return self.only is None or name in self.only
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """The function of an analysis, with its options."""
+        row = ANALYSES[name]
+        taken = (*row.options, *(("seed",) if row.seeded else ()))
+        return partial(imported(row.target), **{key: self.settings[key] for key in taken if key in self.settings})
+
+    def of(self, kind: str) -> list[str]:
+        return [name for name, row in ANALYSES.items() if row.kind == kind and name in self]
+
+    def lacks(self, name: str, remedy: str = "", *, some: bool = False, **about: str) -> None:
         """An error for what was asked for by name; a line for what was not, and where only some encoders lack it."""
-        if self._only is not None and name in self._only and not some:
+        remedy = remedy or ANALYSES[name].lacks.format(**about)
+        if self.only is not None and not some:
             raise SettingError(f"{name}: {remedy}")
-        self._say(f"{name} skipped: {remedy}")
+        self.say(f"{name} skipped: {remedy}")
 
 
-def _named(encoders: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _by_name(encoders: Sequence[str]) -> dict[str, str]:
+    paths: dict[str, str] = {}
     for item in encoders:
         name, path = name_and_path(item)
         name = name or item
-        if name in found:
+        if name in paths:
             raise SettingError(f"two encoders are called {name}: rename one of them, e.g. other={path}")
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def _records(files: Sequence[str]) -> list[dict[str, Any]]:
@@ -168,91 +179,54 @@ def _records(files: Sequence[str]) -> list[dict[str, Any]]:
     return records
 
 
-def _questions(test, langs, links, train, train_links, words: Words, options: Options) -> Questions:
-    from calque.analyses.questions import Questions
-    from calque.tasks import WordRetrieval
-
-    if train_links is not None and train is None:
-        raise SettingError("--train-links needs --train")
-    corpus = words.read(test, langs)
-    seen = words.unlimited.read(train, langs) if train else None
-    task = WordRetrieval(
-        corpus,
-        words.open_pairs(links, corpus) if links else None,
-        train=seen,
-        train_pairs=words.unlimited.open_pairs(train_links, seen) if train_links and seen is not None else None,
-        contextual=options.contextual,
-        model=words.model,
-        symmetrize=words.symmetrize,
-        bootstrap=options.bootstrap,
-        data=test,
-        seed=words.seed,
-    )
-    if not len(task.links[0]):
-        raise SettingError(f"{test}: no words are linked, so there is nothing to measure")
-    return Questions(task)
-
-
 # -- encoder by encoder ------------------------------------------------------------------------------------------------
-def _own(named, questions: Questions, upos, treebank, words, wanted: _Wanted, options: Options, load, progress, say):
-    from calque.analyses.examples import examples
-    from calque.analyses.groups import accuracies, by_pos
-    from calque.analyses.points import points
-    from calque.encoders import load_encoder
+def _of_vectors(
+    paths: Mapping[str, str], questions: Questions, chosen: _Chosen, loader: Callable[[str], Encoder], progress: bool
+) -> list[Finding]:
+    """Everything that the vectors of the test text tell; an encoder is gone before the next one is loaded."""
+    from calque.analyses.groups import accuracies
 
-    loader = partial(load_encoder, **dict(load or {}))
-    tags = _tags(named, questions, upos, treebank, loader, words.seed, progress, say)
-    groups: dict[str, Any] = {}
-    if wanted(
-        "pos",
-        bool(tags),
-        "no parts of speech: give them with --upos en=FILE, or train a tagger with --treebank en=FILE",
-    ):
-        groups["pos"] = by_pos(questions, tags)
-    for name, row in ANALYSES.items():
-        if row.kind == "division" and wanted(name):
-            groups[name] = imported(row.target)(questions)
-            if name == "rank" and questions.task.train is None:
-                say(
-                    "rank: frequencies come from the test text alone, where most words occur once; --train improves them"
-                )
-    measures: dict[str, Callable[[Questions, View], list[Finding]]] = {
-        name: partial(imported(row.target), **({"seed": words.seed} if row.seeded else {}))
-        for name, row in ANALYSES.items() if row.kind == "measure" and wanted(name)
-    }  # fmt: skip
-    compared = wanted("examples", len(named) > 1, "give two encoders, the base encoder first")
-    pictured = wanted("points")
-    findings, views = [], []
-    for name, path in named.items():
-        say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")
-        encoder = loader(path)
-        view, more = _seen(name, path, encoder, questions, wanted, options, progress, some=len(named) > 1)
-        findings += more
-        for analysis, chosen in groups.items():
-            findings += accuracies(analysis, questions, view, chosen)
-        for analysis, measure in measures.items():
-            found = measure(questions, view)
-            if not found:
-                wanted.lacks(analysis, f"{questions.task.data} has too few words")
-            findings += found
-        if compared or pictured:
-            views.append(view)
-    if compared:
-        findings += examples(questions, views, forms=options.forms, tags=tags or None)
-    if pictured:
-        found = points(
-            questions, views, n=options.pairs, projection=options.projection, seed=words.seed, tags=tags or None
+    data = questions.task.data
+    divisions = {}
+    for analysis in chosen.of("division"):
+        groups = chosen[analysis](questions)
+        if groups is None:
+            chosen.lacks(analysis, data=data)
+        else:
+            divisions[analysis] = groups
+    if "rank" in divisions and questions.task.train is None:
+        chosen.say(
+            "rank: frequencies come from the test text alone, where most words occur once; --train improves them"
         )
-        if not found:
-            wanted.lacks("points", "no linked words that are spelt differently")
-        findings += found
+    comparisons = chosen.of("comparison")
+    if "examples" in comparisons and len(paths) == 1:
+        chosen.lacks("examples")
+        comparisons.remove("examples")
+    findings, views = [], []
+    for name, path in paths.items():
+        chosen.say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")
+        view, own = _of_encoder(name, path, loader(path), questions, chosen, progress, some=len(paths) > 1)
+        findings += own
+        for analysis, groups in divisions.items():
+            findings += accuracies(analysis, questions, view, groups)
+        for analysis in chosen.of("measure"):
+            measured = chosen[analysis](questions, view)
+            if not measured:
+                chosen.lacks(analysis, data=data)
+            findings += measured
+        if comparisons:
+            views.append(view)
+    for analysis in comparisons:
+        compared = chosen[analysis](questions, views)
+        if not compared:
+            chosen.lacks(analysis, data=data)
+        findings += compared
     return findings
 
 
-def _seen(
-    name: str, path: str, encoder: Encoder, questions: Questions, wanted: _Wanted, options: Options, progress: bool,
-    *, some: bool,
-) -> tuple[View, list[Finding]]:  # fmt: skip
+def _of_encoder(
+    name: str, path: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
+) -> tuple[View, list[Finding]]:
     """One encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
     from calque.analyses.curves import headline, layer_curve, size_curve
     from calque.analyses.groups import accuracies, by_subwords
@@ -260,45 +234,43 @@ def _seen(
     from calque.maps import KINDS
 
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
-    layers, own, findings = encoder.layers, encoder.layer, []
-    curve = wanted("layers", len(layers) > 1, f"{name} has only one layer", some=some)
+    layers, findings = encoder.layers, []
     texts = [questions.sentences(side) for side in ("source", "target")]
-    if curve:
-        found = [encoder.encode_layers(text, layers, progress=progress) for text in texts]
-        if own is not None:
-            vectors = [by_layer[own] for by_layer in found]
-        else:
-            vectors = [encoder.encode(text, progress=progress) for text in texts]
-        view = questions.ask(name, vectors[0], vectors[1], about)
-        known = {} if own is None else {own: view}
-        findings += layer_curve(questions, name, found[0], found[1], about=about, known=known)
-    else:
-        vectors = [encoder.encode(text, progress=progress) for text in texts]
-        view = questions.ask(name, vectors[0], vectors[1], about)
-    inner = encoder.base or encoder
-    splits = isinstance(inner, TrainableEncoder)
-    if wanted("subwords", splits, f"{name} has no subwords", some=some) and isinstance(inner, TrainableEncoder):
-        counts = {side: inner.split(text).word_lengths for side, text in zip(("source", "target"), texts, strict=True)}
-        findings += accuracies("subwords", questions, view, by_subwords(questions, counts))
-    trained = _training(path, questions.langs)
-    grows = bool(options.sizes) and questions.task.train is not None
-    remedy = (
-        "give --train and --sizes 100,1000 (numbers of sentence pairs to fit maps on), or encoders made by calque align"
+    by_layer = [{}, {}]
+    if "layers" in chosen and len(layers) > 1:
+        by_layer = [encoder.encode_layers(text, layers, progress=progress) for text in texts]
+    elif "layers" in chosen:
+        chosen.lacks("layers", encoder=name, some=some)
+    source, target = (
+        known[encoder.layer] if encoder.layer in known else encoder.encode(text, progress=progress)
+        for known, text in zip(by_layer, texts, strict=True)
     )
-    if wanted("data-size", grows or trained is not None, f"{name}: {remedy}" if some else remedy, some=some):
+    view = questions.ask(name, source, target, about)
+    known = {} if encoder.layer is None else {encoder.layer: view}
+    findings += layer_curve(questions, name, *by_layer, about=about, known=known)
+    if "subwords" in chosen:
+        inner = encoder.base or encoder
+        if isinstance(inner, TrainableEncoder):
+            counts = {
+                side: inner.split(text).word_lengths for side, text in zip(("source", "target"), texts, strict=True)
+            }
+            findings += accuracies("subwords", questions, view, by_subwords(questions, counts))
+        else:
+            chosen.lacks("subwords", encoder=name, some=some)
+    if "data-size" in chosen:
+        trained, sizes, map = _training(path, questions.langs), chosen.settings["sizes"], chosen.settings["map"]
         if trained is not None:
-            method, size, more = trained
+            method, size, counts = trained
             findings += headline(
-                "data-size", questions, view, group=method, x=float(size), about={**more, "method": method}
+                "data-size", questions, view, group=method, x=float(size), about={**counts, "method": method}
             )
-        if grows:
-            if options.map not in KINDS:
-                raise SettingError(f"unknown map {options.map!r}, expected one of {', '.join(KINDS)}")
-            pairs = questions.task.links[1]
-            assert pairs is not None
-            findings += size_curve(
-                questions, view, encoder, pairs, options.sizes, make=KINDS[options.map], progress=progress
-            )
+        train_pairs = questions.task.links[1]
+        if sizes and train_pairs is not None:
+            if map not in KINDS:
+                raise SettingError(f"unknown map {map!r}, expected one of {', '.join(KINDS)}")
+            findings += size_curve(questions, view, encoder, train_pairs, sizes, make=KINDS[map], progress=progress)
+        elif trained is None:
+            chosen.lacks("data-size", f"{name}: {ANALYSES['data-size'].lacks}" if some else "", some=some)
     return view, findings
 
 
@@ -317,47 +289,47 @@ def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, An
 
 
 # -- parts of speech ---------------------------------------------------------------------------------------------------
-def _tags(named, questions: Questions, upos, treebank, loader, seed: int, progress: bool, say: Say) -> Tags:
+def _tags(
+    task: WordRetrieval, upos: Sequence[str], treebank: Sequence[str], paths: Mapping[str, str],
+    loader: Callable[[str], Encoder], say: Say, progress: bool,
+) -> dict[str, tuple[np.ndarray, Sequence[str]]]:  # fmt: skip
     """By side: from files that have the sentences, or from a tagger trained on a treebank."""
     from calque.analyses.words import tags_for
     from calque.corpora import read_tagged
+    from calque.tasks.datasets import Dataset
+    from calque.tasks.tagging import Tagging
 
-    found: dict[str, tuple[np.ndarray, Sequence[str]]] = {}
+    tags: dict[str, tuple[np.ndarray, Sequence[str]]] = {}
     for item in upos:
-        side, lang, path = _side(item, questions, "upos")
+        side, lang, path = _side(item, task, "upos")
         tagged = read_tagged(path, lang=lang)
-        codes = tags_for(questions.sentences(side), tagged)
+        codes = tags_for(getattr(task.corpus, side), tagged)
         known = int((codes >= 0).sum())
         if not known:
-            raise SettingError(f"--upos {path}: none of its {len(tagged):,} sentences occurs in {questions.task.data}")
+            raise SettingError(f"--upos {path}: none of its {len(tagged):,} sentences occurs in {task.data}")
         say(f"{path}: parts of speech for {known:,} of {len(codes):,} words in {lang}")
-        found[side] = (codes, tagged.tags.names)
+        tags[side] = (codes, tagged.tags.names)
     for item in treebank:
-        side, lang, path = _side(item, questions, "treebank")
-        if side in found:
+        side, lang, path = _side(item, task, "treebank")
+        if side in tags:
             raise SettingError(f"both --upos and --treebank are given for {lang}")
-        from calque.tasks.datasets import Dataset
-        from calque.tasks.tagging import Tagging
-
-        name, where = next(iter(named.items()))
+        name, encoder = next(iter(paths.items()))
         text = Dataset(Path(path).name, lang, read_tagged(path, lang=lang))
         say(f"{path}: training a tagger on {len(text.data):,} sentences, with the vectors of {name}")
         tagged = Tagging("pos", [text], [text]).tag(
-            loader(where), questions.sentences(side), seed=seed, progress=progress
+            loader(encoder), getattr(task.corpus, side), seed=task.seed, progress=progress
         )
-        found[side] = (tagged.tags.codes, tagged.tags.names)
-    return found
+        tags[side] = (tagged.tags.codes, tagged.tags.names)
+    return tags
 
 
-def _side(item: str, questions: Questions, option: str) -> tuple[str, str, str]:
+def _side(item: str, task: WordRetrieval, option: str) -> tuple[str, str, str]:
     lang, path = name_and_path(item)
-    lang = lang or language_of(item) or ""
-    if lang not in questions.langs:
+    lang, langs = lang or language_of(item) or "", task.corpus.langs
+    if lang not in langs:
         said = f"it is in {lang!r}" if lang else "which language is it in?"
-        raise SettingError(
-            f"--{option} {item}: {said}; expected one of {' and '.join(questions.langs)}, as in {questions.langs[0]}={path}"
-        )
-    return ("source", "target")[questions.langs.index(lang)], lang, path
+        raise SettingError(f"--{option} {item}: {said}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
+    return ("source", "target")[langs.index(lang)], lang, path
 
 
 # -- shown -------------------------------------------------------------------------------------------------------------
@@ -365,9 +337,8 @@ def table(findings: Sequence[Finding]) -> str:
     """Figures as lines of text, a block for each analysis: a row for each encoder, metric and group."""
     blocks = []
     for analysis in dict.fromkeys(finding.analysis for finding in findings):
-        mine = [finding for finding in findings if finding.analysis == analysis]
         rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n")]
-        for finding in mine:
+        for finding in (finding for finding in findings if finding.analysis == analysis):
             score = finding.score
             value, low, high = score.shown(2)
             between = f"{low} – {high}" if "nan" not in (low, high) else ""
@@ -375,10 +346,5 @@ def table(findings: Sequence[Finding]) -> str:
                 finding.encoder or "", score.metric, finding.group or "", "" if finding.x is None else f"{finding.x:,g}",
                 f"{len(finding.items)} items" if finding.items is not None else value, between, f"{score.n:,}",
             ))  # fmt: skip
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = [
-            "  ".join(cell.ljust(widths[i]) if i < 3 else cell.rjust(widths[i]) for i, cell in enumerate(row)).rstrip()
-            for row in rows
-        ]
-        blocks.append("\n".join([analysis, lines[0], "-" * len(lines[0]), *lines[1:]]))
+        blocks.append("\n".join([analysis, *columns(rows, range(3, 7))]))
     return "\n\n".join(blocks)

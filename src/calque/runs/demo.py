@@ -162,7 +162,7 @@ class _Asked:
             yield from hubness(self.questions, view)
             yield from language(self.questions, view, seed=seed)
         yield from examples(self.questions, self.views, forms=2)
-        yield from points(self.questions, self.views, n=80, projection="pca", seed=seed)
+        yield from points(self.questions, self.views, pairs=80, projection="pca", seed=seed)
 
 
 def _text(lang: str, seed: int) -> _Text:

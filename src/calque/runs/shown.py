@@ -22,23 +22,27 @@ def table(scores: Sequence[Score], *, kinds: bool = False) -> str:
     return _learnt(scores, kinds) if "seeds" in scores[0].settings else _plain(scores)
 
 
+def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
+    """Rows as lines, the first of them underlined; the columns `right` are aligned on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip()
+        for row in rows
+    ]
+    return [lines[0], "-" * len(lines[0]), *lines[1:]]
+
+
 def _plain(scores: Sequence[Score]) -> str:
     """Name, value in per cent, interval, number; where there are several tests, which one; and what the interval cannot
     know."""
-    several = len({(score.task, score.metric) for score in scores}) < len(scores)
     rows = [("test", "metric", "value", "95% interval", "n")]
     for score in scores:
         value, low, high = score.shown(2)
         test = f"{Path(score.data).name} {'-'.join(score.languages)}"
         rows.append((test, f"{score.task} {score.metric}", value, f"{low} – {high}", f"{score.n:,}"))
-    rows = rows if several else [("", *row[1:]) for row in rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
-    lines = [
-        "  ".join([*(row[i].ljust(widths[i]) for i in (0, 1)), *(row[i].rjust(widths[i]) for i in (2, 3, 4))])
-        for row in rows
-    ]
-    lines = lines if several else [line.lstrip(" ") for line in lines]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], "", ONE_RUN])
+    several = len({(score.task, score.metric) for score in scores}) < len(scores)
+    lines = columns(rows, range(2, 5)) if several else columns([row[1:] for row in rows], range(1, 4))
+    return "\n".join([*lines, "", ONE_RUN])
 
 
 def _learnt(scores: Sequence[Score], kinds: bool) -> str:
@@ -55,12 +59,7 @@ def _learnt(scores: Sequence[Score], kinds: bool) -> str:
             score.data, score.languages[-1], score.metric, value, "" if sd is None else f"{100 * sd:.1f}",
             f"{low} – {high}", "" if gap is None else f"{100 * gap:.1f}", f"{score.n:,}", learnt,
         ))  # fmt: skip
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.rjust(widths[i]) if 3 <= i < 8 else cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip()
-        for row in rows
-    ]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], "", *_notes(scores)])
+    return "\n".join([*columns(rows, range(3, 8)), "", *_notes(scores)])
 
 
 def _notes(scores: Sequence[Score]) -> list[str]:

@@ -103,34 +103,28 @@ class WordRetrieval(Task):
         contextual: bool = True,
     ) -> list[Task]:
         """One for each test text."""
-        return [
-            cls._of(one, candidates=candidates, similarity=similarity, contextual=contextual) for one in inputs.each()
-        ]
+        made: list[Task] = []
+        for one in inputs.each():
+            task = cls.read(one, candidates=candidates, similarity=similarity, contextual=contextual)
+            if task.train is not None:
+                warn_of_overlap(task.data, shared_sentences(task.corpus, task.train), one.train[0])
+                task.notes = {"train": [Path(one.train[0]).name]}  # it decides which pairs count as unseen
+            made.append(task)
+        return made
 
     @classmethod
-    def _of(cls, one: Inputs, **options: Any) -> WordRetrieval:
-        (test,), (langs,), words = one.test, one.langs, one.words
+    def read(cls, one: Inputs, **options: Any) -> WordRetrieval:
+        """On one test text: one of `Inputs.each`. A limit cuts it alone: what has been seen in training stays seen."""
+        (test,), (langs,), words, train, train_pairs = one.test, one.langs, one.words, None, None
         corpus = words.read(test, langs)
-        # A limit cuts the test text alone: what has been seen stays seen.
-        train = words.unlimited.read(one.train[0], langs) if one.train else None
-        if train is not None:
-            warn_of_overlap(test, shared_sentences(corpus, train), one.train[0])
-        made = cls(
-            corpus,
-            words.open_pairs(one.links[0], corpus) if one.links else None,
-            train=train,
-            train_pairs=words.unlimited.open_pairs(one.train_links[0], train)
-            if one.train_links and train is not None
-            else None,
-            model=words.model,
-            symmetrize=words.symmetrize,
-            data=test,
-            seed=words.seed,
-            **options,
-        )
+        pairs = words.open_pairs(one.links[0], corpus) if one.links else None
         if one.train:
-            made.notes = {"train": [Path(one.train[0]).name]}  # it decides which pairs count as unseen
-        return made
+            train = words.unlimited.read(one.train[0], langs)
+            train_pairs = words.unlimited.open_pairs(one.train_links[0], train) if one.train_links else None
+        return cls(
+            corpus, pairs, train=train, train_pairs=train_pairs, model=words.model, symmetrize=words.symmetrize,
+            data=test, seed=words.seed, **options,
+        )  # fmt: skip
 
     # -- what is asked ---------------------------------------------------------------------------------------
     @cached_property
