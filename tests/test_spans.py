@@ -146,7 +146,7 @@ def test_counts_are_those_of_conlleval(text):
     counts = span_counts(codes, coded(guess, BIO)[0], BIO, offsets)
     total, by_type = conlleval(text)
     assert counts.sentences.sum(axis=0).tolist() == total
-    assert {t: c for t, c in zip(counts.types, counts.by_type.tolist(), strict=True) if any(c)} == by_type
+    assert {t: c for t, c in zip(counts.types, counts.table.sum(axis=0).tolist(), strict=True) if any(c)} == by_type
     assert counts.sentences.tolist() == [conlleval([sentence])[0] for sentence in text]
 
 
@@ -164,8 +164,8 @@ def test_spans_and_counts_are_those_of_a_slow_reader(text):
     counts = span_counts(codes, other, names, offsets, other_names)
     pairs = [(set(chunks(g)), set(chunks(p))) for g, p in zip(gold, guess, strict=True)]
     assert counts.sentences.tolist() == [[len(g & p), len(p), len(g)] for g, p in pairs]
-    assert counts.sentences.dtype == counts.by_type.dtype == np.int64
-    for name, row in zip(counts.types, counts.by_type.tolist(), strict=True):
+    assert counts.sentences.dtype == counts.table.dtype == np.int64
+    for name, row in zip(counts.types, counts.table.sum(axis=0).tolist(), strict=True):
         of = [({x for x in g if x[2] == name}, {x for x in p if x[2] == name}) for g, p in pairs]
         assert row == [sum(len(g & p) for g, p in of), sum(len(p) for _, p in of), sum(len(g) for g, _ in of)]
 

@@ -103,10 +103,9 @@ def read_languages(
     for text in texts:
         lang, path = divided(text)
         parts.setdefault(lang, []).append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
-    found = {lang: Sentences.joined(several) for lang, several in parts.items()}
-    counts = ", ".join(f"{lang} {len(sentences):,}" for lang, sentences in found.items())
-    say(f"sentences: {counts}")
-    return found
+    sentences = {lang: Sentences.joined(several) for lang, several in parts.items()}
+    say(f"sentences: {', '.join(f'{lang} {len(text):,}' for lang, text in sentences.items())}")
+    return sentences
 
 
 def divided(text: str) -> tuple[str, str]:

@@ -68,11 +68,6 @@ class SpanCounts(NamedTuple):
         """Of each sentence, int64 `[n_sentences, 3]`."""
         return self.table.sum(axis=1)
 
-    @property
-    def by_type(self) -> np.ndarray:
-        """Of each type, int64 `[n_types, 3]`."""
-        return self.table.sum(axis=0)
-
 
 def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Scheme:
     """Which scheme tags are in, by those that occur.

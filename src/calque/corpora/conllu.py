@@ -144,12 +144,10 @@ def _dataset(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
 def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:
     """Which word is the head of each, if that makes a tree."""
     rows, lines = sentence.rows, sentence.lines
-    words, relations = [row[_FORM] for row in rows], [row[_RELATION] for row in rows]
-    flaw = missing_value(words, relations, lines, path, "relation") or missing_value(
-        words, [row[_UPOS] for row in rows], lines, path, "part of speech"
-    )
-    if flaw is not None:
-        return flaw
+    words = [row[_FORM] for row in rows]
+    for column, name in ((_RELATION, "relation"), (_UPOS, "part of speech")):
+        if flaw := missing_value(words, [row[column] for row in rows], lines, path, name):
+            return flaw
     heads = []
     for row, line in zip(rows, lines, strict=True):
         head = row[_HEAD]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from calque.corpora.formats import FORMATS, AnyPath, Format, find_format, open_raw
 from calque.corpora.lines import BLANK, Flaw, Omission, RawPair, Skipped
@@ -134,7 +134,7 @@ class _Reading:
             return
         self._settle_blanks()
         if self._on_error == "raise":
-            _raise(item)
+            raise _error(item)
         self.skipped.count(item, item.path)
         if self._on_error == "blank":
             writer.add((), (), (), item.line, 0)
@@ -143,7 +143,7 @@ class _Reading:
     def _settle_blanks(self) -> None:
         if self._blank is not None:
             if self._on_error == "raise":
-                _raise(self._blank)
+                raise _error(self._blank)
             self.skipped.count(self._blank, self._blank.path, self._blanks)
         self._blank, self._blanks = None, 0
 
@@ -165,8 +165,8 @@ def _flaw(record: RawPair, path: str, source: Sequence[str], target: Sequence[st
     return Flaw(record.line, f"empty {side}", f"the {side} side has no words, expected text", path)
 
 
-def _raise(flaw: Flaw) -> NoReturn:
-    raise InputError(f'{flaw.fact}; or read with on_error="skip"', path=flaw.path, line=flaw.line)
+def _error(flaw: Flaw) -> InputError:
+    return InputError(f'{flaw.fact}; or read with on_error="skip"', path=flaw.path, line=flaw.line)
 
 
 def _splitters(
