@@ -36,7 +36,7 @@ def gradients(model) -> dict[str, torch.Tensor]:
 
 def fast(tuner, encoder, corpora, pairs, chosen, threads=Threads(1)):
     """Loss terms and gradients of one update, by the library."""
-    text = AlignedText(corpora, pairs, encoder.subwords, towards=tuner.towards, special=tuner.special)
+    text = AlignedText(corpora, pairs, encoder, towards=tuner.towards, special=tuner.special)
     layers, processes = encoder.layer_numbers(tuner.layers), Processes()
     tuned = copy.copy(encoder)
     tuned.model = copy.deepcopy(encoder.model)
@@ -160,7 +160,7 @@ def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropo
         for module in noisy.model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = dropout
-        text = AlignedText([corpus], [pairs], noisy.subwords, towards="en", special=False)
+        text = AlignedText([corpus], [pairs], noisy, towards="en", special=False)
         noisy.model.train()
         loss = make(towards="en", **options).loss
         alignment = Alignment(noisy, text, (2,), Processes(), None, Threads(1), loss=loss, accumulate=3)
@@ -185,7 +185,7 @@ def test_an_update_in_threads_equals_one_in_one_piece(tiny_encoder, text, make, 
 
 
 def test_shares_hold_every_sentence_once_and_batches_keep_to_the_budget(tiny_encoder, text):
-    laid = AlignedText([text[0]], [text[1]], tiny_encoder.subwords, towards="en", special=True)
+    laid = AlignedText([text[0]], [text[1]], tiny_encoder, towards="en", special=True)
     sentences = np.random.default_rng(0).permutation(20)
     lengths = np.diff(laid.table.offsets)
     for budget, n in ((1, 1), (40, 3), (1000, 2), (1000, 64)):
@@ -314,7 +314,7 @@ def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
     target = [["THE", "CAT"], ["WATER"], ["A", "IN"], ["HOUSE"]]
     corpus = ParallelCorpus.of(source, target, ("en", "xx"))
     pairs = WordPairs([0, 0, 1, 2, 2], [0, 1, 0, 0, 1], [0, 1, 0, 0, 1], n_sentences=4)
-    text = AlignedText([corpus], [pairs], tiny_encoder.subwords, towards="en", special=True)
+    text = AlignedText([corpus], [pairs], tiny_encoder, towards="en", special=True)
     counts = text.counts
     assert (counts.sentence_pairs, counts.links) == (2, 3)
     assert (counts.too_long, counts.without_links, counts.links_without_vector) == (1, 1, 1)
@@ -440,7 +440,7 @@ def test_numbers_that_cannot_be_are_refused_when_a_method_is_made(name, value):
 
 def test_what_has_no_weights_to_train_is_refused_in_one_line(tiny_encoder, text):
     several = PerLanguage({"en": tiny_encoder, "xx": tiny_encoder})
-    with pytest.raises(SettingError, match=r"cannot be trained: PerLanguage has no model \(.*subwords"):
+    with pytest.raises(SettingError, match=r"cannot be trained: PerLanguage has no model \(.*split"):
         Contrastive(towards="en").tune(several, *text)
     with pytest.raises(SettingError, match="freeze=1: the loss reads layer 1 and below, which would all stay"):
         Contrastive(towards="en", layers=(1,), freeze=1).tune(tiny_encoder, *text)

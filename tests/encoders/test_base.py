@@ -9,13 +9,12 @@ from calque import Contrastive, FineTune, MappedEncoder, Rotation, WordAlignment
 from calque.algebra.normalize import unit_rows
 from calque.encoders import load_encoder
 from calque.encoders.base import Encoder, TrainableEncoder, require
-from calque.encoders.batches import WordBatch, collate
+from calque.encoders.batches import WordBatch
 from calque.encoders.split import SplitSentences
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.tasks.lexicon import Lexicon
 from calque.text import ParallelCorpus
-from calque.vectors import Embeddings
 from planted import Planted
 
 
@@ -31,7 +30,7 @@ class Letters(TrainableEncoder):
     """A letter is a unit, and a word the mean of its letters; nothing but what training asks for."""
 
     def __init__(self):
-        self.name, self.dim, self.subwords = "letters", 16, self
+        self.name, self.dim = "letters", 16
         self.model = nn.Embedding(128, 16)
 
     def split(self, sentences):
@@ -52,11 +51,6 @@ class Letters(TrainableEncoder):
             spans = zip(each.starts.tolist(), each.lengths.tolist(), strict=True)
             rows.append(torch.stack([letters[start : start + n].mean(0) for start, n in spans]))
         return {layer: torch.cat(rows) for layer in layers}
-
-    @torch.no_grad()
-    def encode(self, sentences, *, progress=False, out=None):
-        split = self.split(list(sentences))
-        return Embeddings(self.forward(collate(split, np.arange(len(split))), [0])[0].numpy(), split.word_offsets)
 
     @property
     def fingerprint(self):
@@ -96,12 +90,28 @@ def test_an_encoder_with_what_training_asks_for_can_be_trained(make, measure, te
     assert measure(*linked(tuned, *text)) < measure(*linked(encoder, *text)) - 0.01
 
 
+def test_a_trainable_encoder_of_ones_own_encodes_by_its_forward_pass(text, tmp_path):
+    encoder, sentences = Letters(), list(text[0].source)
+    encoder.budget = 40
+    encoder.model.train()
+    expected = [encoder.model.weight[[ord(letter) for letter in word]].mean(0) for s in sentences for word in s.words]
+    vectors = encoder.encode(sentences)
+    np.testing.assert_allclose(vectors.data, torch.stack(expected).detach().numpy(), atol=1e-6)
+    assert vectors.offsets.tolist() == np.cumsum([0, *map(len, sentences)]).tolist()
+    assert encoder.model.training
+    kept = encoder.encode(sentences, out=tmp_path / "kept", dtype="float16")
+    np.testing.assert_array_equal(kept.data, vectors.data.astype(np.float16))
+    np.testing.assert_array_equal(encoder.encode_layers(sentences, [-1])[-1].data, vectors.data)
+    with pytest.raises(SettingError, match="dtype='int8': vectors are stored as float32 or float16"):
+        encoder.encode(sentences, dtype="int8")
+
+
 @pytest.mark.parametrize(("use", "missing"), [
     (lambda *text: MappedEncoder.fit(object(), *text, make=Rotation, towards="en"),
      r"object cannot be mapped: object has no .*, layer \(the layer that encode returns, counted from 0\), "
      r"layer_numbers \(.*\), encode_layers \({layer: Embeddings} of some sentences\); see .*docs/guides/own\.md"),
     (lambda *text: Contrastive(towards="en").tune(Planted(), *text),
-     r"planted cannot be trained: Planted has no model \(the torch\.nn\.Module.*\), subwords \(.*\), forward \(.*\); see"),
+     r"planted cannot be trained: Planted has no model \(the torch\.nn\.Module.*\), split \(.*\), forward \(.*\); see"),
     (lambda *text: WordRetrieval(*text).evaluate(object()),
      r"object cannot be measured: object has no name \(.*\), dim \(.*\), fingerprint \(.*\), encode \(a vector for every word\)"),
     (lambda *text: WordAlignment(*text).evaluate(object()), "object cannot be measured"),
@@ -129,7 +139,7 @@ def test_maps_of_an_encoder_of_ones_own_are_saved_and_opened(text, tmp_path):
 
 def test_encoders_without_weights_to_train_say_so(text, tiny_encoder):
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
-    with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no model .*subwords.*forward"):
+    with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no model .*split.*forward"):
         Contrastive(towards="en").tune(mapped, *text)
     with pytest.raises(SettingError, match="has maps already: map .*, which they are for"):
         MappedEncoder.fit(mapped, *text, make=Rotation, towards="en")

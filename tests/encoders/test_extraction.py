@@ -109,7 +109,7 @@ def test_windows_give_the_same_vectors(encoder, monkeypatch):
     expected = encoder.encode(sentences)
     for window in (9, 159, 160):
         small = extraction.Plan(encoder.budget, window=window)
-        monkeypatch.setattr("calque.encoders.huggingface.Plan", lambda *args, small=small, **kwargs: small)
+        monkeypatch.setattr("calque.encoders.base.Plan", lambda *args, small=small, **kwargs: small)
         found = encoder.encode(sentences)
         assert np.allclose(found.data, expected.data, rtol=0, atol=1e-5)
         assert np.array_equal(found.covered, expected.covered)
@@ -293,7 +293,7 @@ def test_memory_does_not_grow_with_the_text(encoder, tmp_path):
         encoder.subwords.split(sentences)
         tracemalloc.start()
         extraction.extract(
-            sentences, subwords=encoder.subwords, vectors=lambda b: {1: torch.ones(len(b.starts), 64)}, layers=[1], dim=64,
+            sentences, split=encoder.split, vectors=lambda b: {1: torch.ones(len(b.starts), 64)}, layers=[1], dim=64,
             plan=plan, key="", out={1: tmp_path / f"{n}"},
         )  # fmt: skip
         peaks.append(tracemalloc.get_traced_memory()[1])

@@ -241,9 +241,9 @@ def test_gradients_into_the_encoder_are_those_of_the_whole_thing_in_one_piece(ti
     """Loss and gradient of one update against the model called as transformers calls it."""
     from calque.distributed import Processes
     from calque.threads import Threads
-    from calque.training.sources import TrainedSource, trainable_copy
+    from calque.training.sources import TrainedSource, float32_copy
 
-    encoder = trainable_copy(load_encoder(tiny_folder), torch.device("cpu"))
+    encoder = float32_copy(load_encoder(tiny_folder), torch.device("cpu"))
     encoder.model.eval()  # without dropout
     text = Sentences.of([["in", "the"], ["the"], ["a", "in", "e"]], "en")
     split = encoder.subwords.split(text)

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from calque.encoders.base import TrainableEncoder
 from calque.encoders.split import SplitSentences
-from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
@@ -74,7 +74,7 @@ class AlignedText:
 
     Args:
         corpora, pairs: one `WordPairs` for each corpus.
-        subwords: of the encoder that will be trained.
+        encoder: that will be trained.
         towards: the language to move towards; every corpus must have it.
         special: treat the special subwords at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
         max_words: drop pairs with a longer side; None keeps them, cut at the encoder's limit.
@@ -84,7 +84,7 @@ class AlignedText:
         self,
         corpora: Sequence[ParallelCorpus],
         pairs: Sequence[WordPairs],
-        subwords: Subwords,
+        encoder: TrainableEncoder,
         *,
         towards: str,
         special: bool = True,
@@ -106,7 +106,7 @@ class AlignedText:
             if corpus.side(towards) == "source":
                 corpus, links = corpus.swapped(), links.swapped()
             self.counts.languages.append(corpus.langs[0])
-            source, target = subwords.split(corpus.source), subwords.split(corpus.target)
+            source, target = encoder.split(corpus.source), encoder.split(corpus.target)
             self.counts.truncated_words += source.truncated_words + target.truncated_words
             keep, links = self._usable(corpus, links, source, target, max_words)
             self._sources.append(base + keep)

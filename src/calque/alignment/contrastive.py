@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from calque.alignment.tuner import Tuner
@@ -13,9 +14,6 @@ from calque.alignment.update import GroupVectors
 from calque.distributed import Processes
 from calque.errors import check_number
 from calque.training.rates import rate_by_width
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(kw_only=True, eq=False)
@@ -64,14 +62,6 @@ class Contrastive(Tuner):
     @property
     def needs_reference(self) -> bool:
         return self.weight > 0
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            **self.shared_settings("contrastive"),
-            "temperature": self.temperature,
-            "strong": self.strong,
-            "weight": self.weight,
-        }
 
     def loss(self, groups: list[GroupVectors], processes: Processes) -> dict[str, Tensor]:
         terms: dict[str, Tensor] = {}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
+
+from torch import Tensor
 
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import GroupVectors
 from calque.distributed import Processes
 from calque.errors import SettingError, check_number
 from calque.training.rates import rate_by_width
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(kw_only=True, eq=False)
@@ -57,28 +56,17 @@ class FineTune(Tuner):
     def needs_reference(self) -> bool:
         return self.weight > 0 or self.target == "frozen"
 
-    def settings(self) -> dict[str, Any]:
-        return {
-            **self.shared_settings("finetune"),
-            "weight": self.weight,
-            "reduction": self.reduction,
-            "target": self.target,
-        }
-
     def loss(self, groups: list[GroupVectors], processes: Processes) -> dict[str, Tensor]:
         terms: dict[str, Tensor] = {}
         for group in groups:
             frozen = group.reference_linked
             goal = group.target if self.target == "live" or frozen is None else frozen
-            align = (group.source - goal).square().sum()
-            stay = None
+            distances = {"align": ((group.source - goal).square().sum(), group.n_pairs)}
             if group.reference is not None and self.weight:
                 stay = self.weight * (group.regularised - group.reference).square().sum()
-            if self.reduction == "mean":
-                dim = group.source.shape[1]
-                align = align / max(1, group.n_pairs * dim)
-                stay = None if stay is None else stay / max(1, group.n_regularised * dim)
-            terms["align"] = terms["align"] + align if "align" in terms else align
-            if stay is not None:
-                terms["stay"] = terms["stay"] + stay if "stay" in terms else stay
+                distances["stay"] = stay, group.n_regularised
+            for name, (distance, n) in distances.items():
+                if self.reduction == "mean":
+                    distance = distance / max(1, n * group.source.shape[1])
+                terms[name] = terms[name] + distance if name in terms else distance
         return terms

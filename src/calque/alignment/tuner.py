@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.base import Method
 from calque.alignment.freezing import freeze_below
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
-from calque.encoders.base import require
+from calque.encoders.base import TrainableEncoder, require
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import SettingError, check_number
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.pairs import WordPairs
-    from calque.text import ParallelCorpus
+from calque.training.sources import float32_copy
 
 
 @dataclass(kw_only=True, eq=False)
@@ -105,25 +102,23 @@ class Tuner(Method):
         process's own vectors alone are its share of a sum.
         """
 
-    def shared_settings(self, method: str) -> dict[str, Any]:
-        """The settings that all methods have; those that cannot change the result (budget) are left out."""
-        names = ("towards", "layers", "batch", "special", "max_words", "freeze", "window", "precision")
-        return {"method": method, **{name: getattr(self, name) for name in names}}
-
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What the result depends on, for the record and the identity of checkpoints."""
+        """What the result depends on, for the record and the identity of checkpoints: the settings that all tuners have,
+        less those of the schedule and those that cannot change the result (budget), and all that the method adds."""
+        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "window", "precision"]
+        names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
+        return {"method": type(self).__name__.lower(), **{name: getattr(self, name) for name in names}}
 
     def tune(
         self,
-        encoder: HuggingFaceEncoder,
+        encoder: TrainableEncoder,
         corpus: ParallelCorpus | Sequence[ParallelCorpus],
         pairs: WordPairs | Sequence[WordPairs],
         *,
         folder: str | Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
-    ) -> HuggingFaceEncoder:
+    ) -> TrainableEncoder:
         """Train a copy of `encoder`.
 
         Args:
@@ -143,35 +138,27 @@ class Tuner(Method):
         links = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         processes = Processes(self.precision)
         text = AlignedText(
-            corpora, links, encoder.subwords, towards=self.towards, special=self.special, max_words=self.max_words
+            corpora, links, encoder, towards=self.towards, special=self.special, max_words=self.max_words
         )
         schedule = self.schedule
         if schedule.learning_rate is None:
             schedule = replace(schedule, learning_rate=self.default_rate(encoder.dim))
         plan = BatchPlan(text.lengths, batch=self.batch, seed=schedule.seed, window=self.window)
         layers = encoder.layer_numbers(self.layers)
-        tuned = copy.copy(encoder)
-        tuned.model = copy.deepcopy(encoder.model)
-        tuned.model.to(device=processes.device).float().train()  # type: ignore[call-arg]
+        tuned = float32_copy(encoder, processes.device)
+        tuned.model.train()
         freeze_below(tuned.model, self.freeze)
         with Threads(shares_at_once(encoder, processes.device)) as threads:
             frozen = None
             if self.needs_reference:
                 frozen = Reference(encoder, text, layers, self.budget, processes, threads)
                 frozen.keep(self.reference, self.precision)
+            objective = Alignment(
+                tuned, text, layers, processes, frozen, threads, loss=self.loss, over_all=self.terms_over_all,
+                budget=self.budget, accumulate=self.accumulate,
+            )  # fmt: skip
             loop = Loop(
-                Alignment(
-                    tuned,
-                    text,
-                    layers,
-                    processes,
-                    frozen,
-                    threads,
-                    loss=self.loss,
-                    over_all=self.terms_over_all,
-                    budget=self.budget,
-                    accumulate=self.accumulate,
-                ),
+                objective,
                 schedule=schedule,
                 processes=processes,
                 identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},

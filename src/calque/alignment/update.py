@@ -9,27 +9,24 @@ Batch Size under Memory Limited Setup").
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from calque.alignment.aligned import AlignedText, Update
 from calque.distributed import Processes
+from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
 from calque.offsets import offsets_of, ranges
 from calque.threads import Threads
 from calque.training.objective import Objective
 from calque.training.passes import Pass
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.training.sources import float32_copy
 
 
 @dataclass
@@ -71,7 +68,7 @@ class Reference:
 
     def __init__(
         self,
-        encoder: HuggingFaceEncoder,
+        encoder: TrainableEncoder,
         text: AlignedText,
         layers: Sequence[int],
         budget: int,
@@ -80,8 +77,7 @@ class Reference:
     ):
         weights = next(encoder.model.parameters())
         if weights.dtype != torch.float32 or weights.device != processes.device:
-            encoder, model = copy.copy(encoder), copy.deepcopy(encoder.model)
-            encoder.model = model.to(device=processes.device).float()  # type: ignore[call-arg]
+            encoder = float32_copy(encoder, processes.device)
         self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
         self._processes, self._threads = processes, threads
         self._kept: dict[int, Tensor] | None = None
@@ -147,7 +143,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
 
     def __init__(
         self,
-        encoder: HuggingFaceEncoder,
+        encoder: TrainableEncoder,
         text: AlignedText,
         layers: Sequence[int],
         processes: Processes,
@@ -197,17 +193,11 @@ class Alignment(Objective[Sequence[np.ndarray]]):
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
         """All word vectors of a part."""
         torch.manual_seed(seed)  # the same dropout both times that a part is gone through
-        shares = [
-            [collate(self.text.table, piece).to(self.processes.device) for piece in share] for share in part.shares
-        ]
+        device, table = self.processes.device, self.text.table
         return Pass(
-            self.encoder,
-            shares,
-            self.layers,
-            threads=self.threads,
-            context=self.processes.autocast,
-            gradient=gradient,
-        )
+            self.encoder, [[collate(table, batch).to(device) for batch in share] for share in part.shares], self.layers,
+            threads=self.threads, context=self.processes.autocast, gradient=gradient,
+        )  # fmt: skip
 
     def _groups(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int) -> list[GroupVectors]:
         groups = []
@@ -215,31 +205,19 @@ class Alignment(Objective[Sequence[np.ndarray]]):
             rows = [part.groups[corpus] for part in parts]
 
             def gather(name: str, rows=rows) -> Tensor:
-                found = []
-                for group, leaf in zip(rows, leaves, strict=True):
-                    index = torch.from_numpy(getattr(group, name)).to(leaf[layer].device)
-                    found.append(leaf[layer].index_select(0, index))
-                return torch.cat(found)
+                index = [torch.from_numpy(getattr(group, name)).to(self.processes.device) for group in rows]
+                return torch.cat([leaf[layer].index_select(0, i) for leaf, i in zip(leaves, index, strict=True)])
 
             def frozen(name: str, rows=rows) -> Tensor | None:
-                if self.reference is None:
+                if (reference := self.reference) is None:
                     return None
-                found = [
-                    self.reference.vectors(part, layer, getattr(group, name))
-                    for part, group in zip(parts, rows, strict=True)
-                ]
-                return torch.cat(found)
+                numbers = [getattr(group, name) for group in rows]
+                return torch.cat([reference.vectors(part, layer, n) for part, n in zip(parts, numbers, strict=True)])
 
             counts = np.array(rows[0].pairs_of_part).reshape(self.processes.world, -1).sum(axis=1)
-            groups.append(
-                GroupVectors(
-                    source=gather("source"),
-                    target=gather("target"),
-                    regularised=gather("regularised"),
-                    reference=frozen("reference"),
-                    reference_linked=frozen("reference_linked"),
-                    pairs_of_process=counts.tolist(),
-                    n_regularised=rows[0].n_regularised,
-                )
-            )
+            groups.append(GroupVectors(
+                source=gather("source"), target=gather("target"), regularised=gather("regularised"),
+                reference=frozen("reference"), reference_linked=frozen("reference_linked"),
+                pairs_of_process=counts.tolist(), n_regularised=rows[0].n_regularised,
+            ))  # fmt: skip
         return groups

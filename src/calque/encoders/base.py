@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
+import torch
+from torch import Tensor
+
+from calque.encoders.batches import WordBatch
+from calque.encoders.extraction import Plan, extract
 from calque.encoders.folder import OWN, encoder_kind, read_about, saving, write_about
+from calque.encoders.numerics import matmul_precision
+from calque.encoders.split import SplitSentences
 from calque.errors import InputError, SettingError
 from calque.text import Sentence
 from calque.vectors import Embeddings
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from calque.encoders.batches import WordBatch
-    from calque.encoders.subwords import SplitSentences
 
 _MEASURED = {
     "name": "what reports call it",
@@ -34,7 +37,7 @@ _TRAINED = _MEASURED | {
     "layer": "the layer that encode returns, counted from 0",
     "n_layers": "number of the last layer",
     "model": "the torch.nn.Module whose weights are trained",
-    "subwords": "its split(sentences) gives SplitSentences",
+    "split": "the SplitSentences of some sentences",
     "forward": "{layer: word vectors} of a WordBatch, with gradients",
 }
 _USES = {"measured": _MEASURED, "mapped": _MAPPED, "trained": _TRAINED}
@@ -141,8 +144,8 @@ class Encoder(ABC):
         numbers = {layer: self.layer_number(layer) for layer in layers}
         distinct = sorted(set(numbers.values()))
         paths = None if out is None else {n: Path(out) / f"layer-{n:02d}.safetensors" for n in distinct}
-        found = self._encode(sentences, distinct, progress, paths, dtype)
-        return {layer: found[number] for layer, number in numbers.items()}
+        vectors = self._encode(sentences, distinct, progress, paths, dtype)
+        return {layer: vectors[number] for layer, number in numbers.items()}
 
     def _encode(
         self, sentences, layers: list[int], progress: bool, out: Mapping[int, Path] | None, dtype: str
@@ -190,16 +193,16 @@ class Encoder(ABC):
         """
         if cls.save is not Encoder.save:
             raise InputError(f"{cls.__name__} cannot be opened: it has save, but no open", path=folder)
-        made = build(cls, options)
-        if (read_about(folder) if about is None else about).get("fingerprint") not in (None, made.fingerprint):
+        encoder = build(cls, options)
+        if (read_about(folder) if about is None else about).get("fingerprint") not in (None, encoder.fingerprint):
             raise InputError(
                 f"{cls.__name__}() is not the encoder that was saved here: give it save and open", path=folder
             )
-        return made
+        return encoder
 
 
 class TrainableEncoder(Encoder):
-    """An encoder whose weights can be trained, and which can be fine-tuned for a task.
+    """An encoder whose weights can be trained, and which can be fine-tuned for a task; `encode` comes with it.
 
     One whose model works in two steps without padding, as BERT's does, says so in `is_flat`, and has `embedded` and
     `above`, as `HuggingFaceEncoder` has them; training it is quicker.
@@ -207,16 +210,18 @@ class TrainableEncoder(Encoder):
     Attributes:
         layer: the layer that `encode` gives.
         model: what is trained, a `torch.nn.Module`.
-        subwords: its `split(sentences)` gives `SplitSentences`.
+        budget: subwords in a batch of `encode`, padding included.
+        max_length: most subwords of a sentence, for messages; None for no limit.
     """
 
     layer: int = 0  # type: ignore[assignment]
     model: Any
-    subwords: Any
+    budget: int = 1024
+    max_length: int | None = None
 
+    @abstractmethod
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """The sentences as the model reads them."""
-        return self.subwords.split(sentences)
 
     @abstractmethod
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
@@ -230,14 +235,76 @@ class TrainableEncoder(Encoder):
         """Whether `embedded` and `above` work for this model, as it is now."""
         return False
 
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
 
-def stored(found: Embeddings, out: str | PathLike[str] | None) -> Embeddings:
+    def encode(
+        self,
+        sentences: Iterable[Sentence | Sequence[str]],
+        *,
+        progress: bool = False,
+        out: str | PathLike[str] | None = None,
+        dtype: str = "float32",
+    ) -> Embeddings:
+        """One vector per word, from the encoder's layer.
+
+        Args:
+            sentences: in any order; the result keeps it. `Sentences` of a corpus are the quickest.
+            progress: show a bar on stderr.
+            out: write to this safetensors file, mapped into memory. If an earlier call for the same sentences and
+                encoder was stopped, even by force, it is continued, bit by bit the same; if it was finished, its
+                result is opened.
+            dtype: of the stored vectors, float32 or float16.
+
+        Warns:
+            UncoveredWordsWarning: some words have no vector, being beyond `max_length` or nothing to the tokenizer.
+        """
+        paths = None if out is None else {self.layer: Path(out)}
+        return self._encode(sentences, [self.layer], progress, paths, dtype)[self.layer]
+
+    def _encode(
+        self, sentences, layers: list[int], progress: bool, out: Mapping[int, Path] | None, dtype: str
+    ) -> dict[int, Embeddings]:
+        key = "" if out is None else json.dumps([self.fingerprint, *self._arithmetic(), torch.__version__])
+        training = [module for module in self.model.modules() if module.training]
+        self.model.eval()
+        try:
+            with matmul_precision(self.precision or "highest"), self._reader(layers) as vectors:
+                return extract(
+                    sentences, split=self.split, vectors=vectors, layers=layers, dim=self.dim, dtype=dtype, out=out,
+                    plan=Plan(self.budget, workers=self._workers()), key=key, limit=self.max_length, progress=progress,
+                )  # fmt: skip
+        finally:
+            for module in training:
+                module.training = True
+
+    @contextmanager
+    def _reader(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
+        """What gives the word vectors of one batch after the other."""
+        yield lambda batch: self.forward(batch.to(self.device), layers)
+
+    def _workers(self) -> int:
+        """Batches that `_reader` can read at once."""
+        return 1
+
+    def _arithmetic(self) -> list[Any]:
+        """What decides the last bits of the vectors, besides the weights."""
+        return [self.device.type]
+
+
+def stored(vectors: Embeddings, out: str | PathLike[str] | None) -> Embeddings:
     """Vectors from a file, where they are wanted there, else as they are."""
     if out is None:
-        return found
+        return vectors
     Path(out).parent.mkdir(parents=True, exist_ok=True)
-    found.save(out)
+    vectors.save(out)
     return Embeddings.open(out)
+
+
+def stored_layers(vectors: dict[int, Embeddings], out: Mapping[int, Path] | None) -> dict[int, Embeddings]:
+    """The same of several layers."""
+    return vectors if out is None else {layer: stored(each, out[layer]) for layer, each in vectors.items()}
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
@@ -270,7 +337,7 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: S
     missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
     if missing:
         name = getattr(encoder, "name", "") or type(encoder).__name__
-        members = ", ".join(f"{each} ({_USES[use][each]})" for each in missing)
+        members = ", ".join(f"{member} ({_USES[use][member]})" for member in missing)
         raise SettingError(
             f"{name} cannot be {use}: {type(encoder).__name__} has no {members}; "
             'see "Your own model, method, task" in the documentation (docs/guides/own.md)'

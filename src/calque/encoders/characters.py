@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.encoders.split import SplitSentences
-from calque.encoders.static import _types
+from calque.encoders.split import SplitSentences, number_words
 from calque.nn.characters import CHUNK, PADDING, SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, CharacterCNN
 from calque.offsets import ranges
-from calque.text import Sentence, Sentences, not_a_string
+from calque.text import Sentence
 
 #: numbers of the two ends of a sentence among the word types
 BEGIN, END = 0, 1
@@ -48,22 +47,8 @@ def sentence_ends(length: int = 50) -> np.ndarray:
     return rows
 
 
-def number_words(sentences: Sequence[Sentence | Sequence[str]]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Distinct words in the order in which they come, the number of each word's type, and the sentences' offsets."""
-    if isinstance(sentences, Sentences):
-        return _types(sentences)
-    numbers: dict[str, int] = {}
-    of_words: list[int] = []
-    offsets = [0]
-    for sentence in sentences:
-        words = sentence.words if isinstance(sentence, Sentence) else not_a_string(sentence)
-        of_words.extend(numbers.setdefault(word, len(numbers)) for word in words)
-        offsets.append(len(of_words))
-    return list(numbers), np.array(of_words, dtype=np.int64), np.array(offsets, dtype=np.int64)
-
-
 class WordTypes:
-    """Takes a tokenizer's place in `extract`: the word types of a window of sentences, and a vector of each.
+    """What `extract` reads in place of subwords: the word types of a window of sentences, and a vector of each.
 
     Each type's vector is computed once in a window, however often the word occurs, and when the first batch needs it. The
     chunks of that work depend on the window alone, so that a run which is continued does the same; the threads that need
@@ -73,15 +58,13 @@ class WordTypes:
         network: gives the vectors.
     """
 
-    max_length: int | None = None
-
     def __init__(self, network: CharacterCNN):
         self._network = network
         self._lock = Lock()
 
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """Begin a window: its sentences as numbers of types, each between `BEGIN` and `END`."""
-        forms, numbers, offsets = number_words(sentences if isinstance(sentences, Sequence) else list(sentences))
+        forms, numbers, offsets = number_words(sentences)
         length = self._network.max_characters
         rows = np.concatenate([sentence_ends(length), character_rows(forms, length)])
         sizes = (rows != PADDING + 1).sum(1)

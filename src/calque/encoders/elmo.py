@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.encoders.base import Encoder, stored
+from calque.encoders.base import Encoder, stored_layers
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.characters import WordTypes
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.elmo_files import file_pair, read_network, write_network
-from calque.encoders.extraction import Plan, encode_bar, extract, word_counts
+from calque.encoders.extraction import Plan, encode_bar, extract, stored_type, word_counts
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.numerics import check_precision, matmul_precision, usable_device
 from calque.errors import InputError, SettingError
@@ -103,22 +103,15 @@ class ElmoEncoder(Encoder):
         out: str | PathLike[str] | None = None,
         dtype: str = "float32",
     ) -> Embeddings:
-        """One vector per word, from the encoder's layer or its mixture.
+        """One vector per word, from the encoder's layer or its mixture; see `TrainableEncoder.encode` for the arguments.
 
-        Args:
-            sentences: in any order; the result keeps it. `Sentences` of a corpus are the quickest.
-            progress: show a bar on stderr.
-            out: write to this safetensors file, mapped into memory. If an earlier call for the same sentences and
-                encoder was stopped, it is continued, bit by bit the same; if it was finished, its result is opened. A
-                stateful encoder cannot continue: it begins again, and the file appears at the end.
-            dtype: of the stored vectors, float32 or float16.
+        What a stateful encoder had begun to write is not continued: it begins again, and the file appears at the end.
         """
         key = self._chosen if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress, None if out is None else {key: Path(out)}, dtype)[key]
 
     def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
-        if dtype not in ("float32", "float16"):
-            raise SettingError(f"dtype={dtype!r}: vectors are stored as float32 or float16")
+        stored_type(dtype)
         self.network.eval()
         with matmul_precision(self.precision or "highest"):
             if self.stateful:
@@ -126,19 +119,12 @@ class ElmoEncoder(Encoder):
                 return self._carried(sentences, layers, progress, out, dtype)
             device, words = self.device, WordTypes(self.network.words)
             key = "" if out is None else json.dumps([self.fingerprint, device.type, self.precision, torch.__version__])
+            # Words that come again are only known within a window.
+            plan = Plan(self.budget, window=32_768, workers=torch.get_num_threads() if device.type == "cpu" else 1)
             return extract(
-                sentences,
-                subwords=words,  # type: ignore[arg-type]
-                vectors=lambda batch: self._vectors(words, batch.to(device), layers),
-                layers=layers,
-                dim=self.dim,
-                # Words that come again are only known within a window.
-                plan=Plan(self.budget, window=32_768, workers=torch.get_num_threads() if device.type == "cpu" else 1),
-                key=key,
-                dtype=np.dtype(dtype),
-                out=out,
-                progress=progress,
-            )
+                sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers),
+                layers=layers, dim=self.dim, plan=plan, key=key, dtype=dtype, out=out, progress=progress,
+            )  # fmt: skip
 
     def _vectors(
         self, words: WordTypes, batch: WordBatch, layers: Sequence[int], states: States | None = None
@@ -148,10 +134,10 @@ class ElmoEncoder(Encoder):
         x = words.vectors(ids if batch.inside is None else ids[batch.inside])
         depth = self.n_layers if _MIXED in layers else max(layers)
         ragged = Ragged(batch.word_counts.cpu().numpy() + 2)
-        found = dict(enumerate(self.network(x, ragged, depth=depth, states=states)))
+        outputs = dict(enumerate(self.network(x, ragged, depth=depth, states=states)))
         if _MIXED in layers:
-            found[_MIXED] = scalar_mix(list(found.values()), torch.tensor(self.mix, device=x.device), self.scale)
-        return {layer: found[layer][batch.packed] for layer in layers}
+            outputs[_MIXED] = scalar_mix(list(outputs.values()), torch.tensor(self.mix, device=x.device), self.scale)
+        return {layer: outputs[layer][batch.packed] for layer in layers}
 
     def _carried(self, sentences: Sequence, layers, progress: bool, out, dtype: str) -> dict[int, Embeddings]:
         """Batch after batch in the order of the text, each with the states of the one before."""
@@ -165,12 +151,11 @@ class ElmoEncoder(Encoder):
                 stop = start + split.n_words
                 batch = collate(split, np.arange(len(split))).to(device)
                 part = States(states.h[:, :, : len(split)], states.c[:, :, : len(split)])  # a view: it is written to
-                for layer, found in self._vectors(words, batch, layers, part).items():
-                    data[layer][start:stop] = found.to("cpu", torch.float32).numpy()
+                for layer, vectors in self._vectors(words, batch, layers, part).items():
+                    data[layer][start:stop] = vectors.to("cpu", torch.float32).numpy()
                 shown.update(split.n_words)
                 start = stop
-        found = {layer: Embeddings(rows, offsets) for layer, rows in data.items()}
-        return found if out is None else {layer: stored(each, out[layer]) for layer, each in found.items()}
+        return stored_layers({layer: Embeddings(rows, offsets) for layer, rows in data.items()}, out)
 
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
@@ -218,9 +203,10 @@ class ElmoEncoder(Encoder):
             SettingError: an option that an ELMo does not have.
         """
         path = Path(folder)
-        other = [name for name in ("pooling", "max_length", "attention") if name in options]
-        for option in [*other, *([] if dtype in (None, "auto") else ["dtype"])]:
-            raise SettingError(f"{option} does not apply to ELMo ({path})")
+        given = {**options, **({} if dtype in (None, "auto") else {"dtype": dtype})}
+        for option in ("pooling", "max_length", "attention", "dtype"):
+            if option in given:
+                raise SettingError(f"{option} does not apply to ELMo ({path})")
         pair = file_pair(path) if network is None else (Path(network), path)
         if pair is None:
             raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)

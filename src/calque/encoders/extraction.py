@@ -16,8 +16,7 @@ from torch import Tensor
 from calque.encoders.batches import WordBatch, collate, token_batches
 from calque.encoders.split import SplitSentences
 from calque.encoders.stores import FileStore, MemoryStore, Store, finished_files
-from calque.encoders.subwords import Subwords
-from calque.errors import InputError
+from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
 from calque.text import Sentence, Sentences, not_a_string
@@ -47,14 +46,15 @@ class Plan:
 def extract(
     sentences: Iterable[Sentence | Sequence[str]],
     *,
-    subwords: Subwords,
+    split: Callable[[Sequence[Sentence | Sequence[str]]], SplitSentences],
     vectors: Callable[[WordBatch], Mapping[int, Tensor]],
     layers: Sequence[int],
     dim: int,
     plan: Plan,
     key: str,
-    dtype: np.dtype | type = np.float32,
+    dtype: str = "float32",
     out: Mapping[int, Path] | None = None,
+    limit: int | None = None,
     progress: bool = False,
 ) -> dict[int, Embeddings]:
     """Vectors of all words, by layer.
@@ -62,50 +62,63 @@ def extract(
     Memory is the result (or nothing of it, with `out`), and what one window of sentences needs.
 
     Args:
+        split: cuts a window of sentences into what the model reads.
         vectors: word vectors of a batch by layer, each `[W, dim]`, zero for a word of length 0; called from several
             threads at once if `plan.workers > 1`.
         key: hash over all that decides the vectors of a sentence.
+        dtype: of the stored vectors, float32 or float16.
         out: a file for each layer.
+        limit: most subwords of a sentence, to be named where words are lost to it.
         progress: show a bar on stderr.
+
+    Raises:
+        SettingError: another `dtype`.
     """
+    stored = stored_type(dtype)
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
-    n_words = word_counts(sentences)
-    offsets = offsets_of(n_words)
+    offsets = offsets_of(word_counts(sentences))
     if out is None:
-        store: Store = MemoryStore(layers, offsets, dim, np.dtype(dtype))
+        store: Store = MemoryStore(layers, offsets, dim, stored)
     else:
-        identity = _identity(key, sentences, plan, layers, np.dtype(dtype))
+        identity = _identity(key, sentences, plan, layers, stored)
         if (finished := finished_files(out, identity)) is not None:
             return finished
         for path in out.values():
             if path.is_dir():
                 raise InputError("is a folder, expected the name of a file", path=path)
-        store = FileStore(layers, offsets, dim, np.dtype(dtype), out, identity)
+        store = FileStore(layers, offsets, dim, stored, out, identity)
     counts = np.zeros(3, dtype=np.int64)
     with encode_bar(int(offsets[-1]), progress) as shown, Threads(plan.workers if len(sentences) > 1 else 1) as threads:
         for number, start in enumerate(range(0, len(sentences), plan.window)):
-            split = subwords.split(sentences[start : start + plan.window])
-            counts += (split.truncated_words, split.truncated_sentences, split.empty_words)
+            window = split(sentences[start : start + plan.window])
+            counts += (window.truncated_words, window.truncated_sentences, window.empty_words)
             first = int(offsets[start])
-            store.covered[first : first + split.n_words] = split.covered
-            batches = _batches(split, plan.budget)
+            store.covered[first : first + window.n_words] = window.covered
             done = store.done(number)
-            shown.update(split.n_words - sum(_n_words(split, b) for i, b in enumerate(batches) if i not in done))
+            to_do = {i: batch for i, batch in enumerate(_batches(window, plan.budget)) if i not in done}
+            sizes = np.diff(window.word_offsets)
+            shown.update(window.n_words - sum(int(sizes[batch].sum()) for batch in to_do.values()))
 
-            def work(numbers: np.ndarray, split=split, first=first) -> int:
-                batch_words = split.word_offsets[numbers]
-                rows = first + ranges(batch_words, split.word_offsets[numbers + 1] - batch_words)
+            def work(numbers: np.ndarray, window=window, first=first, sizes=sizes) -> int:
+                rows = first + ranges(window.word_offsets[numbers], sizes[numbers])
                 with torch.inference_mode():
-                    for layer, found in vectors(collate(split, numbers)).items():
-                        store.data[layer][rows] = found.to("cpu", torch.float32).numpy()
+                    for layer, states in vectors(collate(window, numbers)).items():
+                        store.data[layer][rows] = states.to("cpu", torch.float32).numpy()
                 return len(rows)
 
-            for i, n in threads.unordered(work, {i: b for i, b in enumerate(batches) if i not in done}):
+            for i, n in threads.unordered(work, to_do):
                 shown.update(n)
                 store.finished(number, i)
             store.flush()
-    _warn(counts, subwords.max_length, int(offsets[-1]))
+    _warn(counts, limit, int(offsets[-1]))
     return store.close()
+
+
+def stored_type(dtype: str) -> np.dtype:
+    """What vectors can be stored as."""
+    if dtype not in ("float32", "float16"):
+        raise SettingError(f"dtype={dtype!r}: vectors are stored as float32 or float16")
+    return np.dtype(dtype)
 
 
 def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
@@ -124,10 +137,6 @@ def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
     return [some[batch] for batch in token_batches(lengths, budget)]
 
 
-def _n_words(split: SplitSentences, numbers: np.ndarray) -> int:
-    return int((split.word_offsets[numbers + 1] - split.word_offsets[numbers]).sum())
-
-
 def _identity(key: str, sentences: Iterable, plan: Plan, layers: Sequence[int], dtype: np.dtype) -> str:
     """Hash over the encoder, the sentences, and how they are cut into batches."""
     digest = hashlib.blake2b(digest_size=16)
@@ -139,13 +148,13 @@ def _identity(key: str, sentences: Iterable, plan: Plan, layers: Sequence[int], 
 
 
 # -- saying what happens -----------------------------------------------------------------------------------------------
-def _warn(counts: np.ndarray, max_length: int | None, n_words: int) -> None:
+def _warn(counts: np.ndarray, limit: int | None, n_words: int) -> None:
     truncated, sentences, empty = counts.tolist()
     if not truncated and not empty:
         return
     reasons = []
     if truncated:
-        reasons.append(f"{truncated:,} in {sentences:,} sentences exceed the limit of {max_length} subwords")
+        reasons.append(f"{truncated:,} in {sentences:,} sentences exceed the limit of {limit} subwords")
     if empty:
         reasons.append(f"{empty:,} are dropped by the tokenizer")
     warnings.warn(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -21,15 +21,14 @@ from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.cut import cut_above
-from calque.encoders.extraction import Plan, extract
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.layers import LayerTap, all_states, examine
-from calque.encoders.numerics import check_precision, few_shapes, matmul_precision, number_type, usable_device
+from calque.encoders.numerics import check_precision, few_shapes, number_type, usable_device
 from calque.encoders.sentence_transformers import copy_modules, modules_of
+from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
 from calque.errors import CalqueError, InputError, SettingError
 from calque.text import Sentence
-from calque.vectors import Embeddings
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
@@ -83,8 +82,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.modules: Path | None = None
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
-        probe = self.subwords.split([["a"] * 2, ["the", "a", "in"] * 3])
-        self.n_layers, self.dim, self._blocks, self._flat = examine(model, collate(probe, np.arange(2)).to(self.device))
+        self.max_length = self.subwords.max_length
+        self.n_layers, self.dim, self._blocks, self._flat = examine(model, self._probe())
         self.layer = self.layer_number(layer)
         # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
         # costs little beside it; one of 768 at 512, where its states still fit the cache. A graphics card wants work
@@ -94,11 +93,14 @@ class HuggingFaceEncoder(TrainableEncoder):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, layer {self.layer} of {self.n_layers}, {self.pooling}, {self.dim}d)"
 
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
     # -- what the model is like ------------------------------------------------------------------------------------
+    def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
+        return self.subwords.split(sentences)
+
+    def _probe(self) -> WordBatch:
+        """Some text, with padding in it."""
+        return collate(self.split([["a"] * 2, ["the", "a", "in"] * 3]), np.arange(2)).to(self.device)
+
     def _limit(self, wanted: int | None) -> int | None:
         """Most subwords that tokenizer and model take, or what the user wants if that is less."""
         limits = [self.tokenizer.model_max_length]
@@ -139,11 +141,6 @@ class HuggingFaceEncoder(TrainableEncoder):
         return {layer: states[number] for layer, number in numbers.items()}
 
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """Word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
-
-        Args:
-            batch: one, or several whose words come one after the other.
-        """
         batches = [batch] if isinstance(batch, WordBatch) else list(batch)
         if self.is_flat():
             return self.above(self.embedded(batches), batches, layers)
@@ -166,7 +163,6 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     # -- the same in two steps, without padding --------------------------------------------------------------------
     def is_flat(self) -> bool:
-        """Whether `embedded` and `above` work for this model, as it is now."""
         return self._flat and isinstance(self.model, PreTrainedModel) and is_bert_like(self.model)
 
     def embedded(self, batches: Sequence[WordBatch]) -> Tensor:
@@ -190,41 +186,9 @@ class HuggingFaceEncoder(TrainableEncoder):
         }
 
     # -- many sentences --------------------------------------------------------------------------------------------
-    def encode(
-        self,
-        sentences: Iterable[Sentence | Sequence[str]],
-        *,
-        progress: bool = False,
-        out: str | PathLike[str] | None = None,
-        dtype: str = "float32",
-    ) -> Embeddings:
-        """One vector per word, from the encoder's layer.
-
-        Args:
-            sentences: in any order; the result keeps it. `Sentences` of a corpus are the quickest.
-            progress: show a bar on stderr.
-            out: write to this safetensors file, mapped into memory. If an earlier call for the same sentences and
-                encoder was stopped, even by force, it is continued, bit by bit the same; if it was finished, its
-                result is opened.
-            dtype: of the stored vectors, float32 or float16.
-
-        Warns:
-            UncoveredWordsWarning: some words have no vector, being beyond `max_length` or nothing to the tokenizer.
-        """
-        paths = None if out is None else {self.layer: Path(out)}
-        return self._encode(sentences, [self.layer], progress, paths, dtype)[self.layer]
-
-    def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
-        if dtype not in ("float32", "float16"):
-            raise SettingError(f"dtype={dtype!r}: vectors are stored as float32 or float16")
-        device = self.device
-        flat, tap = self.is_flat(), self._tap(layers)
-        training = [module for module in self.model.modules() if module.training]
-        key = ""
-        if out is not None:
-            how = [device.type, self.precision, str(self.model.dtype), self.model.config._attn_implementation, flat]
-            key = json.dumps([self.fingerprint, *how, torch.__version__])
-        attached: AbstractContextManager = nullcontext() if flat or tap is None else tap.attached()
+    @contextmanager
+    def _reader(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
+        device, flat, tap = self.device, self.is_flat(), self._tap(layers)
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
             batch = batch.to(device)
@@ -233,24 +197,15 @@ class HuggingFaceEncoder(TrainableEncoder):
             states = all_states(self.model, batch) if tap is None else tap(batch)
             return {layer: self.pool(states[layer], batch) for layer in layers}
 
-        self.model.eval()
-        try:
-            with matmul_precision(self.precision or "highest"), attached:
-                return extract(
-                    sentences,
-                    subwords=self.subwords,
-                    vectors=vectors,
-                    layers=layers,
-                    dim=self.dim,
-                    plan=Plan(self.budget, workers=torch.get_num_threads() if device.type == "cpu" else 1),
-                    key=key,
-                    dtype=np.dtype(dtype),
-                    out=out,
-                    progress=progress,
-                )
-        finally:
-            for module in training:
-                module.training = True
+        with nullcontext() if flat or tap is None else tap.attached():
+            yield vectors
+
+    def _workers(self) -> int:
+        return torch.get_num_threads() if self.device.type == "cpu" else 1
+
+    def _arithmetic(self) -> list[Any]:
+        attention = self.model.config._attn_implementation
+        return [self.device.type, self.precision, str(self.model.dtype), attention, self.is_flat()]
 
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
@@ -259,7 +214,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         are read anew every time, half a second for a BERT-base: nothing tells reliably whether they have changed."""
         digest = hashlib.blake2b(digest_size=16)
         backend = json.loads(self.subwords.backend.to_str())
-        about = [self.layer, self.pooling, self.subwords.max_length, {**backend, "truncation": None, "padding": None}]
+        about = [self.layer, self.pooling, self.max_length, {**backend, "truncation": None, "padding": None}]
         about += [self.precision] if self.precision != "highest" else []
         digest.update(json.dumps(about, sort_keys=True).encode())
         digest.update(weights_digest(self.model).encode())
@@ -282,10 +237,8 @@ class HuggingFaceEncoder(TrainableEncoder):
             if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
                 save_model(self.model, path)
             else:
-                probe = self.subwords.split([["a"] * 2, ["the", "a", "in"] * 3])
-                batch = collate(probe, np.arange(2)).to(self.device)
                 self.model.eval()
-                with cut_above(self.model, self._blocks, self.layer, batch) as cut:
+                with cut_above(self.model, self._blocks, self.layer, self._probe()) as cut:
                     save_model(self.model, path)
             self.tokenizer.save_pretrained(path)
             if self.modules is not None:
@@ -294,7 +247,7 @@ class HuggingFaceEncoder(TrainableEncoder):
                 "layer": self.layer,
                 "cut": cut,  # whether the layers above it are gone
                 "pooling": self.pooling,
-                "max_length": self.subwords.max_length,
+                "max_length": self.max_length,
                 **({} if self.precision == "highest" else {"precision": self.precision}),
             }
             write_about(path, "huggingface", about)

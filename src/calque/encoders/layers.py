@@ -19,7 +19,7 @@ class _Reached(Exception):
     """The highest layer that is wanted has been computed."""
 
 
-def find_blocks(model: nn.Module, n_layers: int) -> str | None:
+def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
     """Name of the model's outermost list of `n_layers` modules, or None."""
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module) == n_layers:

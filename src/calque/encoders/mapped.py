@@ -13,11 +13,11 @@ import numpy as np
 
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, TrainableEncoder, require, stored
+from calque.encoders.base import Encoder, TrainableEncoder, require, stored, stored_layers
 from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
 from calque.encoders.numerics import number_type
 from calque.encoders.paired import paired_sentences, paired_words
-from calque.encoders.per_language import PerLanguage
+from calque.encoders.per_language import PerLanguage, check_language
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
@@ -115,26 +115,25 @@ class MappedEncoder(Encoder):
         """
         require(base, "mapped")
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
-        links = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
+        pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         numbers = sorted(set(base.layer_numbers(layers)))
         moments: dict[str, dict[int, Moments]] = {}
         used = 0
         shown = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
-        for text, found in zip(corpora, links, strict=True):
-            found.check(text)
+        for text, linked in zip(corpora, pairs_of, strict=True):
+            linked.check(text)
             if text.side(towards) == "source":
-                text, found = text.swapped(), found.swapped()
+                text, linked = text.swapped(), linked.swapped()
             sums = moments.setdefault(text.langs[0], {n: Moments(base.dim, base.dim) for n in numbers})
             for start in range(0, len(text), block):
-                part, part_pairs = text[start : start + block], found.slice(start, start + block)
+                part, part_pairs = text[start : start + block], linked.slice(start, start + block)
                 source = base.encode_layers(part.source, numbers)
                 target = base.encode_layers(part.target, numbers)
                 before = sums[numbers[0]].n
                 for n in numbers:
                     sides = source[n], target[n]
-                    sums[n].update(
-                        *(paired_sentences(*sides) if unit == "sentences" else paired_words(*sides, part_pairs))
-                    )
+                    x, y = paired_sentences(*sides) if unit == "sentences" else paired_words(*sides, part_pairs)
+                    sums[n].update(x, y)
                 used += sums[numbers[0]].n - before
                 shown.update(len(part))
         shown.close()
@@ -150,9 +149,9 @@ class MappedEncoder(Encoder):
 
     def without_maps(self) -> MappedEncoder:
         """The same layers, combined in the same way, as they were before."""
-        made = MappedEncoder(self.base, self.maps, towards=self.towards, combine=self.combine)
-        made.maps, made.name = {}, self.base.name
-        return made
+        unmapped = MappedEncoder(self.base, self.maps, towards=self.towards, combine=self.combine)
+        unmapped.maps, unmapped.name = {}, self.base.name
+        return unmapped
 
     # -- encoding --------------------------------------------------------------------------------------------------
     @property
@@ -183,14 +182,14 @@ class MappedEncoder(Encoder):
             SettingError: a sentence does not say its language.
         """
         wanted = self._layers[-1:] if self.combine == "last" else self._layers
-        found = self.encode_layers(sentences, wanted, progress=progress)
-        first, *others = (found[layer] for layer in wanted)
+        by_layer = self.encode_layers(sentences, wanted, progress=progress)
+        first, *others = (by_layer[layer] for layer in wanted)
         if self.combine == "concat":
-            result = np.concatenate([first.data, *(each.data for each in others)], axis=1)
+            result = np.concatenate([first.data, *(other.data for other in others)], axis=1)
         else:
             result = first.data
-            for each in others:
-                result += each.data
+            for other in others:
+                result += other.data
             if self.combine == "mean":
                 result /= len(wanted)
         return stored(Embeddings(result, first.offsets, first.covered), out)
@@ -202,10 +201,10 @@ class MappedEncoder(Encoder):
         if not isinstance(sentences, Sentences):
             sentences = list(sentences)
         langs = self._mapped_languages(sentences)
-        found = self.base.encode_layers(sentences, layers, progress=progress)
-        rows = _rows(langs, found[layers[0]].offsets)
-        mapped = {layer: self._map(found[layer], layer, rows) for layer in layers}
-        return mapped if out is None else {layer: stored(each, out[layer]) for layer, each in mapped.items()}
+        unmapped = self.base.encode_layers(sentences, layers, progress=progress)
+        rows = _rows(langs, unmapped[layers[0]].offsets)
+        mapped = {layer: self._map(unmapped[layer], layer, rows) for layer in layers}
+        return stored_layers(mapped, out)
 
     def _mapped_languages(self, sentences: Sentences | Sequence[Sentence]) -> str | list[str]:
         """The language whose maps each sentence goes through, or one for all of them; empty for none."""
@@ -216,21 +215,17 @@ class MappedEncoder(Encoder):
         return [mapped_as[lang] for lang in langs]
 
     def _mapped_as(self, lang: str) -> str:
-        if not lang and self.maps:
-            raise SettingError(
-                f"a sentence does not say its language, and {self.name} has maps for {', '.join(self.maps)}: give "
-                f'calque.Sentence(words, lang="{next(iter(self.maps))}") or calque.Sentences.of(lists, lang=…)'
-            )
-        found = best_match(lang, [*self.maps, self.towards])
-        return found if found is not None and found in self.maps else ""
+        check_language(self, lang)
+        match = best_match(lang, [*self.maps, self.towards])
+        return match if match is not None and match in self.maps else ""
 
-    def _map(self, found: Embeddings, layer: int, rows: dict[str, slice | np.ndarray]) -> Embeddings:
-        vectors = np.array(found.data, dtype=np.float32)
+    def _map(self, unmapped: Embeddings, layer: int, rows: dict[str, slice | np.ndarray]) -> Embeddings:
+        vectors = np.array(unmapped.data, dtype=np.float32)
         for lang, which in rows.items():
             vectors[which] = self.maps[lang][layer].transform(vectors[which])
-        if found.covered is not None:
-            vectors[~found.covered] = 0.0  # a word without a vector has none after a translation either
-        return Embeddings(vectors, found.offsets, found.covered)
+        if unmapped.covered is not None:
+            vectors[~unmapped.covered] = 0.0  # a word without a vector has none after a translation either
+        return Embeddings(vectors, unmapped.offsets, unmapped.covered)
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
@@ -245,8 +240,8 @@ class MappedEncoder(Encoder):
             tensors = {
                 f"{lang}.{layer}.{name}": array
                 for lang, by_layer in self.maps.items()
-                for layer, made in by_layer.items()
-                for name, array in made.arrays().items()
+                for layer, fitted in by_layer.items()
+                for name, array in fitted.arrays().items()
             }
             write_arrays(path / MAPS_FILE, tensors)
             about = read_about(path)  # nothing where the base is somebody's own
@@ -262,7 +257,7 @@ class MappedEncoder(Encoder):
                 layers=list(self.layers),
                 base_fingerprint=self.base.fingerprint,
                 maps={
-                    lang: {str(layer): about_map(made) for layer, made in by_layer.items()}
+                    lang: {str(layer): about_map(fitted) for layer, fitted in by_layer.items()}
                     for lang, by_layer in self.maps.items()
                 },
                 settings=self.settings,
@@ -300,7 +295,7 @@ class MappedEncoder(Encoder):
         try:
             arrays, _ = map_arrays(path / MAPS_FILE)
             maps = {
-                lang: {int(k): open_map(made, arrays, f"{lang}.{k}") for k, made in by_layer.items()}
+                lang: {int(k): open_map(record, arrays, f"{lang}.{k}") for k, record in by_layer.items()}
                 for lang, by_layer in about["maps"].items()
             }
             towards, combine, settings = about["towards"], about["combine"], about["settings"]
@@ -314,16 +309,16 @@ class MappedEncoder(Encoder):
                 path=path,
             )
         if dtype not in (None, "auto"):  # only now: the maps know their base by its weights as they were
-            for each in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
-                if not isinstance(each, TrainableEncoder):
-                    raise SettingError(f"dtype does not apply to {each.name}")
-                each.model.to(dtype=number_type(dtype))
-        found = cls(base, maps, towards=towards, combine=combine, settings=settings)
+            for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
+                if not isinstance(part, TrainableEncoder):
+                    raise SettingError(f"dtype does not apply to {part.name}")
+                part.model.to(dtype=number_type(dtype))
+        encoder = cls(base, maps, towards=towards, combine=combine, settings=settings)
         if layer is None:
-            return found
+            return encoder
         number = base.layer_number(layer)
-        if number not in found.layers:
-            raise SettingError(f"layer {layer}: {found.name} has maps of {', '.join(map(str, found.layers))}")
+        if number not in encoder.layers:
+            raise SettingError(f"layer {layer}: {encoder.name} has maps of {', '.join(map(str, encoder.layers))}")
         return cls(base, {lang: {number: of[number]} for lang, of in maps.items()}, towards=towards, settings=settings)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, stored
+from calque.encoders.base import Encoder, stored, stored_layers
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
@@ -37,7 +37,7 @@ class PerLanguage(Encoder):
         if not encoders:
             raise SettingError("no encoder was given")
         self.encoders = dict(encoders)
-        shapes = {lang: (each.dim, each.n_layers, each.layer) for lang, each in self.encoders.items()}
+        shapes = {lang: (encoder.dim, encoder.n_layers, encoder.layer) for lang, encoder in self.encoders.items()}
         if len(set(shapes.values())) != 1:
             raise SettingError(f"(dimensions, layers, layer) of the encoders must be the same, got {shapes}")
         self.dim, self.n_layers, self.layer = next(iter(shapes.values()))
@@ -55,13 +55,13 @@ class PerLanguage(Encoder):
         Raises:
             SettingError: a sentence is in a language without an encoder.
         """
-        found = self._joined(sentences, [0], lambda encoder, part: {0: encoder.encode(part, progress=progress)})
-        return stored(found[0], out)
+        joined = self._joined(sentences, [0], lambda encoder, part: {0: encoder.encode(part, progress=progress)})
+        return stored(joined[0], out)
 
     def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
         options: dict[str, Any] = {"progress": progress, **({} if dtype == "float32" else {"dtype": dtype})}
-        found = self._joined(sentences, layers, lambda each, part: each.encode_layers(part, layers, **options))
-        return found if out is None else {layer: stored(each, out[layer]) for layer, each in found.items()}
+        joined = self._joined(sentences, layers, lambda encoder, part: encoder.encode_layers(part, layers, **options))
+        return stored_layers(joined, out)
 
     def _joined(
         self,
@@ -78,17 +78,17 @@ class PerLanguage(Encoder):
         covered = np.ones(offsets[-1], dtype=bool)
         for part, places in sentences_by_language(sentences):
             rows = ranges(offsets[places], part.lengths())
-            for key, found in encode(self._of(part.lang), part).items():
-                data[key][rows] = found.data
-                if found.covered is not None:
-                    covered[rows] = found.covered
+            for key, vectors in encode(self._of(part.lang), part).items():
+                data[key][rows] = vectors.data
+                if vectors.covered is not None:
+                    covered[rows] = vectors.covered
         return {key: Embeddings(rows, offsets, covered) for key, rows in data.items()}
 
     def _of(self, lang: str) -> Encoder:
-        found = best_match(lang, self.encoders)  # a variety, as de-AT, is read by its language's
-        if found is None:
+        match = best_match(lang, self.encoders)  # a variety, as de-AT, is read by its language's
+        if match is None:
             raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
-        return self.encoders[found]
+        return self.encoders[match]
 
     @property
     def fingerprint(self) -> str:
@@ -119,7 +119,17 @@ def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences
     places: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
         places.setdefault(sentence.lang, []).append(place)
-    return [
-        (Sentences.of([sentences[place].words for place in found], lang), np.array(found))
-        for lang, found in places.items()
-    ]
+    return [(Sentences.of([sentences[place].words for place in of], lang), np.array(of)) for lang, of in places.items()]
+
+
+def check_language(encoder: Any, lang: str) -> None:
+    """That a sentence says its language, if the encoder has maps.
+
+    Raises:
+        SettingError: it does not.
+    """
+    if encoder.maps and not lang:
+        raise SettingError(
+            f"a sentence does not say its language, and {encoder.name} has maps for {', '.join(encoder.maps)}: give "
+            f'calque.Sentence(words, lang="{next(iter(encoder.maps))}") or calque.Sentences.of(lists, lang=…)'
+        )

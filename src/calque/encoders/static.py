@@ -5,31 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from calque.algebra.normalize import unit_centre_unit, unit_rows
-from calque.arrow import to_numpy
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.per_language import sentences_by_language
+from calque.encoders.per_language import check_language, sentences_by_language
 from calque.encoders.sentence_part import SentencePart, add_sentence
+from calque.encoders.split import number_words
 from calque.encoders.table_files import read_table
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
-from calque.offsets import offsets_of
+from calque.offsets import offsets_of, ranges
 from calque.progress import bar
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, filling, map_arrays, write_arrays
-
-if TYPE_CHECKING:
-    pass
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
 _CENTRE_ON = 200_000  # words whose mean is taken away: the frequent ones, as tables are usually cut
@@ -87,10 +85,10 @@ class StaticEncoder(Encoder):
     def replace(self, **changes: Any) -> StaticEncoder:
         """The same tables with other arguments: `encoder.replace(sentence=SentencePart())`."""
         same = {key: getattr(self, key) for key in ("normalise", "lower", "maps", "sentence", "name")}
-        made = StaticEncoder(self.tables, **{**same, **changes})
-        if made.normalise == self.normalise:
-            made._means = self._means
-        return made
+        changed = StaticEncoder(self.tables, **{**same, **changes})
+        if changed.normalise == self.normalise:
+            changed._means = self._means
+        return changed
 
     # -- encoding --------------------------------------------------------------------------------------------
     @property
@@ -113,40 +111,37 @@ class StaticEncoder(Encoder):
         for text, places in texts:
             lengths[places] = text.lengths()
         offsets = offsets_of(lengths)
-        shape = (int(offsets[-1]), self.dim)
-        if out is not None:
-            shapes = {
-                "data": (shape, np.float32),
-                "offsets": (offsets.shape, np.int64),
-                "covered": (shape[:1], np.bool_),
-            }
-            with filling(out, shapes) as arrays:
-                arrays["offsets"][...] = offsets
-                self._fill_all(texts, offsets, arrays["data"], arrays["covered"], progress)
-            return Embeddings.open(out)
-        data, covered = np.zeros(shape, dtype=np.float32), np.ones(shape[0], dtype=bool)
-        self._fill_all(texts, offsets, data, covered, progress)
-        return Embeddings(data, offsets, covered)
-
-    def _fill_all(self, texts, offsets: np.ndarray, data: np.ndarray, covered: np.ndarray, progress: bool) -> None:
-        """Write the vectors of all texts into the result."""
-        with bar(len(data), unit="word", title="look up", show=progress) as shown:
+        n = int(offsets[-1])
+        shapes = {
+            "data": ((n, self.dim), np.float32),
+            "offsets": (offsets.shape, np.int64),
+            "covered": ((n,), np.bool_),
+        }
+        in_memory = (
+            {name: np.empty(shape, dtype=dtype) for name, (shape, dtype) in shapes.items()} if out is None else {}
+        )
+        with (
+            nullcontext(in_memory) if out is None else filling(out, shapes) as arrays,
+            bar(n, unit="word", title="look up", show=progress) as shown,
+        ):
+            arrays["offsets"][...] = offsets
             for text, places in texts:
-                self._fill(text, places, offsets, data, covered, shown)
+                self._fill(arrays, text, places, shown)
+        return Embeddings(**arrays) if out is None else Embeddings.open(out)
 
-    def _fill(self, text: Sentences, places: np.ndarray, offsets, data, covered, shown) -> None:
+    def _fill(self, arrays: Mapping[str, np.ndarray], text: Sentences, places: np.ndarray, shown: Any) -> None:
         """Write the vectors of sentences of one language, which stand at `places`, into the result."""
-        forms, numbers, starts = _types(text)
+        forms, numbers, starts = number_words(text)
         vectors, known = self._type_vectors(text.lang, forms)
         sentence = 0
         while sentence < len(text):
             stop = max(int(np.searchsorted(starts, starts[sentence] + _BLOCK, side="right")) - 1, sentence + 1)
             part = numbers[starts[sentence] : starts[stop]]
             bounds = starts[sentence : stop + 1] - starts[sentence]
-            rows = np.repeat(offsets[places[sentence:stop]] - bounds[:-1], np.diff(bounds)) + np.arange(len(part))
+            rows = ranges(arrays["offsets"][places[sentence:stop]], np.diff(bounds))
             words, has = vectors[part], known[part]
-            data[rows] = words if self.sentence is None else add_sentence(words, bounds, has, self.sentence)
-            covered[rows] = has
+            arrays["data"][rows] = words if self.sentence is None else add_sentence(words, bounds, has, self.sentence)
+            arrays["covered"][rows] = has
             sentence = stop
             shown.update(len(part))
 
@@ -158,11 +153,7 @@ class StaticEncoder(Encoder):
         vectors, known = self.tables[key].lookup(forms, lower=self.lower)
         if self.normalise:
             vectors, _ = unit_centre_unit(vectors, self.mean(key))
-        if self.maps and not lang:
-            raise SettingError(
-                f"a sentence does not say its language, and {self.name} has maps for {', '.join(self.maps)}: give "
-                f'calque.Sentence(words, lang="{next(iter(self.maps))}") or calque.Sentences.of(lists, lang=…)'
-            )
+        check_language(self, lang)
         if (mapped_as := best_match(lang, self.maps)) is not None:
             vectors = self.maps[mapped_as].transform(vectors)
         vectors[~known] = 0.0
@@ -232,14 +223,14 @@ class StaticEncoder(Encoder):
             words = json.loads((path / WORDS_FILE).read_text(encoding="utf-8"))
             arrays, _ = map_arrays(path / VECTORS_FILE)
             tables: dict[str, WordTable] = {}
-            for lang, kept in about["tables"].items():
-                kinds = {kind.kind: kind for kind in (PlainTable, SubwordTable)}
-                numbers = {name: value for name, value in kept.items() if name != "kind"}
-                tables[lang] = kinds[kept["kind"]](words[lang], arrays[f"{lang}.matrix"], **numbers)
+            for lang, settings in about["tables"].items():
+                kinds = {table.kind: table for table in (PlainTable, SubwordTable)}
+                numbers = {name: value for name, value in settings.items() if name != "kind"}
+                tables[lang] = kinds[settings["kind"]](words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
-            maps = {lang: open_map(kept, arrays, f"map.{lang}") for lang, kept in about["maps"].items()}
-            made = cls(
+            maps = {lang: open_map(record, arrays, f"map.{lang}") for lang, record in about["maps"].items()}
+            encoder = cls(
                 tables,
                 normalise=about["normalise"],
                 lower=about["lower"],
@@ -247,20 +238,12 @@ class StaticEncoder(Encoder):
                 sentence=SentencePart(*about["sentence"]) if about["sentence"] else None,
                 name=about["name"],
             )
-            if made.normalise:
-                made._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
-        except (
-            SettingError,
-            OSError,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            ArithmeticError,
-            RecursionError,
-        ) as error:
+            if encoder.normalise:
+                encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
+        except (SettingError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
+                RecursionError) as error:  # fmt: skip
             raise InputError(f"not complete static vectors ({type(error).__name__}: {error})", path=path) from error
-        return made
+        return encoder
 
 
 def load_static(
@@ -293,15 +276,3 @@ def load_static(
     name = "+".join(Path(fspath(file)).name for file in path.values())
     tables = {lang: read_table(file, limit=limit) for lang, file in path.items()}
     return StaticEncoder(tables, normalise=normalise, lower=lower, sentence=part, name=name)
-
-
-def _types(text: Sentences) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """The word forms of a text, the number of each word's form, and the offsets of its sentences."""
-    words, offsets = text.flat()
-    numbers: dict[str, int] = {}
-    of_words = [np.zeros(0, dtype=np.int64)]
-    for chunk in words.chunks:
-        encoded = chunk.dictionary_encode()
-        table = [numbers.setdefault(form, len(numbers)) for form in encoded.dictionary.to_pylist()]
-        of_words.append(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
-    return list(numbers), np.concatenate(of_words), offsets

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calque.arrow import to_numpy
 from calque.encoders.framing import PROBES, as_words, frame_of
-from calque.encoders.split import SplitSentences
+from calque.encoders.split import SplitSentences, number_words
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
-from calque.text import Sentence, Sentences, not_a_string
+from calque.text import Sentence, Sentences
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -145,13 +144,10 @@ class Subwords:
         self._row.update(zip(words, range(first, first + len(words)), strict=True))
 
     def _rows(self, words: list[str]) -> np.ndarray:
-        """Row of each word in the table, splitting those not seen before; int64 `[len(words)]`."""
-        rows = list(map(self._row.get, words))
-        if None in rows:
-            new = list(dict.fromkeys(word for word, row in zip(words, rows, strict=True) if row is None))
+        """Row of each word type in the table, splitting those not seen before; int64 `[len(words)]`."""
+        if new := [word for word in words if word not in self._row]:
             self._add(new)
-            rows = list(map(self._row.__getitem__, words))
-        return np.array(rows, dtype=np.int64)
+        return np.array([self._row[word] for word in words], dtype=np.int64)
 
     # -- sentences -------------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
@@ -162,18 +158,8 @@ class Subwords:
         """
         if len(self._row) > self.cache_size:
             self._clear()
-        if isinstance(sentences, Sentences):
-            words, word_offsets = sentences.flat()
-            encoded = words.dictionary_encode().unify_dictionaries()
-            types = encoded.chunk(0).dictionary.to_pylist() if encoded.num_chunks else []
-            parts = [to_numpy(chunk.indices) for chunk in encoded.chunks]
-            indices = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-            rows = self._rows(types)[indices]
-        else:
-            lists = [s.words if isinstance(s, Sentence) else not_a_string(s) for s in sentences]
-            word_offsets = offsets_of([len(words) for words in lists])
-            rows = self._rows([word for words in lists for word in words])
-        return self._assemble(rows, word_offsets)
+        types, numbers, word_offsets = number_words(sentences)
+        return self._assemble(self._rows(types)[numbers], word_offsets)
 
     def _assemble(self, rows: np.ndarray, word_offsets: np.ndarray) -> SplitSentences:
         starts = self._starts[rows]

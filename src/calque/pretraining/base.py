@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
+import numpy as np
+from torch import nn
 
 from calque.distributed import Processes
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import check_number
 from calque.pretraining.blocks import Mixture
 from calque.threads import Threads
-from calque.training.loop import Loop, Schedule, adam
+from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
+
+#: numbers of blocks by language
+Update = list[tuple[str, np.ndarray]]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -25,7 +29,7 @@ class LanguageModel(ABC):
 
     Args:
         dim: size of the model.
-        length: most subwords of a training block, or words of a sentence.
+        length: most subwords of a training block; or words beyond which a sentence is cut, see `WordText`.
         alpha: how far small languages are seen more often than they occur, see `Mixture`.
         batch: blocks, or sentences, in an update.
         updates: how many.
@@ -68,34 +72,38 @@ class LanguageModel(ABC):
         """What the result depends on."""
 
     def _run(
-        self,
-        objective: Objective[Any],
-        mixture: Mixture,
-        processes: Processes,
-        threads: Threads,
-        *,
-        identity: Mapping[str, Any],
-        folder: str | Path | None,
-        checkpoint_every: int,
-        progress: bool,
-        optimiser: Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer] = adam,
+        self, objective: Prediction, *, identity: Mapping[str, Any], folder: str | Path | None, **options: Any
     ) -> None:
         """Train; `mixture` and `history` tell afterwards what was seen and how it went.
 
         Args:
             identity: what a checkpoint depends on besides the settings and the text.
+            folder, options: see `Loop`.
         """
+        mixture = self.mixture = objective.mixture
         loop = Loop(
             objective,
             schedule=replace(self._schedule, epochs=self.updates / mixture.steps_per_epoch),
-            processes=processes,
+            processes=objective.processes,
             identity={**self.settings(), "text": mixture.fingerprint, **identity},
             folder=None if folder is None else Path(folder),
-            checkpoint_every=checkpoint_every,
-            progress=progress,
             products=TRAINING_PRECISIONS[self.precision],
-            threads=threads,
+            threads=objective.threads,
             title="pretrain",
-            optimiser=optimiser,
+            **options,
         )
-        self.mixture, self.history = mixture, loop.run(mixture)
+        self.history = loop.run(mixture)
+
+
+class Prediction(Objective[Update]):
+    """The mean cross-entropy of predicted words or subwords.
+
+    Args:
+        module: predicts.
+        mixture: whose blocks the updates name.
+        processes: of this run.
+        threads: for the shares of an update.
+    """
+
+    def __init__(self, module: nn.Module, mixture: Mixture, processes: Processes, threads: Threads):
+        self.module, self.mixture, self.processes, self.threads = module, mixture, processes, threads

@@ -15,7 +15,7 @@ from calque.distributed import Processes
 from calque.encoders.elmo import ElmoEncoder
 from calque.errors import SettingError, check_number
 from calque.nn.elmo import ElmoNetwork, elmo_options
-from calque.pretraining.base import LanguageModel
+from calque.pretraining.base import LanguageModel, Prediction, Update
 from calque.pretraining.blocks import Mixture
 from calque.pretraining.softmax import WordSoftmax
 from calque.pretraining.word_model import WordModel
@@ -23,10 +23,8 @@ from calque.pretraining.words import WordText
 from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.loop import Schedule, adam
-from calque.training.objective import Objective
 from calque.training.passes import add_gradients
 
-Update = list[tuple[str, np.ndarray]]
 _SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here
 _SHARES = 8  # of an update at most, each in a thread with gradients of its own
 _GRADIENTS = 2_000_000_000  # bytes
@@ -61,14 +59,9 @@ class BiLanguageModel(LanguageModel):
         negatives, tables, correction: see `WordSoftmax`.
         dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last. Which ones
             depends on the number of threads, too.
-        length: words beyond which a sentence is cut, see `WordText`.
-        alpha: how far small languages are seen more often than they occur, see `Mixture`.
-        batch: sentences in an update.
-        updates: how many.
         optimiser: "adam", or "adagrad" as published; after a few hundred updates Adam's perplexity is about half.
         learning_rate: the highest; None: 5e-3, beyond 128 dimensions 0.64 / dim, and 0.2 with Adagrad.
-        warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
-        precision: as for `Tuner`.
+        length, alpha, batch, updates, warmup, decay, betas, epsilon, clip, seed, precision: see `LanguageModel`.
     """
 
     hidden: int | None = None
@@ -108,7 +101,6 @@ class BiLanguageModel(LanguageModel):
         return 0.2 if self.optimiser == "adagrad" else 5e-3 * min(1.0, 128 / self.dim)
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on."""
         names = ("vocabulary", "min_count", "negatives", "tables", "correction", "dropout", "length", "alpha", "batch",
                  "updates", "optimiser", "precision", "seed")  # fmt: skip
         return {"method": "bidirectional language model", "options": self.options,
@@ -126,10 +118,7 @@ class BiLanguageModel(LanguageModel):
 
         Args:
             texts: sentences by language.
-            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same. The
-                last checkpoint stays, so that nothing is lost before the result is saved: delete it afterwards.
-            checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
-            progress: show a bar on standard error.
+            folder, checkpoint_every, progress: see `Tuner.tune`.
 
         Returns:
             the encoder; the language model, with its softmax and its perplexity, is `self.model`.
@@ -143,50 +132,43 @@ class BiLanguageModel(LanguageModel):
         )
         mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
         torch.manual_seed(self.seed)
-        model = self.model = self.make(text)
+        network = ElmoNetwork(self.options)
+        head = WordSoftmax(
+            len(text.vocabulary), network.size, tables=self.tables, negatives=self.negatives, correction=self.correction
+        )
+        model = self.model = WordModel(network, head, text.vocabulary)
         model.to(processes.device).train()
         weights = sum(p.numel() for p in model.parameters())
         shares = min(torch.get_num_threads(), _SHARES, max(1, _GRADIENTS // (4 * weights)))
         with Threads(shares if processes.device.type == "cpu" else 1) as threads:
             self._run(
                 WordPrediction(model, text, mixture, self.dropout, processes, threads),
-                mixture, processes, threads, identity={"words": text.vocabulary.fingerprint}, folder=folder,
-                checkpoint_every=checkpoint_every, progress=progress, optimiser=OPTIMISERS[self.optimiser],
+                identity={"words": text.vocabulary.fingerprint}, folder=folder, checkpoint_every=checkpoint_every,
+                progress=progress, optimiser=OPTIMISERS[self.optimiser],
             )  # fmt: skip
         model.eval()
         return model.encoder("pretrained")
 
-    def make(self, text: WordText) -> WordModel:
-        """An untrained model for the words of a text."""
-        network = ElmoNetwork(self.options)
-        head = WordSoftmax(
-            len(text.vocabulary), network.size, tables=self.tables, negatives=self.negatives, correction=self.correction
-        )
-        return WordModel(network, head, text.vocabulary)
 
-
-class WordPrediction(Objective[Update]):
+class WordPrediction(Prediction):
     """The mean of both directions' cross-entropy over the words.
 
     Args:
         model: predicts.
-        text, mixture: what the updates name.
+        text: whose sentences are the mixture's blocks.
         dropout: see `BiLanguageModel`.
-        processes: of this run.
-        threads: for the shares of an update.
+        mixture, processes, threads: see `Prediction`.
     """
 
     def __init__(
         self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes, threads: Threads
     ):
-        self.module = self.model = model
-        self.mixture, self.dropout = mixture, dropout
-        self.processes, self.threads = processes, threads
+        super().__init__(model, mixture, processes, threads)
+        self.model, self.dropout = model, dropout
         self._rows = model.rows(text.forms)
         self._weights = list(model.parameters())
 
     def backward(self, update: Update) -> dict[str, float]:
-        """Gradients of the mean of both directions' cross-entropy over the words of all processes, and its value."""
         texts = [
             blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]]
             for blocks, numbers in ((self.mixture.languages[lang], numbers) for lang, numbers in update)
@@ -207,17 +189,17 @@ class WordPrediction(Objective[Update]):
             drop = _Dropout(self.dropout, np.random.default_rng([seed, 2, number]), self.processes.device)
             lengths = np.array(list(map(len, some)), dtype=np.int64)
             with torch.enable_grad(), self.processes.autocast():
-                found = self.model.contexts(self._rows, np.concatenate(some), lengths, drop)
+                contexts = self.model.contexts(self._rows, np.concatenate(some), lengths, drop)
                 losses = [
                     self.model.head.loss(states, torch.from_numpy(words).to(states.device), side, negatives[side])
-                    for side, (states, words) in enumerate(zip(*found, strict=True))
+                    for side, (states, words) in enumerate(zip(*contexts, strict=True))
                 ]
                 loss = (losses[0] + losses[1]) / (2 * total)
             return loss.detach(), torch.autograd.grad(_SCALE * loss, self._weights, allow_unused=True)
 
-        found = self.threads.map(work, range(len(shares)))
-        add_gradients(self._weights, [gradients for _, gradients in found])
-        loss = torch.stack([loss for loss, _ in found]).sum() if found else torch.zeros((), device=self.model.device)
+        done = self.threads.map(work, range(len(shares)))
+        add_gradients(self._weights, [gradients for _, gradients in done])
+        loss = torch.stack([loss for loss, _ in done]).sum() if done else torch.zeros((), device=self.model.device)
         return {"loss": float(self.processes.sum_numbers(loss))}
 
 

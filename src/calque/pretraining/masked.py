@@ -17,18 +17,15 @@ from calque.encoders.batches import WordBatch
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError, check_number
-from calque.pretraining.base import LanguageModel
+from calque.pretraining.base import LanguageModel, Prediction, Update
 from calque.pretraining.blocks import Blocks, Mixture, mask
 from calque.pretraining.wordpiece import train_wordpiece
 from calque.text import Sentences
 from calque.threads import Threads
-from calque.training.objective import Objective
 from calque.training.passes import Pass, add_gradients, shares_at_once
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-Update = list[tuple[str, np.ndarray]]
 
 
 def train_tokenizer(
@@ -73,14 +70,9 @@ class MaskedLanguageModel(LanguageModel):
         layers, dim, heads, inner: shape of the model; by default heads of 64 dimensions, but four where that many of 32
             or more fit, and an inner size of 4 · dim.
         positions: longest text the model takes, in subwords.
-        length: most subwords of a training block.
         share: of subwords hidden.
-        alpha: how far small languages are seen more often than they occur, see `Mixture`.
-        batch: blocks in an update.
-        updates: how many.
         learning_rate: the highest; None: 1e-4 · (768 / dim)^1.5.
-        warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
-        precision: as for `Tuner`.
+        length, alpha, batch, updates, warmup, decay, betas, epsilon, clip, seed, precision: see `LanguageModel`.
         start: folder of a BERT with its head to go on from, instead of random weights; its shape counts then, and its
             tokenizer is the one to train with.
     """
@@ -135,10 +127,7 @@ class MaskedLanguageModel(LanguageModel):
         Args:
             texts: sentences by language.
             tokenizer: with a mask and special subwords at both ends.
-            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same. The
-                last checkpoint stays, so that nothing is lost before the result is saved: delete it afterwards.
-            checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
-            progress: show a bar on standard error.
+            folder, checkpoint_every, progress: see `Tuner.tune`.
 
         Returns:
             the encoder; its model with the language model's head is `self.model`.
@@ -160,15 +149,15 @@ class MaskedLanguageModel(LanguageModel):
         tokenizer.model_max_length = self.shape["max_position_embeddings"]
         encoder = HuggingFaceEncoder(model.bert, tokenizer, max_length=self.length, name="pretrained")
         mixture = Mixture(
-            {lang: Blocks.of(encoder.subwords.split(text), self.length) for lang, text in texts.items()},
+            {lang: Blocks.of(encoder.split(text), self.length) for lang, text in texts.items()},
             batch=self.batch, alpha=self.alpha, seed=self.seed,
         )  # fmt: skip
         model.to(device=processes.device).train()  # type: ignore[call-arg]
         with Threads(shares_at_once(encoder, processes.device)) as threads:
             self._run(
                 MaskedPrediction(model, encoder, mixture, self.share, processes, threads),
-                mixture, processes, threads, identity={"tokenizer": tokenizer.get_vocab()},
-                folder=folder, checkpoint_every=checkpoint_every, progress=progress,
+                identity={"tokenizer": tokenizer.get_vocab()}, folder=folder, checkpoint_every=checkpoint_every,
+                progress=progress,
             )  # fmt: skip
         model.eval()
         return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
@@ -207,16 +196,14 @@ def _waves(table: Tensor, size: float) -> None:
     table.copy_(torch.stack([turns.sin(), turns.cos()], dim=2).flatten(1)[:, :dim] * (size * 2**0.5))
 
 
-class MaskedPrediction(Objective[Update]):
+class MaskedPrediction(Prediction):
     """The mean cross-entropy of hidden subwords.
 
     Args:
         model: with its head.
         encoder: around the model's body.
-        mixture: whose blocks the updates name.
         share: of the subwords to hide.
-        processes: of this run.
-        threads: for the shares of an update.
+        mixture, processes, threads: see `Prediction`.
     """
 
     def __init__(
@@ -228,8 +215,8 @@ class MaskedPrediction(Objective[Update]):
         processes: Processes,
         threads: Threads,
     ):
-        self.module, self.encoder, self.mixture, self.share = model, encoder, mixture, share
-        self.processes, self.threads = processes, threads
+        super().__init__(model, mixture, processes, threads)
+        self.encoder, self.share = encoder, share
         tokenizer: Any = encoder.tokenizer
         self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
         self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
@@ -237,7 +224,6 @@ class MaskedPrediction(Objective[Update]):
         self._head_weights = list(model.cls.parameters())
 
     def backward(self, update: Update) -> dict[str, float]:
-        """Gradients of the mean cross-entropy over the hidden subwords of all processes, and its value."""
         ids = self._ids(update)
         # The text that is hidden follows from the update's own random state, which `Loop` sets from its number.
         rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=_shared_generator(self.processes))))
@@ -249,14 +235,11 @@ class MaskedPrediction(Objective[Update]):
         if not rows:  # fewer blocks than processes
             return {"loss": float(self.processes.sum_numbers(torch.zeros((), device=self.processes.device)))}
         shares, answers = zip(*(self._rows(ids, read, chosen, part) for part in rows), strict=True)
+        last = self.encoder.n_layers
         done = Pass(
-            self.encoder,
-            [[batch] for batch in shares],
-            [self.encoder.n_layers],
-            threads=self.threads,
-            context=self.processes.autocast,
+            self.encoder, [[batch] for batch in shares], [last], threads=self.threads, context=self.processes.autocast
         )
-        vectors = done.vectors[self.encoder.n_layers].split([len(answer) for answer in answers])
+        vectors = done.vectors[last].split([len(answer) for answer in answers])
 
         def work(number: int) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
             with torch.enable_grad(), self.processes.autocast():
@@ -266,11 +249,10 @@ class MaskedPrediction(Objective[Update]):
             gradient, *weights = torch.autograd.grad(loss, [given, *self._head_weights], allow_unused=True)
             return loss.detach(), gradient, tuple(weights)
 
-        found = self.threads.map(work, range(len(answers)))
-        add_gradients(self._head_weights, [weights for _, _, weights in found])
-        done.backward({self.encoder.n_layers: torch.cat([gradient for _, gradient, _ in found])})
-        loss = self.processes.sum_numbers(torch.stack([loss for loss, _, _ in found]).sum())
-        return {"loss": float(loss)}
+        losses, gradients, weights = zip(*self.threads.map(work, range(len(answers))), strict=True)
+        add_gradients(self._head_weights, weights)
+        done.backward({last: torch.cat(gradients)})
+        return {"loss": float(self.processes.sum_numbers(torch.stack(losses).sum()))}
 
     def _ids(self, update: Update) -> np.ndarray:
         pad = self._special[0]

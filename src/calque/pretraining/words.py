@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from calque.encoders.characters import BEGIN, END, number_words
+from calque.encoders.characters import BEGIN, END
+from calque.encoders.split import number_words
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.pretraining.blocks import Blocks
@@ -142,7 +143,7 @@ class WordText:
     @classmethod
     def seen_by(cls, vocabulary: Vocabulary, sentences: Iterable[Sentence | Sequence[str]]) -> WordText:
         """Another text, such as one held out; one block a sentence, all under the language ""."""
-        names, numbers, offsets = number_words(sentences if isinstance(sentences, Sequence) else list(sentences))
+        names, numbers, offsets = number_words(sentences)
         known = vocabulary.numbers(names)
         new = np.flatnonzero(known == UNKNOWN)
         known[new] = len(vocabulary) + np.arange(len(new))

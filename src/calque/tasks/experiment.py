@@ -23,12 +23,11 @@ from calque.threads import Threads
 from calque.training.passes import shares_at_once
 from calque.training.sources import (
     FrozenSource,
-    RenumberedSource,
     SubsetSource,
     TrainedSource,
     VectorSource,
     WordRows,
-    trainable_copy,
+    float32_copy,
     vectors_of,
 )
 from calque.training.supervised import Supervised, tuned_rate
@@ -186,7 +185,7 @@ class Experiment(Generic[D]):
             raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen features (leave out --tune)")
         split = self.task.split(self.encoder, each.data)
         if split.truncated_sentences:
-            limit = self.encoder.subwords.max_length
+            limit = self.encoder.max_length
             told = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and are truncated"
             warnings.warn(told, stacklevel=2)
         return split
@@ -199,7 +198,7 @@ class Experiment(Generic[D]):
         supervised = Supervised(seed=seed, **task.training(self.encoder))
         encoder = self.encoder
         if task.tune:
-            encoder = trainable_copy(encoder, device)  # type: ignore[arg-type]
+            encoder = float32_copy(encoder, device)  # type: ignore[arg-type]
         count = shares_at_once(encoder, device) if task.tune else 1  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
         with Threads(count) as threads:
@@ -242,7 +241,7 @@ class Experiment(Generic[D]):
         """Vectors of some of the training texts."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
-        return RenumberedSource(self._source(self.text.take(numbers), encoder), numbers)
+        return FrozenSource(vectors_of(encoder, self.text.take(numbers)), self.processes.device, numbers)
 
     @torch.no_grad()
     def _judged(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:

@@ -184,7 +184,9 @@ class Loop:
             torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
             terms = self.objective.backward(updates[position])
             self.processes.sum_gradients(self.parameters)
-            norm = self._clip()
+            norm = {}
+            if self.schedule.clip is not None:
+                norm["norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))
             if not all(math.isfinite(value) for value in terms.values()):
                 raise InputError(f"the loss is not finite at update {self.step + 1}: {terms}; lower the learning rate")
             rate = self.schedule.rate(self.step, total)
@@ -195,7 +197,10 @@ class Loop:
             self.optimiser.zero_grad(set_to_none=True)
             self.step += 1
             self.objective.after_update(self.step)
-            self._record({"step": self.step, "epoch": self.step / plan.steps_per_epoch, "rate": rate, **norm, **terms})
+            epoch = self.step / plan.steps_per_epoch
+            self.history.append({"step": self.step, "epoch": epoch, "rate": rate, **norm, **terms})
+            if self.step % 50 == 0:
+                self._write_metrics()
             shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items()}, refresh=False)
             shown.update()
             if self._checkpoint_is_due(interruption):
@@ -204,23 +209,13 @@ class Loop:
                 self._write_metrics()
                 interruption.stop(
                     f"training was stopped after update {self.step:,} of {total:,}"
-                    + ("; the same command resumes it" if self._keeps_checkpoints else "")
+                    + ("; the same command resumes it" if self.folder is not None and self.checkpoint_every else "")
                 )
             if (self.step % plan.steps_per_epoch == 0 or self.step == total) and self.objective.after_epoch():
                 break
         shown.close()
 
-    def _clip(self) -> dict[str, float]:
-        if self.schedule.clip is None:
-            return {}
-        return {"norm": float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))}
-
     # -- metrics ---------------------------------------------------------------------------------------------------
-    def _record(self, metrics: dict[str, float]) -> None:
-        self.history.append(metrics)
-        if len(self.history) % 50 == 0:
-            self._write_metrics()
-
     def _write_metrics(self) -> None:
         """Whole file at once: a resumed run must not leave lines of updates that it does again."""
         if self.folder is None or not self.processes.is_first:
@@ -228,10 +223,6 @@ class Loop:
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
-    @property
-    def _keeps_checkpoints(self) -> bool:
-        return self.folder is not None and self.checkpoint_every > 0
-
     def _checkpoint_is_due(self, interruption: Interruption) -> bool:
         """By the number of updates, by the clock, or because there will be no other. A checkpoint changes no number, so
         the clock may have a say."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,16 +13,13 @@ from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import WordBatch
 from calque.threads import Threads
 
-if TYPE_CHECKING:
-    from calque.encoders.huggingface import HuggingFaceEncoder
-
 LayerRows = dict[int, Tensor]
 Share = Sequence[WordBatch]
 _MOST_SHARES = 8  # of the few dozen sentences of an update; further cores go to the operations inside
 _GRADIENTS = 2_000_000_000  # bytes
 
 
-def shares_at_once(encoder: HuggingFaceEncoder, device: torch.device) -> int:
+def shares_at_once(encoder: TrainableEncoder, device: torch.device) -> int:
     """Into how many shares a pass over this encoder is best cut: one for each core, where they can be gone through
     side by side; fewer for a large model, since each share has gradients of its own.
 
@@ -34,8 +30,7 @@ def shares_at_once(encoder: HuggingFaceEncoder, device: torch.device) -> int:
     flat = isinstance(encoder, TrainableEncoder) and encoder.is_flat()
     if device.type != "cpu" or not flat or drops:
         return 1
-    body: nn.Module = encoder.model.encoder  # type: ignore[assignment]
-    weights = sum(p.numel() for p in body.parameters())
+    weights = sum(p.numel() for p in encoder.model.encoder.parameters())
     return max(1, min(torch.get_num_threads(), _MOST_SHARES, _GRADIENTS // (4 * weights)))
 
 
@@ -57,7 +52,7 @@ class Pass:
 
     def __init__(
         self,
-        encoder: HuggingFaceEncoder,
+        encoder: TrainableEncoder,
         shares: Sequence[Share],
         layers: Sequence[int],
         *,
@@ -128,23 +123,23 @@ class Pass:
                 allow_unused=True,
             )
 
-        found = self._threads.map(work, range(len(self._graphs)))
+        gradients_of = self._threads.map(work, range(len(self._graphs)))
         if bottoms:
             pieces = [
-                torch.zeros_like(bottom) if part[0] is None else part[0]
-                for bottom, part in zip(bottoms, found, strict=True)
+                torch.zeros_like(bottom) if share[0] is None else share[0]
+                for bottom, share in zip(bottoms, gradients_of, strict=True)
             ]
             torch.autograd.backward(self._embedded, torch.cat(pieces))
-            found = [part[1:] for part in found]
-        add_gradients(self._weights, found)
+            gradients_of = [share[1:] for share in gradients_of]
+        add_gradients(self._weights, gradients_of)
 
 
-def add_gradients(weights: Sequence[Tensor], found: Sequence[Sequence[Tensor | None]]) -> None:
-    """Add to the gradients of some weights what several threads found, always in the same order."""
-    if not found:
+def add_gradients(weights: Sequence[Tensor], shares: Sequence[Sequence[Tensor | None]]) -> None:
+    """Add to the gradients of some weights those of each share, always in the same order."""
+    if not shares:
         return
-    for weight, several in zip(weights, zip(*found, strict=True), strict=True):
-        present = [each for each in several if each is not None]
+    for weight, gradients in zip(weights, zip(*shares, strict=True), strict=True):
+        present = [gradient for gradient in gradients if gradient is not None]
         if present:
             total = functools.reduce(torch.add, present)
             weight.grad = total if weight.grad is None else weight.grad.add_(total)

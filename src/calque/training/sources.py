@@ -5,23 +5,20 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from calque.distributed import Processes
+from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import matmul_precision
+from calque.encoders.split import SplitSentences
 from calque.offsets import ranges
 from calque.threads import Threads
 from calque.training.passes import Pass
 from calque.vectors import Embeddings
-
-if TYPE_CHECKING:
-    from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.encoders.split import SplitSentences
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,16 @@ class VectorSource(ABC):
 
 
 class FrozenSource(VectorSource):
-    """Vectors that were computed once."""
+    """Vectors that were computed once.
 
-    def __init__(self, embeddings: Embeddings, device: torch.device | str = "cpu"):
-        self.dim = embeddings.dim
+    Args:
+        embeddings: of the texts.
+        device: where they go.
+        numbers: which of the texts these are, for `take` to say; None if they are all.
+    """
+
+    def __init__(self, embeddings: Embeddings, device: torch.device | str = "cpu", numbers: np.ndarray | None = None):
+        self.dim, self._numbers = embeddings.dim, numbers
         self.lengths = np.diff(embeddings.offsets)
         self._offsets = embeddings.offsets
         self._data = torch.from_numpy(np.ascontiguousarray(embeddings.data, dtype=np.float32)).to(device)
@@ -75,7 +78,8 @@ class FrozenSource(VectorSource):
     def take(self, numbers: np.ndarray) -> WordRows:
         lengths = self.lengths[numbers]
         rows = torch.from_numpy(ranges(self._offsets[numbers], lengths)).to(self._data.device)
-        return WordRows(self._data.index_select(0, rows), torch.from_numpy(lengths), numbers)
+        which = numbers if self._numbers is None else self._numbers[numbers]
+        return WordRows(self._data.index_select(0, rows), torch.from_numpy(lengths), which)
 
     def backward(self, gradient: Tensor) -> None:
         pass
@@ -96,21 +100,6 @@ class SubsetSource(VectorSource):
         self._whole.backward(gradient)
 
 
-class RenumberedSource(VectorSource):
-    """A source of a part of some texts; `take` says which of the whole they are."""
-
-    def __init__(self, part: VectorSource, numbers: np.ndarray):
-        self._part, self._numbers = part, numbers
-        self.dim, self.lengths = part.dim, part.lengths
-
-    def take(self, numbers: np.ndarray) -> WordRows:
-        found = self._part.take(numbers)
-        return WordRows(found.rows, found.lengths, self._numbers[found.numbers])
-
-    def backward(self, gradient: Tensor) -> None:
-        self._part.backward(gradient)
-
-
 class TrainedSource(VectorSource):
     """Vectors computed anew for each update, by an encoder that learns too.
 
@@ -121,32 +110,21 @@ class TrainedSource(VectorSource):
         processes: of this run.
     """
 
-    def __init__(
-        self,
-        encoder: HuggingFaceEncoder,
-        split: SplitSentences,
-        threads: Threads,
-        processes: Processes,
-    ):
-        self.dim, self.model = encoder.dim, encoder.model  # type: ignore[assignment]
+    def __init__(self, encoder: TrainableEncoder, split: SplitSentences, threads: Threads, processes: Processes):
+        self.dim, self.model = encoder.dim, encoder.model
         self.lengths = np.diff(split.word_offsets)
-        self.threads = threads
+        self.threads = self._threads = threads
         self._encoder, self._split, self._processes = encoder, split, processes
 
     def take(self, numbers: np.ndarray) -> WordRows:
         # Each share gets every n-th of the texts in order of length: about the same work for all.
         order = numbers[np.argsort(-self._split.lengths[numbers], kind="stable")]
-        assert self.threads is not None
-        count = min(self.threads.count, len(order))
+        count = min(self._threads.count, len(order))
         shares = [order[k::count] for k in range(count)]
-        device = self._processes.device
         self._pass = Pass(
-            self._encoder,
-            [[collate(self._split, share).to(device)] for share in shares],
-            [self._encoder.layer],
-            threads=self.threads,
-            context=self._processes.autocast,
-        )
+            self._encoder, [[collate(self._split, share).to(self._processes.device)] for share in shares],
+            [self._encoder.layer], threads=self._threads, context=self._processes.autocast,
+        )  # fmt: skip
         taken = np.concatenate(shares)
         return WordRows(self._pass.vectors[self._encoder.layer], torch.from_numpy(self.lengths[taken]), taken)
 
@@ -154,22 +132,20 @@ class TrainedSource(VectorSource):
         self._pass.backward({self._encoder.layer: gradient})
 
 
-def trainable_copy(encoder: HuggingFaceEncoder, device: torch.device) -> HuggingFaceEncoder:
+def float32_copy(encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
     """The same encoder with weights of its own in float32."""
-    found = copy.copy(encoder)
-    found.model = copy.deepcopy(encoder.model)
-    found.model.to(device=device).float()  # type: ignore[call-arg]
-    return found
+    copied = copy.copy(encoder)
+    copied.model = copy.deepcopy(encoder.model).to(device=device).float()
+    return copied
 
 
 @torch.no_grad()
-def vectors_of(encoder: HuggingFaceEncoder, split: SplitSentences, *, budget: int = 2048) -> Embeddings:
+def vectors_of(encoder: TrainableEncoder, split: SplitSentences, *, budget: int = 2048) -> Embeddings:
     """Vectors of texts that are split already, such as those whose only word is the first special subword."""
-    device = encoder.device
-    found = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
+    data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):
         with matmul_precision("highest"):
-            rows = encoder.forward(collate(split, numbers).to(device), [encoder.layer])[encoder.layer]
-        found[ranges(split.word_offsets[numbers], counts[numbers])] = rows.float().cpu().numpy()
-    return Embeddings(found, split.word_offsets)
+            rows = encoder.forward(collate(split, numbers).to(encoder.device), [encoder.layer])[encoder.layer]
+        data[ranges(split.word_offsets[numbers], counts[numbers])] = rows.float().cpu().numpy()
+    return Embeddings(data, split.word_offsets)
