@@ -240,7 +240,7 @@ def slow_vectors(encoder, sentence):
     known = [v for v in words if v is not None]
     if encoder.sentence is None:
         return [np.zeros(encoder.dim) if v is None else v for v in words]
-    parts = encoder.sentence.weights
+    parts = encoder.sentence
     return [
         np.zeros(encoder.dim)
         if v is None

@@ -36,8 +36,8 @@ def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
     return MethodRow(target, text, {"method": name}, learns_from)
 
 
-def _row_of(name: str, found: type) -> MethodRow:
-    return MethodRow(name, (found.__doc__ or "").partition("\n")[0], trains=getattr(found, "trains", False))
+def _row_of(name: str, cls: type) -> MethodRow:
+    return MethodRow(name, (cls.__doc__ or "").partition("\n")[0], trains=getattr(cls, "trains", False))
 
 
 METHODS: Table[MethodRow] = Table(

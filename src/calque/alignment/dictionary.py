@@ -122,7 +122,7 @@ class DictionaryMaps(Method):
             raise SettingError(f"towards {self.towards}: there are only anchors of {', '.join(anchors)}")
         without = {lang: None for lang in anchors if lang != self.towards}
         by_lang = joined(dictionaries, self.towards) if dictionaries else without
-        layers, *others = {tuple(sorted(found)) for found in anchors.values()}
+        layers, *others = {tuple(sorted(by_layer)) for by_layer in anchors.values()}
         if not by_lang or others:
             raise SettingError(
                 f"expected anchors of two languages or more, of the same layers, got {[layers, *others]}"
@@ -166,8 +166,8 @@ def _together(
             )
     vectors = {lang: unit_rows(anchors[lang][layer].vectors) for lang in (towards, *fits)}
     shared = concepts(vectors, {lang: of[layer].pairs for lang, of in fits.items()}, towards)
-    found = generalized_procrustes(shared, towards=towards).maps
-    return {lang: found[lang] for lang in fits}
+    rotations = generalized_procrustes(shared, towards=towards).maps
+    return {lang: rotations[lang] for lang in fits}
 
 
 def record_of(fit: DictionaryFit) -> dict[str, Any]:
@@ -193,15 +193,15 @@ def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictio
     Raises:
         SettingError: a dictionary that does not lead there.
     """
-    found: dict[str, Dictionary] = {}
+    by_lang: dict[str, Dictionary] = {}
     for each in dictionaries:
         if towards not in each.langs or each.langs[0] == each.langs[1]:
             raise SettingError(f"a dictionary of {' and '.join(each.langs)} cannot be used to map towards {towards}")
         turned = each.langs[1] == towards
         lang = each.langs[0] if turned else each.langs[1]
         source, target = (each.source, each.target) if turned else (each.target, each.source)
-        old = found.get(lang)
+        old = by_lang.get(lang)
         if old is not None:
             source, target = (*old.source, *source), (*old.target, *target)
-        found[lang] = Dictionary(source, target, (lang, towards), each.path)
-    return found
+        by_lang[lang] = Dictionary(source, target, (lang, towards), each.path)
+    return by_lang

@@ -118,8 +118,8 @@ class Reference:
             with torch.no_grad(), self._processes.autocast():  # both belong to the thread that enters them
                 vectors = encoder.forward(collate(text.table, piece).to(device), self._layers)
             rows = ranges(place[piece], text.word_counts[piece])
-            for layer, found in vectors.items():
-                kept[layer][torch.from_numpy(rows).to(device)] = found.float()
+            for layer, states in vectors.items():
+                kept[layer][torch.from_numpy(rows).to(device)] = states.float()
 
         lengths = np.diff(text.table.offsets)[sentences]
         self._threads.map(work, [sentences[piece] for piece in token_batches(lengths, self._budget)])

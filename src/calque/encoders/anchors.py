@@ -116,8 +116,8 @@ def sum_anchors(
             chosen = part if len(wanted) == len(part) else part.take(wanted)
             if len(chosen):
                 one = layers is None
-                found = {numbers[0]: encoder.encode(chosen)} if one else encoder.encode_layers(chosen, numbers)
-                sums.add(chosen, found)
+                vectors = {numbers[0]: encoder.encode(chosen)} if one else encoder.encode_layers(chosen, numbers)
+                sums.add(chosen, vectors)
             sums.n_sentences = done  # those that were not encoded count too: a stopped pass goes on behind them
             if kept is not None and time.monotonic() - saved >= save_every:
                 kept.save(sums, finished=False)
@@ -208,9 +208,9 @@ def table_anchors(
         raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(encoder.tables)}")
     others = (word for word in also if word in table.index)
     words = list(dict.fromkeys(word for word in chain(table.words[:most], others) if word))
-    found = encoder.replace(sentence=None, maps=None).encode(Sentences.of([[word] for word in words], lang))
-    some = np.arange(len(words)) if found.covered is None else np.flatnonzero(found.covered)
-    vectors = np.asarray(found.data)[some]
+    encoded = encoder.replace(sentence=None, maps=None).encode(Sentences.of([[word] for word in words], lang))
+    some = np.arange(len(words)) if encoded.covered is None else np.flatnonzero(encoded.covered)
+    vectors = np.asarray(encoded.data)[some]
     return {0: Anchors(tuple(words[k] for k in some), vectors, np.zeros(len(some), dtype=np.int64), lang)}
 
 

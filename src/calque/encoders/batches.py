@@ -70,6 +70,12 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
         mask = torch.from_numpy(inside.astype(np.int64))
         places = torch.from_numpy(np.flatnonzero(inside))
         spread = torch.from_numpy(np.maximum(np.cumsum(inside) - 1, 0))
+    segments = None
+    if split.segments is not None:
+        segments = torch.zeros(input_ids.shape, dtype=torch.int64)
+        segments.view(-1)[slice(None) if places is None else places] = torch.from_numpy(
+            split.segments[ranges(first, lengths)].astype(np.int64)
+        )
     first_word = split.word_offsets[sentences]
     counts = split.word_offsets[sentences + 1] - first_word
     words = ranges(first_word, counts)
@@ -83,15 +89,8 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
         packed=torch.from_numpy(within + np.repeat(offsets_of(lengths)[:-1], counts)),
         lengths=torch.from_numpy(split.word_lengths[words].astype(np.int64)),
         word_counts=torch.from_numpy(counts),
-        segments=None if split.segments is None else _segments(split, first, lengths, width),
+        segments=segments,
     )
-
-
-def _segments(split: SplitSentences, first: np.ndarray, lengths: np.ndarray, width: int) -> Tensor:
-    assert split.segments is not None
-    found = np.zeros((len(lengths), width), dtype=np.int64)
-    found[np.arange(width) < lengths[:, None]] = split.segments[ranges(first, lengths)]
-    return torch.from_numpy(found)
 
 
 def token_batches(lengths: np.ndarray, budget: int, *, max_sentences: int | None = None) -> list[np.ndarray]:

@@ -87,15 +87,15 @@ def bert_states(
     Returns:
         `[len(rows), dim]` by layer.
     """
-    wanted, top, found = set(layers), max(layers), {}
+    wanted, top, states = set(layers), max(layers), {}
     sizes = [batch.n_subwords for batch in batches]
     masks = [None if b.attention_mask is None else b.attention_mask.bool()[:, None, None, :] for b in batches]
 
-    def take(states: Tensor) -> Tensor:
-        return states if rows is None else _rows(states, rows)
+    def take(x: Tensor) -> Tensor:
+        return x if rows is None else _rows(x, rows)
 
     if 0 in wanted:
-        found[0] = take(x)
+        states[0] = take(x)
     for number, layer in enumerate(model.encoder.layer[:top], start=1):
         attention = layer.attention.self
         parts = [part.split(sizes) for part in _projected(attention, x)]
@@ -109,8 +109,8 @@ def bert_states(
         x = _added(layer.attention.output, context, x)
         x = _added(layer.output, _activated(layer.intermediate, x), x)
         if number in wanted:
-            found[number] = x if number == top else take(x)
-    return found
+            states[number] = x if number == top else take(x)
+    return states
 
 
 def _projected(attention: Any, x: Tensor) -> list[Tensor]:
@@ -173,7 +173,7 @@ def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
     """Linear map, residual and norm."""
     if not _is_plain(part.dense, x) or type(part.LayerNorm) is not nn.LayerNorm or part.LayerNorm.bias is None:
         return part.LayerNorm(part.dropout(part.dense(x)) + residual)
-    found, norm = F.linear(x, part.dense.weight), part.LayerNorm
+    result, norm = F.linear(x, part.dense.weight), part.LayerNorm
     bias, add, weight, shift = (array.detach().numpy() for array in (part.dense.bias, residual, norm.weight, norm.bias))
-    bias_residual_norm(found.numpy(), bias, add, weight, shift, np.float32(norm.eps))
-    return found
+    bias_residual_norm(result.numpy(), bias, add, weight, shift, np.float32(norm.eps))
+    return result

@@ -6,7 +6,7 @@ import hashlib
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -136,14 +136,24 @@ def _quiet(local: bool) -> Iterator[None]:
     """No reports of `transformers` while loading, as what matters is checked here; no bars but those of a download."""
     from transformers.utils import logging
 
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled() and local
+    verbosity = logging.get_verbosity()
     logging.set_verbosity(50)  # critical
-    if bars:
-        logging.disable_progress_bar()
+    try:
+        with _without_bars() if local else nullcontext():
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
 
@@ -154,15 +164,8 @@ def first_line(error: BaseException) -> str:
 
 def save_model(model: Any, folder: str | PathLike[str]) -> None:
     """`save_pretrained` without its progress bar: one for a single file of weights is noise on standard error."""
-    from transformers.utils import logging
-
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
+    with _without_bars():
         model.save_pretrained(folder)
-    finally:
-        if bars:
-            logging.enable_progress_bar()
 
 
 def weights_digest(model: nn.Module) -> str:

@@ -31,9 +31,9 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
         whether the model has been cut; if not, it is as it was.
     """
     config: Any = model.config
-    found = None if blocks is None else model.get_submodule(blocks)
-    n = 0 if found is None else len(found)  # type: ignore[arg-type]
-    if found is None or not 0 < layer < n or getattr(config, "num_hidden_layers", None) != n:
+    stack = None if blocks is None else model.get_submodule(blocks)
+    n = 0 if stack is None else len(stack)  # type: ignore[arg-type]
+    if stack is None or not 0 < layer < n or getattr(config, "num_hidden_layers", None) != n:
         yield False
         return
     with torch.inference_mode():
@@ -43,7 +43,7 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     # What lists a value for each layer (layer_types, …) has to become shorter too.
     lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
     try:
-        setattr(owner, name, nn.ModuleList(list(found)[:layer]))  # type: ignore[arg-type]
+        setattr(owner, name, nn.ModuleList(list(stack)[:layer]))  # type: ignore[arg-type]
         config.num_hidden_layers = layer
         for key, value in lists.items():
             setattr(config, key, value[:layer])
@@ -51,7 +51,7 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
         if same:
             yield True
     finally:
-        setattr(owner, name, found)
+        setattr(owner, name, stack)
         config.num_hidden_layers = n
         for key, value in lists.items():
             setattr(config, key, value)

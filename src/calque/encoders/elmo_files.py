@@ -75,12 +75,12 @@ def _read(told: dict[str, Any], file: Any, options: Path, weights: Path) -> Elmo
     network.to_empty(device="cpu")
     with torch.no_grad():
         for key, parameter, shape in _layout(network):
-            found = _dataset(file, key, weights)
-            if tuple(found.shape) != shape:
+            dataset = _dataset(file, key, weights)
+            if tuple(dataset.shape) != shape:
                 raise InputError(
-                    f"{key} is of shape {tuple(found.shape)}, but {shape} follows from {options.name}", path=weights
+                    f"{key} is of shape {tuple(dataset.shape)}, but {shape} follows from {options.name}", path=weights
                 )
-            values = np.asarray(found[...], dtype=np.float32)
+            values = np.asarray(dataset[...], dtype=np.float32)
             parameter.copy_(torch.from_numpy(values).view(parameter.shape))
     return network
 
@@ -142,11 +142,11 @@ def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]
 
 
 def _dataset(file: Any, key: str, path: Path) -> Any:
-    found = file.get(key)
-    if found is None or not hasattr(found, "dtype") or found.dtype.kind != "f":
-        fact = "is missing" if found is None else "is no array of floating-point numbers"
+    dataset = file.get(key)
+    if dataset is None or not hasattr(dataset, "dtype") or dataset.dtype.kind != "f":
+        fact = "is missing" if dataset is None else "is no array of floating-point numbers"
         raise InputError(f"{key} {fact}, expected the weights of an ELMo of characters", path=path)
-    return found
+    return dataset
 
 
 def h5py_module() -> Any:

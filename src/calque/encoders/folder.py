@@ -173,9 +173,8 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
 
 def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
     """Write `calque.json`: the kind of encoder, and what its class needs to open the folder."""
-    told = {**about, "kind": kind, "format": FORMAT}
-    order = ("kind", "format", *about)
-    text = json.dumps({name: told[name] for name in dict.fromkeys(order)}, indent=2)
+    head = {"kind": kind, "format": FORMAT}
+    text = json.dumps({**head, **about, **head}, indent=2)  # first, and not what `about` says of them
     (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
 
 

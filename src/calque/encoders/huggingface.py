@@ -144,11 +144,11 @@ class HuggingFaceEncoder(TrainableEncoder):
         batches = [batch] if isinstance(batch, WordBatch) else list(batch)
         if self.is_flat():
             return self.above(self.embedded(batches), batches, layers)
-        found: dict[int, list[Tensor]] = {layer: [] for layer in layers}
-        for each in batches:
-            for layer, states in self.hidden_states(each, layers).items():
-                found[layer].append(self.pool(states, each))
-        return {layer: parts[0] if len(parts) == 1 else torch.cat(parts) for layer, parts in found.items()}
+        parts = [
+            {layer: self.pool(states, batch) for layer, states in self.hidden_states(batch, layers).items()}
+            for batch in batches
+        ]
+        return parts[0] if len(parts) == 1 else {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
 
     def pool(self, states: Tensor, batch: WordBatch) -> Tensor:
         """Word vectors `[W, dim]` from hidden states `[B, T, dim]`."""

@@ -93,8 +93,8 @@ def all_states(model: nn.Module, batch: WordBatch) -> tuple[Tensor, ...]:
 
 
 def _inputs(batch: WordBatch) -> dict[str, Tensor | None]:
-    found = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-    return found if batch.segments is None else {**found, "token_type_ids": batch.segments}
+    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    return inputs if batch.segments is None else {**inputs, "token_type_ids": batch.segments}
 
 
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, bool]:
@@ -121,24 +121,24 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, b
         n_layers = len(states) - 1
         inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
 
-        def agree(found: Mapping[int, Tensor]) -> bool:
+        def agree(ours: Mapping[int, Tensor]) -> bool:
             return all(
-                torch.allclose(found[number], state[inside], rtol=0, atol=1e-5 * float(state.abs().max()))
+                torch.allclose(ours[number], state[inside], rtol=0, atol=1e-5 * float(state.abs().max()))
                 for number, state in enumerate(states)
             )
 
         blocks = find_blocks(model, n_layers)
         if blocks is not None:
             try:
-                found: dict[int, Tensor] = {}
+                ours: dict[int, Tensor] = {}
                 for number in range(n_layers + 1):  # each as the highest one, too
                     with LayerTap(model, blocks, [0, number]).attached() as tap:  # type: ignore[arg-type]
-                        found.update(tap(batch))
-                blocks = blocks if agree({number: state[inside] for number, state in found.items()}) else None
+                        ours.update(tap(batch))
+                blocks = blocks if agree({number: state[inside] for number, state in ours.items()}) else None
             except (KeyError, TypeError, AttributeError):
                 blocks = None
         flat = False
         if is_bert_like(model):
-            found = bert_states(model, embedded(model, [batch]), [batch], range(n_layers + 1))
-            flat = agree({number: state.view(states[number][inside].shape) for number, state in found.items()})
+            ours = bert_states(model, embedded(model, [batch]), [batch], range(n_layers + 1))
+            flat = agree({number: state.view(states[number][inside].shape) for number, state in ours.items()})
     return n_layers, shape[-1], blocks, flat

@@ -91,9 +91,9 @@ def usable_device(device: str | torch.device | None) -> torch.device:
     if device is None:
         return own_device()
     try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
+        usable = torch.device(device)
+        torch.empty(0, device=usable)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
         raise SettingError(f"device={str(device)!r} cannot be used here ({reason})") from error
-    return found
+    return usable

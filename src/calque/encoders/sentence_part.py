@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class SentencePart:
+class SentencePart(NamedTuple):
     """What stands behind a word's vector: mean, maximum, minimum over its sentence (Rücklé et al. 2018).
 
     Attributes:
@@ -19,10 +18,6 @@ class SentencePart:
     mean: float = 1.0
     maximum: float = 1.0
     minimum: float = 1.0
-
-    @property
-    def weights(self) -> tuple[float, float, float, float]:
-        return self.word, self.mean, self.maximum, self.minimum
 
 
 def add_sentence(
@@ -39,7 +34,7 @@ def add_sentence(
     Returns:
         float32 `[n_words, 4 × dim]`: word, mean, maximum, minimum.
     """
-    weights = (part or SentencePart()).weights
+    weights = part or SentencePart()
     lengths = np.diff(offsets)
     dim = words.shape[1]
     result = np.zeros((len(words), 4 * dim), dtype=np.float32)

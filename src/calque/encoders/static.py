@@ -173,7 +173,7 @@ class StaticEncoder(Encoder):
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(json.dumps([self.normalise, self.lower, self.sentence and self.sentence.weights]).encode())
+        digest.update(json.dumps([self.normalise, self.lower, self.sentence]).encode())
         for lang in sorted(self.tables):
             digest.update(lang.encode() + b"\0" + self.tables[lang].digest())
         for lang in sorted(self.maps):
@@ -198,7 +198,7 @@ class StaticEncoder(Encoder):
                 "name": self.name,
                 "normalise": self.normalise,
                 "lower": self.lower,
-                "sentence": self.sentence and list(self.sentence.weights),
+                "sentence": self.sentence,
                 "tables": {lang: {"kind": t.kind, **t.settings()} for lang, t in self.tables.items()},
                 "maps": {lang: about_map(fitted) for lang, fitted in self.maps.items()},
             }

@@ -82,9 +82,9 @@ class FileStore(Store):
         self._journal = first.with_name(first.name + ".journal")
         self._new: list[tuple[int, int]] = []
         self._last = time.monotonic()
-        found = self._read(identity)
-        self._done = found or {}
-        if found is None:
+        listed = self._read(identity)
+        self._done = listed or {}
+        if listed is None:
             shapes = {"data": ((int(offsets[-1]), dim), dtype), "offsets": (offsets.shape, np.int64),
                       "covered": ((int(offsets[-1]),), np.bool_)}  # fmt: skip
             try:

@@ -119,10 +119,10 @@ class SubwordTable(WordTable):
 
     def _guess(self, forms: Sequence[str], places: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         rows = [self.ngrams(str(forms[place])) for place in places.tolist()]
-        some = np.array([bool(found) for found in rows], dtype=bool)
+        some = np.array([bool(numbers) for numbers in rows], dtype=bool)
         guessed = np.zeros(len(forms), dtype=bool)
         guessed[places[some]] = True
-        vectors[guessed] = self._means([found for found in rows if found])
+        vectors[guessed] = self._means([numbers for numbers in rows if numbers])
         return guessed
 
     def _means(self, rows: list[list[int]]) -> np.ndarray:
@@ -130,8 +130,8 @@ class SubwordTable(WordTable):
         means = np.empty((len(rows), self.dim), dtype=np.float32)
         for start in range(0, len(rows), _BLOCK):
             part = rows[start : start + _BLOCK]
-            lengths = np.array([len(found) for found in part])
-            gathered = self.matrix[np.concatenate([np.array(found, dtype=np.int64) for found in part])]
+            lengths = np.array([len(numbers) for numbers in part])
+            gathered = self.matrix[np.concatenate([np.array(numbers, dtype=np.int64) for numbers in part])]
             sums = np.add.reduceat(gathered, offsets_of(lengths)[:-1], axis=0, dtype=np.float64)
             means[start : start + len(part)] = sums / lengths[:, None]
         return means

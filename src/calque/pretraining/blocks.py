@@ -62,9 +62,9 @@ class Blocks:
         """Some blocks, int32 `[n, longest]`."""
         lengths = self.lengths[numbers]
         inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        found = np.full(inside.shape, pad, dtype=np.int32)
-        found[inside] = self.ids[ranges(self.offsets[numbers], lengths)]
-        return found
+        ids = np.full(inside.shape, pad, dtype=np.int32)
+        ids[inside] = self.ids[ranges(self.offsets[numbers], lengths)]
+        return ids
 
 
 class Mixture:
@@ -114,11 +114,11 @@ class Mixture:
 
     def _draw(self, index: int, n: int, start: int, count: int) -> np.ndarray:
         """Places `start` to `start + count` in an endless row of permutations of `n`."""
-        found = []
+        parts = []
         for cycle in range(start // n, (start + count - 1) // n + 1):
             order = np.random.default_rng([self.seed, 2, index, cycle]).permutation(n)
-            found.append(order[max(0, start - cycle * n) : start + count - cycle * n])
-        return np.concatenate(found)
+            parts.append(order[max(0, start - cycle * n) : start + count - cycle * n])
+        return np.concatenate(parts)
 
     @property
     def fingerprint(self) -> str:

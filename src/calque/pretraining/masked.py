@@ -170,8 +170,10 @@ class MaskedLanguageModel(LanguageModel):
             config = AutoConfig.from_pretrained(str(self.start))
             if config.model_type != "bert":
                 raise SettingError(f"{self.start} is a {config.model_type}: only a BERT can be trained further")
-            found: Any = BertForMaskedLM.from_pretrained(str(self.start), dtype=torch.float32, output_loading_info=True)
-            model, report = found
+            loaded: Any = BertForMaskedLM.from_pretrained(
+                str(self.start), dtype=torch.float32, output_loading_info=True
+            )
+            model, report = loaded
         except (OSError, ValueError) as error:
             raise InputError(f"not a BERT to continue from ({str(error).splitlines()[0]})", path=self.start) from error
         if report["missing_keys"]:

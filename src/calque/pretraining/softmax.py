@@ -111,11 +111,11 @@ class WordSoftmax(nn.Module):
     def negative_log_likelihood(self, states: Tensor, words: Tensor, side: int) -> Tensor:
         """−log p of each word over all words, `[n]`."""
         weight, bias = self.weight[side % len(self.weight)], self.bias[side % len(self.bias)]
-        found = [
+        parts = [
             F.cross_entropy(torch.addmm(bias, some, weight.t()).float(), answers, reduction="none")
             for some, answers in zip(*(x.split(max(1, _LOGITS // len(bias))) for x in (states, words)), strict=True)
         ]
-        return torch.cat(found) if found else states.new_zeros(0)
+        return torch.cat(parts) if parts else states.new_zeros(0)
 
 
 def sampled_loss(

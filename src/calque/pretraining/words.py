@@ -65,12 +65,12 @@ class Vocabulary:
     def open(cls, folder: Path) -> Vocabulary:
         try:
             about = json.loads((folder / VOCABULARY_FILE).read_text(encoding="utf-8"))
-            found = cls(tuple(about["words"]), np.array(about["counts"], dtype=np.int64))
-            if len(found.counts) != len(found.words) + FIRST_WORD:
-                raise ValueError(f"{len(found.counts)} counts of {len(found.words)} words")
+            vocabulary = cls(tuple(about["words"]), np.array(about["counts"], dtype=np.int64))
+            if len(vocabulary.counts) != len(vocabulary.words) + FIRST_WORD:
+                raise ValueError(f"{len(vocabulary.counts)} counts of {len(vocabulary.words)} words")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"no vocabulary ({error})", path=folder / VOCABULARY_FILE) from error
-        return found
+        return vocabulary
 
 
 @dataclass(frozen=True)
@@ -112,14 +112,14 @@ class WordText:
                 f"a vocabulary of {size} with words from {min_count} times on, in parts of {length} words: expected more "
                 f"than {FIRST_WORD}, and at least 1 of the others"
             )
-        found = {lang: number_words(text) for lang, text in texts.items()}
+        numbered = {lang: number_words(text) for lang, text in texts.items()}
         forms: dict[str, int] = {}
         local = {
             lang: np.array([forms.setdefault(form, len(forms)) for form in names], dtype=np.int64)
-            for lang, (names, _, _) in found.items()
+            for lang, (names, _, _) in numbered.items()
         }
         counts, seen = np.zeros(len(forms), dtype=np.int64), np.zeros(len(forms))
-        for lang, (names, numbers, _) in found.items():
+        for lang, (names, numbers, _) in numbered.items():
             occurred = np.bincount(numbers, minlength=len(names))
             counts[local[lang]] += occurred
             seen[local[lang]] += occurred * float(max(1, len(numbers))) ** (alpha - 1)
@@ -130,13 +130,14 @@ class WordText:
             raise SettingError(f"no word occurs {min_count} times or more: there is nothing to predict")
         names = list(forms)
         names = [names[k] for k in order.tolist()]
-        sentences = sum(int((np.diff(offsets) > 0).sum()) for _, _, offsets in found.values())
+        sentences = sum(int((np.diff(offsets) > 0).sum()) for _, _, offsets in numbered.values())
         ends = np.array([sentences, sentences, counts[order[kept:]].sum()])
         vocabulary = Vocabulary(tuple(names[:kept]), np.concatenate([ends, counts[order[:kept]]]))
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order)) + FIRST_WORD
         blocks = {
-            lang: _blocks(rank[local[lang]][numbers], offsets, length) for lang, (_, numbers, offsets) in found.items()
+            lang: _blocks(rank[local[lang]][numbers], offsets, length)
+            for lang, (_, numbers, offsets) in numbered.items()
         }
         return cls(vocabulary, names, blocks)
 
