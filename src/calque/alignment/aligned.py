@@ -31,7 +31,7 @@ class GroupRows:
     regularised: np.ndarray  # [n_target_words] rows of all words of the target sentences
     reference: np.ndarray  # [n_target_words] the same words, as numbers among all target words
     reference_linked: np.ndarray  # [n_pairs] the linked target words, as numbers among all target words
-    pairs_of_part: tuple[int, ...]  # links in each part of each process's share, in order
+    pairs_of_part: tuple[int, ...]  # pairs in each part of each process's share, in order
     n_regularised: int  # target words of all processes in this update
 
 
@@ -67,6 +67,22 @@ class Counts:
     languages: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Corpus:
+    """What is trained on of a corpus.
+
+    Attributes:
+        source, target: int64 `[n]`, the numbers of both sentences of each sentence pair.
+        pairs: their linked words.
+        offsets: int64 `[n + 1]` into these.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    pairs: WordPairs
+    offsets: np.ndarray
+
+
 class AlignedText:
     """Corpora with their word links, split into subwords once.
 
@@ -95,60 +111,54 @@ class AlignedText:
         self.counts = Counts()
         self.towards = towards
         self._special = int(special)
-        self._sources: list[np.ndarray] = []  # [corpus][kept pair] → sentence number
-        self._targets: list[np.ndarray] = []
-        self._links: list[WordPairs] = []  # of kept pairs, renumbered
-        self._offsets: list[np.ndarray] = []
+        self._corpora: list[_Corpus] = []
         tables: list[SplitSentences] = []
         base = 0
-        for corpus, links in zip(corpora, pairs, strict=True):
-            links.check(corpus)
+        for corpus, linked in zip(corpora, pairs, strict=True):
+            linked.check(corpus)
             if corpus.side(towards) == "source":
-                corpus, links = corpus.swapped(), links.swapped()
+                corpus, linked = corpus.swapped(), linked.swapped()
             self.counts.languages.append(corpus.langs[0])
             source, target = encoder.split(corpus.source), encoder.split(corpus.target)
             self.counts.truncated_words += source.truncated_words + target.truncated_words
-            keep, links = self._usable(corpus, links, source, target, max_words)
-            self._sources.append(base + keep)
-            self._targets.append(base + len(corpus) + keep)
-            self._links.append(links)
-            self._offsets.append(links.offsets())
+            usable, linked = self._usable(corpus, linked, source, target, max_words)
+            self._corpora.append(_Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets()))
             tables += [source, target]
             base += 2 * len(corpus)
         table = SplitSentences.joined(tables)
         self.table = table.with_special() if special else table
         self.word_counts = np.diff(self.table.word_offsets)
         # All target words of all corpora, numbered in a row, for vectors of the frozen encoder.
-        self.target_sentences = np.concatenate(self._targets)
+        self.target_sentences = np.concatenate([corpus.target for corpus in self._corpora])
         self.reference_start = np.full(len(self.word_counts), -1, dtype=np.int64)
         sizes = self.word_counts[self.target_sentences]
         self.reference_start[self.target_sentences] = offsets_of(sizes)[:-1]
         self.n_reference = int(sizes.sum())
 
-    def _usable(self, corpus, links, source, target, max_words) -> tuple[np.ndarray, WordPairs]:
-        """Sentence pairs to train on, and their links renumbered; whatever is left out is counted."""
-        s = source.word_lengths[source.word_offsets[links.sentence] + links.source]
-        t = target.word_lengths[target.word_offsets[links.sentence] + links.target]
+    def _usable(self, corpus, pairs, source, target, max_words) -> tuple[np.ndarray, WordPairs]:
+        """Sentence pairs to train on, and their linked words renumbered; whatever is left out is counted."""
+        s = source.word_lengths[source.word_offsets[pairs.sentence] + pairs.source]
+        t = target.word_lengths[target.word_offsets[pairs.sentence] + pairs.target]
         covered = (s > 0) & (t > 0)
         self.counts.links_without_vector += int((~covered).sum())
-        links = links.select(covered)
+        pairs = pairs.select(covered)
         longest = np.maximum(corpus.source.lengths(), corpus.target.lengths())
         short = np.ones(len(corpus), dtype=bool) if max_words is None else longest <= max_words
         linked = np.zeros(len(corpus), dtype=bool)
-        linked[links.sentence] = True
+        linked[pairs.sentence] = True
         self.counts.too_long += int((~short).sum())
         self.counts.without_links += int((short & ~linked).sum())
         keep = np.flatnonzero(short & linked)
         number = np.full(len(corpus), -1, dtype=np.int64)
         number[keep] = np.arange(len(keep))
-        links = links.select(short[links.sentence])
-        links = WordPairs(
-            number[links.sentence], links.source, links.target, n_sentences=len(keep), posterior=links.posterior
+        pairs = pairs.select(short[pairs.sentence])
+        pairs = WordPairs(
+            number[pairs.sentence], pairs.source, pairs.target, n_sentences=len(keep), posterior=pairs.posterior
         )
         self.counts.sentence_pairs += len(keep)
-        self.counts.links += len(links)
+        self.counts.links += len(pairs)
         self.counts.special_pairs += 2 * self._special * len(keep)
-        return keep, links
+        return keep, pairs
 
     @cached_property
     def fingerprint(self) -> str:
@@ -156,23 +166,23 @@ class AlignedText:
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.table.ids, self.table.offsets, self.table.word_starts, self.table.word_lengths):
             digest.update(np.ascontiguousarray(array).tobytes())
-        for links, source in zip(self._links, self._sources, strict=True):
-            for array in (source, links.sentence, links.source, links.target):
+        for corpus in self._corpora:
+            for array in (corpus.source, corpus.pairs.sentence, corpus.pairs.source, corpus.pairs.target):
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
     @property
     def lengths(self) -> list[np.ndarray]:
         """Subwords of both sides, `[corpus][pair]`, for grouping by length."""
-        size = np.diff(self.table.offsets)
-        return [size[s] + size[t] for s, t in zip(self._sources, self._targets, strict=True)]
+        sizes = self.table.lengths
+        return [sizes[corpus.source] + sizes[corpus.target] for corpus in self._corpora]
 
     def shares(self, sentences: np.ndarray, budget: int, n: int = 1) -> list[list[np.ndarray]]:
         """Deal sentences out into `n` shares of about equal work, and cut each into batches of about equal length.
 
         A batch, padded, has at most `budget` subwords, or a single sentence.
         """
-        size = np.diff(self.table.offsets)[sentences]
+        size = self.table.lengths[sentences]
         order = np.argsort(size, kind="stable")
         shares = []
         for first in range(min(n, len(order))):
@@ -202,7 +212,7 @@ class AlignedText:
         """Lay out one update.
 
         Args:
-            chosen: `[corpus]` → pair numbers, as a `BatchPlan` gives them.
+            chosen: `[corpus]` → numbers of sentence pairs, as a `BatchPlan` gives them.
             budget: subwords in a batch, padding included.
             shares: to be gone through side by side.
             rank, world: which share of the pairs is this process's.
@@ -211,19 +221,18 @@ class AlignedText:
         Returns:
             one `Update` for each part.
         """
-        parts = [np.array_split(pairs, world * accumulate) for pairs in chosen]
+        parts = [np.array_split(numbers, world * accumulate) for numbers in chosen]
+        of_parts, totals = [], []
+        for corpus, numbers, split in zip(self._corpora, chosen, parts, strict=True):
+            n_pairs = np.diff(corpus.offsets) + 2 * self._special
+            of_parts.append(tuple(int(n_pairs[part].sum()) for part in split))
+            totals.append(int(self.word_counts[corpus.target[numbers]].sum()))
         mine = range(rank * accumulate, (rank + 1) * accumulate)
-        n_links = [[int(np.diff(o)[p].sum() + 2 * self._special * len(p)) for p in s]
-                   for o, s in zip(self._offsets, parts, strict=True)]  # fmt: skip
-        totals = [int(self.word_counts[t[pairs]].sum()) for t, pairs in zip(self._targets, chosen, strict=True)]
-        return [
-            self._part([pairs[part] for pairs in parts], budget, shares, [tuple(n) for n in n_links], totals)
-            for part in mine
-        ]
+        return [self._part([split[k] for split in parts], budget, shares, of_parts, totals) for k in mine]
 
     def _part(self, chosen, budget, shares, of_parts, totals) -> Update:
-        sources = [s[pairs] for s, pairs in zip(self._sources, chosen, strict=True)]
-        targets = [t[pairs] for t, pairs in zip(self._targets, chosen, strict=True)]
+        sources = [corpus.source[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
+        targets = [corpus.target[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
         dealt = self.shares(np.concatenate(sources + targets), budget, shares)
         batches = [batch for share in dealt for batch in share]
         ordered = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
@@ -231,11 +240,10 @@ class AlignedText:
         row = np.full(len(self.word_counts), -1, dtype=np.int64)
         row[ordered] = offsets_of(sizes)[:-1]
         groups = []
-        for corpus, (pairs, s, t) in enumerate(zip(chosen, sources, targets, strict=True)):
-            offsets, links = self._offsets[corpus], self._links[corpus]
-            n_links = offsets[pairs + 1] - offsets[pairs]
-            which, local = ranges(offsets[pairs], n_links), np.repeat(np.arange(len(pairs)), n_links)
-            left, right = links.source[which] + self._special, links.target[which] + self._special
+        for k, (corpus, numbers, s, t) in enumerate(zip(self._corpora, chosen, sources, targets, strict=True)):
+            n_pairs = np.diff(corpus.offsets)[numbers]
+            which, local = ranges(corpus.offsets[numbers], n_pairs), np.repeat(np.arange(len(numbers)), n_pairs)
+            left, right = corpus.pairs.source[which] + self._special, corpus.pairs.target[which] + self._special
             source, target = row[s][local] + left, row[t][local] + right
             linked = self.reference_start[t][local] + right
             if self._special:
@@ -245,5 +253,5 @@ class AlignedText:
                 linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
             regularised = ranges(row[t], self.word_counts[t])
             reference = ranges(self.reference_start[t], self.word_counts[t])
-            groups.append(GroupRows(source, target, regularised, reference, linked, of_parts[corpus], totals[corpus]))
+            groups.append(GroupRows(source, target, regularised, reference, linked, of_parts[k], totals[k]))
         return Update(dealt, np.concatenate(targets), groups)

@@ -38,7 +38,7 @@ class LinkedMaps(Method):
         self.method, self.towards, self.layers = method, towards, layers
         self.combine: Combine = combine
         self._make = KINDS[kind]
-        self._told: dict[str, Any] = {}
+        self._settings: dict[str, Any] = {}
 
     def align(
         self,
@@ -61,13 +61,13 @@ class LinkedMaps(Method):
             words, corpus, pairs, make=self._make, towards=self.towards, layers=self.layers, combine=self.combine,
             unit="sentences" if self.method in _OF_SENTENCES else "words", progress=progress,
         )  # fmt: skip
-        self._told = {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}
+        self._settings = {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}
         if not static:
             return mapped
         return with_maps(encoder, mapped.maps, towards=self.towards, settings=mapped.settings)
 
     def record(self) -> dict[str, Any]:
-        return {"settings": self._told}
+        return {"settings": self._settings}
 
 
 def with_maps(

@@ -135,10 +135,10 @@ class Tuner(Method):
         """
         self._check(encoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
-        links = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
+        pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         processes = Processes(self.precision)
         text = AlignedText(
-            corpora, links, encoder, towards=self.towards, special=self.special, max_words=self.max_words
+            corpora, pairs_of, encoder, towards=self.towards, special=self.special, max_words=self.max_words
         )
         schedule = self.schedule
         if schedule.learning_rate is None:

@@ -80,19 +80,19 @@ class Reference:
             encoder = float32_copy(encoder, processes.device)
         self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
         self._processes, self._threads = processes, threads
-        self._kept: dict[int, Tensor] | None = None
+        self._cached: dict[int, Tensor] | None = None
 
     def keep(self, how: Literal["auto", "cached", "recomputed"], precision: str) -> None:
         """Compute all vectors now, if that is what `how` asks for, in the arithmetic of the training."""
         size = self._text.n_reference * self._encoder.dim * len(self._layers) * 4
         if how == "cached" or (how == "auto" and size <= self.largest):
             with matmul_precision(TRAINING_PRECISIONS[precision]):
-                self._kept = self._compute(self._text.target_sentences)
+                self._cached = self._compute(self._text.target_sentences)
 
     def vectors(self, update: Update, layer: int, numbers: np.ndarray) -> Tensor:
         """Rows of target words given by their numbers, `[n, dim]`."""
-        if self._kept is not None:
-            return self._kept[layer][torch.from_numpy(numbers).to(self._kept[layer].device)]
+        if self._cached is not None:
+            return self._cached[layer][torch.from_numpy(numbers).to(self._cached[layer].device)]
         if update.reference is None:
             update.reference = self._compute(update.targets)
         # The update's sentences are few: their words' numbers, in the order of the rows just computed.
@@ -111,7 +111,7 @@ class Reference:
         place = np.empty(len(text.word_counts), dtype=np.int64)
         place[sentences] = start
         device = next(encoder.model.parameters()).device
-        kept = {layer: torch.zeros(int(sizes.sum()), encoder.dim, device=device) for layer in self._layers}
+        by_layer = {layer: torch.zeros(int(sizes.sum()), encoder.dim, device=device) for layer in self._layers}
         encoder.model.eval()
 
         def work(piece: np.ndarray) -> None:
@@ -119,11 +119,11 @@ class Reference:
                 vectors = encoder.forward(collate(text.table, piece).to(device), self._layers)
             rows = ranges(place[piece], text.word_counts[piece])
             for layer, states in vectors.items():
-                kept[layer][torch.from_numpy(rows).to(device)] = states.float()
+                by_layer[layer][torch.from_numpy(rows).to(device)] = states.float()
 
         lengths = np.diff(text.table.offsets)[sentences]
         self._threads.map(work, [sentences[piece] for piece in token_batches(lengths, self._budget)])
-        return kept
+        return by_layer
 
 
 class Alignment(Objective[Sequence[np.ndarray]]):

@@ -157,11 +157,11 @@ class _Partial:
         """What was kept, if anything was."""
         if not Path(self.path).exists():
             return None
-        told = pass_of(self.path)
-        if any(told.get(name) != self._about[name] for name in ("fingerprint", "settings")):
+        recorded = pass_of(self.path)
+        if any(recorded.get(name) != self._about[name] for name in ("fingerprint", "settings")):
             raise SettingError(f"{self.path} has sums of another pass (other encoder, text or settings): remove it")
         sums = AnchorSums.open(self.path)
-        self._n, self._seen = sums.n_sentences, told["text"]
+        self._n, self._seen = sums.n_sentences, recorded["text"]
         return sums
 
     def has(self, part: Sentences, done: int) -> bool:

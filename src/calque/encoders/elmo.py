@@ -212,7 +212,7 @@ class ElmoEncoder(Encoder):
             raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)
         about = read_about(path) if about is None else about
         names = ("layer", "mix", "scale", "stateful", "batch", "precision")
-        told = {name: about[name] for name in names if name in about}
+        recorded = {name: about[name] for name in names if name in about}
         where = path.resolve()
         name = where.name if path.is_dir() else where.stem
-        return cls(read_network(*pair).to(usable_device(device)), **{"name": name, **told, **options})
+        return cls(read_network(*pair).to(usable_device(device)), **{"name": name, **recorded, **options})

@@ -44,30 +44,30 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         MissingExtraError: h5py is not installed.
     """
     try:
-        told = json.loads(options.read_text(encoding="utf-8"))
-        if not isinstance(told, dict):
+        settings = json.loads(options.read_text(encoding="utf-8"))
+        if not isinstance(settings, dict):
             raise ValueError("no JSON object")
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"no options of an ELMo ({error})", path=options) from error
     try:
         with h5py_module().File(weights, "r") as file:
-            return _read(told, file, options, weights)
+            return _read(settings, file, options, weights)
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # whatever h5py met
         what = "no such file" if isinstance(error, FileNotFoundError) else f"no HDF5 file ({error})"
         raise InputError(f"{what}, expected the weights of an ELMo", path=weights) from error
 
 
-def _read(told: dict[str, Any], file: Any, options: Path, weights: Path) -> ElmoNetwork:
+def _read(settings: dict[str, Any], file: Any, options: Path, weights: Path) -> ElmoNetwork:
     shape = _dataset(file, "char_embed", weights).shape
     rows = shape[0] if shape else 0
-    _check_sizes(told, options)
+    _check_sizes(settings, options)
     try:
         with torch.device("meta"):  # so that nobody draws random weights, nor moves the user's random state
-            network = ElmoNetwork(told, rows=max(rows, N_CHARACTERS))
+            network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
     except SettingError as error:
         raise InputError(str(error), path=options) from error
     # A training file counts the characters, any other counts the mask, too.
-    named = told["char_cnn"].get("n_characters", rows)
+    named = settings["char_cnn"].get("n_characters", rows)
     if rows < N_CHARACTERS or named not in (rows, rows + 1):
         raise InputError(
             f"char_embed has {rows} characters where n_characters is {named}, expected 261 for 261 or 262", path=weights
@@ -85,11 +85,11 @@ def _read(told: dict[str, Any], file: Any, options: Path, weights: Path) -> Elmo
     return network
 
 
-def _check_sizes(told: dict[str, Any], options: Path) -> None:
+def _check_sizes(settings: dict[str, Any], options: Path) -> None:
     """Refuse what no ELMo has: building 10⁵ layers takes half a minute, even without weights."""
     parts: dict[str, dict] = {}
     for name in ("lstm", "char_cnn"):
-        part = told.get(name)
+        part = settings.get(name)
         parts[name] = part if isinstance(part, dict) else {}
     for part, name, most in (
         ("lstm", "n_layers", 100), ("lstm", "dim", 1 << 20), ("lstm", "projection_dim", 1 << 16),

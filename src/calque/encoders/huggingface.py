@@ -272,13 +272,13 @@ class HuggingFaceEncoder(TrainableEncoder):
             )
         if number != torch.float32:
             few_shapes()
-        told = read_about(path) if about is None else about
-        told = {key: told[key] for key in ("layer", "pooling", "max_length", "precision") if key in told}
+        recorded = read_about(path) if about is None else about
+        recorded = {key: recorded[key] for key in ("layer", "pooling", "max_length", "precision") if key in recorded}
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))
         try:
             encoder = cls(
-                model, tokenizer, **{"name": path.resolve().name if path.is_dir() else name, **told, **options}
+                model, tokenizer, **{"name": path.resolve().name if path.is_dir() else name, **recorded, **options}
             )
         except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
             raise SettingError(f"{type(model).__name__} cannot encode text alone ({first_line(error)})") from error

@@ -319,7 +319,12 @@ class MappedEncoder(Encoder):
         number = base.layer_number(layer)
         if number not in encoder.layers:
             raise SettingError(f"layer {layer}: {encoder.name} has maps of {', '.join(map(str, encoder.layers))}")
-        return cls(base, {lang: {number: of[number]} for lang, of in maps.items()}, towards=towards, settings=settings)
+        return cls(
+            base,
+            {lang: {number: by_layer[number]} for lang, by_layer in maps.items()},
+            towards=towards,
+            settings=settings,
+        )
 
 
 def _open_base(path: Path, about: Mapping[str, Any], options: Mapping[str, Any]) -> Encoder:

@@ -119,7 +119,10 @@ def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences
     places: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
         places.setdefault(sentence.lang, []).append(place)
-    return [(Sentences.of([sentences[place].words for place in of], lang), np.array(of)) for lang, of in places.items()]
+    return [
+        (Sentences.of([sentences[place].words for place in mine], lang), np.array(mine))
+        for lang, mine in places.items()
+    ]
 
 
 def check_language(encoder: Any, lang: str) -> None:

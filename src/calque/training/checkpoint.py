@@ -121,8 +121,8 @@ class Checkpoint:
             raise ValueError("an optimiser of other weights")
         if [set(group) for group in groups] != [set(group) for group in self._optimiser.state_dict()["param_groups"]]:
             raise ValueError("another optimiser")
-        for number, kept in state["state"].items():
-            for value in kept.values():
+        for number, moments in state["state"].items():
+            for value in moments.values():
                 if isinstance(value, Tensor) and value.ndim and value.shape != parameters[number].shape:
                     raise ValueError("moments of other shapes")
 
