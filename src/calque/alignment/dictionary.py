@@ -173,9 +173,9 @@ def _together(
 def record_of(fit: DictionaryFit) -> dict[str, Any]:
     """How a map came about, as JSON has it."""
     rounds = [
-        {"pairs": each.pairs, "held_out_p@1": _number(each.held_out), "mutual_csls": _number(each.mutual),
-         "mutual_pairs": each.mutual_pairs}
-        for each in fit.rounds
+        {"pairs": fitted.pairs, "held_out_p@1": _number(fitted.held_out), "mutual_csls": _number(fitted.mutual),
+         "mutual_pairs": fitted.mutual_pairs}
+        for fitted in fit.rounds
     ]  # fmt: skip
     record = {**fit.settings, "seeds": fit.seeds, "left_out": fit.left_out, "best": fit.best, "rounds": rounds}
     if fit.verdict is not None:
@@ -194,14 +194,13 @@ def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictio
         SettingError: a dictionary that does not lead there.
     """
     by_lang: dict[str, Dictionary] = {}
-    for each in dictionaries:
-        if towards not in each.langs or each.langs[0] == each.langs[1]:
-            raise SettingError(f"a dictionary of {' and '.join(each.langs)} cannot be used to map towards {towards}")
-        turned = each.langs[1] == towards
-        lang = each.langs[0] if turned else each.langs[1]
-        source, target = (each.source, each.target) if turned else (each.target, each.source)
-        old = by_lang.get(lang)
-        if old is not None:
+    for dictionary in dictionaries:
+        source, target, langs = dictionary.source, dictionary.target, dictionary.langs
+        if towards not in langs or langs[0] == langs[1]:
+            raise SettingError(f"a dictionary of {' and '.join(langs)} cannot be used to map towards {towards}")
+        if langs[0] == towards:
+            source, target, langs = target, source, (langs[1], towards)
+        if (old := by_lang.get(langs[0])) is not None:
             source, target = (*old.source, *source), (*old.target, *target)
-        by_lang[lang] = Dictionary(source, target, (lang, towards), each.path)
+        by_lang[langs[0]] = Dictionary(source, target, langs, dictionary.path)
     return by_lang

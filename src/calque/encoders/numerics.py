@@ -38,11 +38,7 @@ def check_precision(precision: str) -> str:
     Raises:
         SettingError: there is none of that name.
     """
-    if precision not in PRECISIONS:
-        raise SettingError(f"precision={precision!r}, expected one of {', '.join(PRECISIONS)}")
-    if precision != "highest":
-        few_shapes()
-    return precision
+    return _checked(precision, PRECISIONS)
 
 
 def check_training_precision(precision: str) -> str:
@@ -59,9 +55,14 @@ def check_training_precision(precision: str) -> str:
     Raises:
         SettingError: there is none of that name.
     """
-    if precision not in TRAINING_PRECISIONS:
-        raise SettingError(f"precision={precision!r}, expected one of {', '.join(TRAINING_PRECISIONS)}")
-    if precision != "float32":
+    return _checked(precision, tuple(TRAINING_PRECISIONS))
+
+
+def _checked(precision: str, names: tuple[str, ...]) -> str:
+    """One of the names, of which the first is exact."""
+    if precision not in names:
+        raise SettingError(f"precision={precision!r}, expected one of {', '.join(names)}")
+    if precision != names[0]:
         few_shapes()
     return precision
 

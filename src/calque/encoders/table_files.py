@@ -99,9 +99,7 @@ def _read_word2vec(file: _Reader, path: str | PathLike[str], limit: int | None) 
         n, dim = (int(field) for field in fields)
         if not (n and 0 < dim <= _MOST_DIMENSIONS):
             raise InputError(
-                f"{n} words of {dim} dimensions are promised, expected at least one of each",
-                path=path,
-                line=1,
+                f"{n} words of {dim} dimensions are promised, expected at least one of each", path=path, line=1
             )
         file.until(b"\n")
         if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)):

@@ -93,6 +93,9 @@ class WordSoftmax(nn.Module):
         """Negatives of both directions, or None for all words."""
         return [None if self.negatives is None else self.sampler.draw(self.negatives, rng) for _ in range(2)]
 
+    def _table(self, side: int) -> tuple[Tensor, Tensor]:
+        return self.weight[side % len(self.weight)], self.bias[side % len(self.bias)]
+
     def loss(self, states: Tensor, words: Tensor, side: int, negatives: Negatives | None = None) -> Tensor:
         """Sum of −log p.
 
@@ -102,7 +105,7 @@ class WordSoftmax(nn.Module):
             side: 0 for forwards, 1 for backwards.
             negatives: that p is taken over, together with the word itself; None for all words.
         """
-        weight, bias = self.weight[side % len(self.weight)], self.bias[side % len(self.bias)]
+        weight, bias = self._table(side)
         if negatives is None:
             negatives = Negatives(np.arange(len(bias)), None)
         return sampled_loss(states, words, weight, bias, negatives, self.sampler if self.correction else None)
@@ -110,7 +113,7 @@ class WordSoftmax(nn.Module):
     @torch.inference_mode()
     def negative_log_likelihood(self, states: Tensor, words: Tensor, side: int) -> Tensor:
         """−log p of each word over all words, `[n]`."""
-        weight, bias = self.weight[side % len(self.weight)], self.bias[side % len(self.bias)]
+        weight, bias = self._table(side)
         parts = [
             F.cross_entropy(torch.addmm(bias, some, weight.t()).float(), answers, reduction="none")
             for some, answers in zip(*(x.split(max(1, _LOGITS // len(bias))) for x in (states, words)), strict=True)
