@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 
 from calque.corpora import SkippedWarning, read_parallel, read_sentences
-from calque.corpora.languages import name_and_path
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
@@ -96,28 +95,16 @@ class Words:
 
 
 def read_languages(
-    texts: Sequence[str], *, pretokenized: bool = False, limit: int | None = None, say: Say = lambda line: None
-) -> dict[str, Sentences]:
-    """`LANG=FILE`, several of a language joined, as sentences by language."""
+    files: Iterable[tuple[str, str]], *, pretokenized: bool = False, limit: int | None = None,
+    say: Say = lambda line: None,
+) -> dict[str, Sentences]:  # fmt: skip
+    """Files with their languages, several of a language joined, as sentences by language."""
     parts: dict[str, list[Sentences]] = {}
-    for text in texts:
-        lang, path = divided(text)
+    for lang, path in files:
         parts.setdefault(lang, []).append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
     sentences = {lang: Sentences.joined(several) for lang, several in parts.items()}
     say(f"sentences: {', '.join(f'{lang} {len(text):,}' for lang, text in sentences.items())}")
     return sentences
-
-
-def divided(text: str) -> tuple[str, str]:
-    """`LANG=FILE` as language and path.
-
-    Raises:
-        SettingError: one of them is missing.
-    """
-    lang, path = name_and_path(text)
-    if not lang or not path:
-        raise SettingError(f"{text!r}: give the language before the file, e.g. en=text.txt")
-    return lang, path
 
 
 def digest_of(sentences: Sentences) -> str:

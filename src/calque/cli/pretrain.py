@@ -9,14 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from calque.cli.checks import finite, output_folder, positive, refuse_unused
-from calque.cli.options import (
-    Limit,
-    Precision,
-    Pretokenized,
-    Quiet,
-    Seed,
-    news,
-)
+from calque.cli.options import Limit, Precision, Pretokenized, Quiet, Seed, news
 from calque.errors import SettingError
 
 
@@ -100,8 +93,8 @@ def pretrain(
     else:
         raise SettingError(f"--model {model}: expected bert or elmo")
     record = run(
-        texts, out=out, model=model, options=options, pretokenized=pretokenized, limit=limit, overwrite=overwrite,
-        checkpoint_every=checkpoint_every, progress=not quiet, say=say,
+        list(map(_with_language, texts)), out=out, model=model, options=options, pretokenized=pretokenized, limit=limit,
+        overwrite=overwrite, checkpoint_every=checkpoint_every, progress=not quiet, say=say,
     )  # fmt: skip
     say(f"saved to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
     for score in record.get("scores", []):
@@ -112,6 +105,16 @@ def _refuse(options: dict[str, Any], what: str) -> None:
     for name, value in options.items():
         if value is not None:
             raise SettingError(f"{name} does not apply to {what}")
+
+
+def _with_language(text: str) -> tuple[str, str]:
+    """`LANG=FILE` as language and path."""
+    from calque.corpora.languages import name_and_path
+
+    lang, path = name_and_path(text)
+    if not lang or not path:
+        raise SettingError(f"{text!r}: give the language before the file, e.g. en=text.txt")
+    return lang, path
 
 
 def perplexity(
@@ -134,7 +137,8 @@ def perplexity(
     from calque.runs.shown import table
 
     scores = run(
-        encoder, texts, share=share, pretokenized=pretokenized, limit=limit, seed=seed, say=news(quiet)
+        encoder, list(map(_with_language, texts)), share=share, pretokenized=pretokenized, limit=limit, seed=seed,
+        say=news(quiet),
     )  # fmt: skip
     if as_json:
         print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))

@@ -170,7 +170,7 @@ def _anchors(
         raise SettingError(
             f"averaging word vectors needs text: give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
         )
-    read = read_languages([f"{lang}={path}" for lang, path in named], pretokenized=pretokenized, limit=limit, say=say)
+    read = read_languages(named, pretokenized=pretokenized, limit=limit, say=say)
     numbers = base.layer_numbers(layers)
     for lang, text in read.items():
         if lang in wanted and lang not in found:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calque.corpora.languages import name_and_path
 from calque.errors import InputError
 from calque.linking import Say, read_languages
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def perplexity(
     encoder: str,
-    texts: Sequence[str],
+    texts: Sequence[tuple[str, str]],
     *,
     share: float = 0.15,
     pretokenized: bool = False,
@@ -28,7 +27,7 @@ def perplexity(
 
     Args:
         encoder: hub name, folder or `mini`: a masked language model with its head, or an ELMo with what predicts words.
-        texts: `LANG=FILE`, one sentence a line.
+        texts: languages and files, one sentence a line.
         share: of the words to hide; of no concern to an ELMo.
         pretokenized: words stand between spaces.
         limit: lines of each text.
@@ -47,9 +46,7 @@ def perplexity(
     from calque.tasks.perplexity import masked_perplexity, word_perplexity
 
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
-    names = {
-        lang: ", ".join(Path(path).name for of, path in map(name_and_path, texts) if of == lang) for lang in sentences
-    }
+    names = {lang: ", ".join(Path(path).name for of, path in texts if of == lang) for lang in sentences}
     if (Path(encoder) / SOFTMAX_FILE).is_file():
         words, name = WordModel.open(encoder), Path(encoder).resolve().name
         return [

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.linking import Say, divided, read_languages
+from calque.linking import Say, read_languages
 from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pretrain(
-    texts: Sequence[str],
+    texts: Sequence[tuple[str, str]],
     *,
     out: str | Path,
     model: str = "bert",
@@ -32,7 +32,7 @@ def pretrain(
     """Train an encoder, and what it needs beside it: a tokenizer, or the words that it predicts.
 
     Args:
-        texts: `LANG=FILE`, one sentence a line; several files of one language are read one after the other.
+        texts: languages and files, one sentence a line; several files of one language are read one after the other.
         out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a run that
             was stopped goes on from what it finds there, the tokenizer included.
         model: "bert" or "elmo".
@@ -48,7 +48,7 @@ def pretrain(
         what was done, as `calque-run.json` has it; `scores`, if there are any, are those on what was held out.
 
     Raises:
-        SettingError: texts that are not `LANG=FILE`, or a finished encoder in `out`.
+        SettingError: a finished encoder in `out`.
         MissingExtraError: a library that the model needs is not installed; before anything is computed.
     """
     from calque.distributed import is_first
@@ -67,7 +67,9 @@ def pretrain(
     return record
 
 
-def _record(made: LanguageModelRun, corpora: Mapping[str, Sentences], texts: Sequence[str]) -> dict[str, Any]:
+def _record(
+    made: LanguageModelRun, corpora: Mapping[str, Sentences], texts: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
     method = made.method
     mixture, history = method.mixture, method.history
     return {
@@ -75,7 +77,7 @@ def _record(made: LanguageModelRun, corpora: Mapping[str, Sentences], texts: Seq
         "settings": method.settings(),
         "vocabulary": made.vocabulary_size,
         "parameters": made.parameters,
-        "texts": [{"path": Path(path).name, "lang": lang} for lang, path in map(divided, texts)],
+        "texts": [{"path": Path(path).name, "lang": lang} for lang, path in texts],
         "languages": {
             lang: {
                 "sentences": len(corpora[lang]),

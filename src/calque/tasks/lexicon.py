@@ -106,7 +106,7 @@ class Lexicon(Task):
         (langs,), words, (start, stop) = inputs.pairs(1), inputs.words, (*entries, None)[:2]
         test = inputs.only("test")
         dictionary = by_frequency(read_dictionary(test, langs=langs, on_error=on_error), int(start or 0), stop)
-        named = ["=".join(language_and_path(text)) for text in inputs.text]
+        named = [language_and_path(text) for text in inputs.text]
         texts = (
             read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say) if named else None
         )

@@ -19,7 +19,7 @@ def _pretrain(step: Step, folder: Path) -> None:
 
     options = dict(step.settings)
     model, langs = options.pop("model", "bert"), options.pop("langs")
-    texts = [f"{lang}={file}" for lang, file in zip(langs, step.files["text"], strict=True)]
+    texts = list(zip(langs, step.files["text"], strict=True))
     how = {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
     record = pretrain(texts, out=folder, model=model, options=options, overwrite=True, **how)
     (folder / SCORES).write_text(json.dumps(record.get("scores", [])) + "\n", encoding="utf-8")
