@@ -6,7 +6,7 @@ import numpy as np
 
 from calque.analyses.finding import Finding
 from calque.analyses.questions import SIDES, Questions, View
-from calque.tasks.bootstrap import ratio
+from calque.tasks.bootstrap import accuracy
 
 _WORDS = 5000  # of each language
 _STEPS = 100
@@ -84,9 +84,7 @@ def language(questions: Questions, view: View, *, words: int = _WORDS, seed: int
     hits = (((test - mean) / scale) @ weights + bias > 0) == (np.arange(len(test)) >= used - known)
     sentence = np.concatenate([np.searchsorted(questions.offsets[s], asked, side="right") - 1 for s, _, asked in parts])
     weighted = [np.bincount(sentence, weights=w, minlength=len(questions.corpus)) for w in (hits, np.ones(len(hits)))]
-    figures = questions.resamples.interval(
-        np.stack(weighted, axis=1), lambda drawn: ratio(drawn[..., 0], drawn[..., 1])
-    )
+    figures = questions.resamples.interval(np.stack(weighted, axis=1), accuracy)
     about = {
         **view.about, "chance": 0.5, "train_words": 2 * known, "shared_forms_left_out": len(shared),
         "probe": "logistic regression",

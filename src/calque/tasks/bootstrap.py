@@ -147,3 +147,13 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     return np.divide(
         numerator, denominator, out=np.full(np.shape(numerator), np.nan), where=np.asarray(denominator) != 0
     )
+
+
+def accuracy(sums: np.ndarray) -> np.ndarray:
+    """From right answers and questions."""
+    return ratio(sums[..., 0], sums[..., 1])
+
+
+def f1(sums: np.ndarray) -> np.ndarray:
+    """From what is right, what was said and what is true; 0 where nothing is right, as CoNLL's script has it."""
+    return np.nan_to_num(ratio(2.0 * sums[..., 0], sums[..., 1] + sums[..., 2]))

@@ -18,7 +18,7 @@ from calque.encoders.split import SplitSentences
 from calque.errors import InputError, SettingError
 from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
-from calque.tasks.bootstrap import ratio
+from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.zeroshot import ZeroShot
 from calque.text import Sentences
@@ -91,7 +91,7 @@ class Classification(ZeroShot[LabelledText]):
             raise SettingError(
                 f"{', '.join(e.name for e in train)}: only one label ({', '.join(self.labels)}), expected several"
             )
-        self.statistics = {"accuracy": lambda counts: ratio(counts[..., 0], counts[..., 1])}
+        self.statistics = {"accuracy": accuracy}
         if kind == "sentiment":
             self.statistics["macro-f1"] = macro_f1
         super().__init__(train, tests, tune=tune, **protocol)
@@ -173,8 +173,7 @@ def macro_f1(counts: np.ndarray) -> np.ndarray:
     Args:
         counts: `[…, 3 * n_labels]`: right, said and true of each label.
     """
-    right, said, true = np.moveaxis(counts.reshape(*counts.shape[:-1], -1, 3), -1, 0)
-    return np.nan_to_num(ratio(2.0 * right, said + true)).mean(-1)
+    return f1(counts.reshape(*counts.shape[:-1], -1, 3)).mean(-1)
 
 
 def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:

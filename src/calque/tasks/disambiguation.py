@@ -15,7 +15,7 @@ from calque.corpora.languages import language_and_path
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import measure, ratio
+from calque.tasks.bootstrap import f1, measure
 from calque.tasks.datasets import spread_over
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Disambiguation(Task):
                 "unseen_lemmas": int(sum(_entry(text, i) not in candidates for i in range(len(text)))),
                 "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
             }  # fmt: skip
-            measured = measure(sums, _f1, samples=self.bootstrap)
+            measured = measure(sums, f1, samples=self.bootstrap)
             lang = text.sentences.lang
             scores.append(
                 Score("wsd", name, (lang,), "f1", *measured.ends, len(text), self.seed, about, **measured.kept)
@@ -201,7 +201,7 @@ class Disambiguation(Task):
             hits = [senses.keys[k] in right for k in several] or ([] if first is None else [first in right])
             best = hits[int(np.argmax(senses.counts[several]))] if several else sum(hits)
             counts += [[best, bool(hits), 1], [sum(hits) / max(1, len(hits)), bool(hits), 1]]
-        frequent, chance = _f1(counts)
+        frequent, chance = f1(counts)
         return {"frequent": round(float(frequent), 5), "chance": round(float(chance), 5)}
 
     def _answers(
@@ -273,7 +273,3 @@ def _nearest(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
     return np.concatenate(
         [np.argmax(part @ centres.T - half, axis=1) for part in np.array_split(vectors, max(1, len(vectors) // 512))]
     )
-
-
-def _f1(counts: np.ndarray) -> np.ndarray:
-    return np.nan_to_num(ratio(2.0 * counts[..., 0], counts[..., 1] + counts[..., 2]))

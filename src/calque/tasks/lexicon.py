@@ -18,7 +18,7 @@ from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.linking import read_languages, skipped
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import measure, ratio
+from calque.tasks.bootstrap import accuracy, measure
 from calque.text import Sentences
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Lexicon(Task):
                 *measured.ends, len(ranks), self.seed, about, **measured.kept,
             )
             for metric, right in found
-            for measured in [measure(np.stack([right, np.ones(len(ranks))], axis=1), _share, samples=self.bootstrap)]
+            for measured in [measure(np.stack([right, np.ones(len(ranks))], axis=1), accuracy, samples=self.bootstrap)]
         ]  # fmt: skip
 
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
@@ -203,10 +203,6 @@ class Lexicon(Task):
             same = torch.tensor([int((scores[row, gold[q]] >= best[row]).sum()) for row, q in enumerate(part)])
             ranks[start : start + len(part)] = (worse - same + 1).numpy()
         return ranks, left_out
-
-
-def _share(sums: np.ndarray) -> np.ndarray:
-    return ratio(sums[..., 0], sums[..., 1])
 
 
 def _unit(vectors: np.ndarray) -> torch.Tensor:

@@ -13,7 +13,7 @@ from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import measure, ratio
+from calque.tasks.bootstrap import accuracy, measure
 from calque.tasks.nearest import Candidates, Retrieved, Similarity, Uncovered, retrieve
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences, warn_of_overlap
 from calque.tasks.special import with_end_links, with_ends
@@ -299,7 +299,7 @@ class WordRetrieval(Task):
             (f"accuracy.{name}.{source}-{target}", np.stack([forward, questions], axis=1)),
             (f"accuracy.{name}.{target}-{source}", np.stack([backward, questions], axis=1)),
         )
-        figures = [(metric, measure(sums, _accuracy, samples=self.bootstrap)) for metric, sums in parts]
+        figures = [(metric, measure(sums, accuracy, samples=self.bootstrap)) for metric, sums in parts]
         record = {
             "queries": name,
             "directions": {metric.rsplit(".")[-1]: measured.value for metric, measured in figures[1:]},
@@ -317,7 +317,3 @@ class WordRetrieval(Task):
 def _symmetrization(method: str) -> str:
     """How the links came about, for the record."""
     return method if method == "one-to-one" else f"{method}, one-to-one"
-
-
-def _accuracy(sums: np.ndarray) -> np.ndarray:
-    return ratio(sums[..., 0], sums[..., 1])

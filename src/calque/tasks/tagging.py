@@ -17,7 +17,7 @@ from calque.errors import InputError, SettingError
 from calque.nn.tagging import TaggingHead
 from calque.offsets import offsets_of, ranges
 from calque.spans import span_counts
-from calque.tasks.bootstrap import ratio
+from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.experiment import Experiment
 from calque.tasks.projection import LabelProjection
@@ -104,10 +104,10 @@ class Tagging(ZeroShot[TaggedText]):
             self.gold_tags = (*self.gold_tags, "O")
         self.kinds = () if kind == "pos" else tuple(sorted({name[2:] for name in self.tags if name[:2] == "B-"}))
         self.statistics = (
-            {"accuracy": _accuracy} if kind == "pos" else {"f1": _f1, **{f"f1.{name}": _f1 for name in self.kinds}}
+            {"accuracy": accuracy} if kind == "pos" else {"f1": f1, **{f"f1.{name}": f1 for name in self.kinds}}
         )
         if with_intents:
-            self.statistics = {**self.statistics, "intent": _accuracy}
+            self.statistics = {**self.statistics, "intent": accuracy}
         super().__init__(train, tests, tune=tune, dev=dev, **protocol)
 
     @staticmethod
@@ -296,12 +296,3 @@ def renamed(text: TaggedText, names: Mapping[str, str]) -> TaggedText:
         return found
     intents = Labels.of([names.get(name, name) for name in text.intents.names])
     return replace(found, intents=Labels(intents.codes[text.intents.codes], intents.names))
-
-
-def _f1(counts: np.ndarray) -> np.ndarray:
-    """From right, predicted and gold spans; 0 where nothing is right, as CoNLL's script has it."""
-    return np.nan_to_num(ratio(2.0 * counts[..., 0], counts[..., 1] + counts[..., 2]))
-
-
-def _accuracy(counts: np.ndarray) -> np.ndarray:
-    return ratio(counts[..., 0], counts[..., 1])

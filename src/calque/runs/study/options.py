@@ -20,17 +20,8 @@ PARTS = ("train", "test", "dev", "ceiling")
 #: what a study calls files otherwise
 SETTINGS = {"text": "texts"}
 ENTRIES = Sequence[int]
-_RUN = (
-    "encoder",
-    "task",
-    "langs",
-    "load",
-    "out",
-    "overwrite",
-    "progress",
-    "say",
-    "checkpoint_every",
-)  # what the study says
+#: what the study says
+_RUN = ("encoder", "task", "langs", "load", "out", "overwrite", "progress", "say", "checkpoint_every")
 _BY_LANGUAGE = Mapping[str, str]
 _POOLING = Literal["last", "first", "mean"]
 

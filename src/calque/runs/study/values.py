@@ -41,48 +41,12 @@ Files = str | Sequence[str]
 Label = NewType("Label", str)  # text that may be empty
 
 # Parameters that count things of which there must be one; no annotation says so.
-_COUNTS = frozenset(
-    [
-        *(
-            "limit",
-            "test_limit",
-            "most",
-            "at_least",
-            "most_occurrences",
-            "batch",
-            "accumulate",
-            "budget",
-            "window",
-            "per_epoch",
-        ),
-        *(
-            "patience",
-            "max_words",
-            "hidden",
-            "layers",
-            "arc",
-            "label",
-            "heads",
-            "dim",
-            "inner",
-            "positions",
-            "length",
-            "updates",
-        ),
-        *(
-            "vocabulary",
-            "max_characters",
-            "character_dim",
-            "min_count",
-            "negatives",
-            "tables",
-            "restarts",
-            "frequent",
-            "k",
-        ),
-        *("words", "most_rounds", "judge_updates", "selected_on"),
-    ]
-)
+_COUNTS = frozenset([
+    "limit", "test_limit", "most", "at_least", "most_occurrences", "batch", "accumulate", "budget", "window",
+    "per_epoch", "patience", "max_words", "hidden", "layers", "arc", "label", "heads", "dim", "inner", "positions",
+    "length", "updates", "vocabulary", "max_characters", "character_dim", "min_count", "negatives", "tables",
+    "restarts", "frequent", "k", "words", "most_rounds", "judge_updates", "selected_on",
+])  # fmt: skip
 _OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 
 
