@@ -8,9 +8,10 @@ from torch import nn
 from calque import Contrastive, FineTune, MappedEncoder, Rotation, WordAlignment, WordRetrieval
 from calque.algebra.normalize import unit_rows
 from calque.encoders import load_encoder
-from calque.encoders.base import Encoder, TrainableEncoder, require
+from calque.encoders.base import Encoder, require
 from calque.encoders.batches import WordBatch
 from calque.encoders.split import SplitSentences
+from calque.encoders.trainable import TrainableEncoder
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.tasks.lexicon import Lexicon

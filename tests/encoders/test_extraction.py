@@ -109,7 +109,7 @@ def test_windows_give_the_same_vectors(encoder, monkeypatch):
     expected = encoder.encode(sentences)
     for window in (9, 159, 160):
         small = extraction.Plan(encoder.budget, window=window)
-        monkeypatch.setattr("calque.encoders.base.Plan", lambda *args, small=small, **kwargs: small)
+        monkeypatch.setattr("calque.encoders.trainable.Plan", lambda *args, small=small, **kwargs: small)
         found = encoder.encode(sentences)
         assert np.allclose(found.data, expected.data, rtol=0, atol=1e-5)
         assert np.array_equal(found.covered, expected.covered)

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from calque.encoders.base import TrainableEncoder
 from calque.encoders.split import SplitSentences
+from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs

@@ -15,8 +15,9 @@ from calque.alignment.base import Method
 from calque.alignment.freezing import freeze_below
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
-from calque.encoders.base import TrainableEncoder, require
+from calque.encoders.base import require
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
+from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from calque.alignment.aligned import AlignedText, Update
 from calque.distributed import Processes
-from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
+from calque.encoders.trainable import TrainableEncoder
 from calque.offsets import offsets_of, ranges
 from calque.threads import Threads
 from calque.training.objective import Objective

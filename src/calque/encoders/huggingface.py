@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
@@ -27,6 +26,7 @@ from calque.encoders.numerics import check_precision, few_shapes, number_type, u
 from calque.encoders.sentence_transformers import copy_modules, modules_of
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
+from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, InputError, SettingError
 from calque.text import Sentence
 

@@ -7,29 +7,26 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, TrainableEncoder, require, stored, stored_layers
+from calque.encoders.base import Encoder, require, stored, stored_layers
 from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
 from calque.encoders.numerics import number_type
 from calque.encoders.paired import paired_sentences, paired_words
 from calque.encoders.per_language import PerLanguage, check_language
+from calque.encoders.trainable import TrainableEncoder
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
+from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.text import Sentence, Sentences
+from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
-
-if TYPE_CHECKING:
-    import torch
-
-    from calque.pairs import WordPairs
-    from calque.text import ParallelCorpus
 
 Combine = Literal["sum", "mean", "concat", "last"]
 Unit = Literal["words", "sentences"]

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from calque.distributed import Processes
-from calque.encoders.base import TrainableEncoder, require
+from calque.encoders.base import require
+from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.tasks.base import Task

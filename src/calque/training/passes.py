@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import WordBatch
+from calque.encoders.trainable import TrainableEncoder
 from calque.threads import Threads
 
 LayerRows = dict[int, Tensor]

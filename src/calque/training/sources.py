@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from calque.distributed import Processes
-from calque.encoders.base import TrainableEncoder
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import matmul_precision
 from calque.encoders.split import SplitSentences
+from calque.encoders.trainable import TrainableEncoder
 from calque.offsets import ranges
 from calque.threads import Threads
 from calque.training.passes import Pass

@@ -1,0 +1,114 @@
+"""What an encoder must have to be trained; its vectors follow from that."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calque.encoders.base import Encoder
+from calque.encoders.batches import WordBatch
+from calque.encoders.extraction import Plan, extract
+from calque.encoders.numerics import matmul_precision
+from calque.encoders.split import SplitSentences
+from calque.text import Sentence
+from calque.vectors import Embeddings
+
+
+class TrainableEncoder(Encoder):
+    """An encoder whose weights can be trained, and which can be fine-tuned for a task; `encode` comes with it.
+
+    One whose model works in two steps without padding, as BERT's does, says so in `is_flat`, and has `embedded` and
+    `above`, as `HuggingFaceEncoder` has them; training it is quicker.
+
+    Attributes:
+        layer: the layer that `encode` gives.
+        model: what is trained, a `torch.nn.Module`.
+        budget: subwords in a batch of `encode`, padding included.
+        max_length: most subwords of a sentence, for messages; None for no limit.
+    """
+
+    layer: int = 0  # type: ignore[assignment]
+    model: Any
+    budget: int = 1024
+    max_length: int | None = None
+
+    @abstractmethod
+    def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
+        """The sentences as the model reads them."""
+
+    @abstractmethod
+    def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
+        """Word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
+
+        Args:
+            batch: one, or several whose words come one after the other.
+        """
+
+    def is_flat(self) -> bool:
+        """Whether `embedded` and `above` work for this model, as it is now."""
+        return False
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def encode(
+        self,
+        sentences: Iterable[Sentence | Sequence[str]],
+        *,
+        progress: bool = False,
+        out: str | PathLike[str] | None = None,
+        dtype: str = "float32",
+    ) -> Embeddings:
+        """One vector per word, from the encoder's layer.
+
+        Args:
+            sentences: in any order; the result keeps it. `Sentences` of a corpus are the quickest.
+            progress: show a bar on stderr.
+            out: write to this safetensors file, mapped into memory. If an earlier call for the same sentences and
+                encoder was stopped, even by force, it is continued, bit by bit the same; if it was finished, its
+                result is opened.
+            dtype: of the stored vectors, float32 or float16.
+
+        Warns:
+            UncoveredWordsWarning: some words have no vector, being beyond `max_length` or nothing to the tokenizer.
+        """
+        paths = None if out is None else {self.layer: Path(out)}
+        return self._encode(sentences, [self.layer], progress, paths, dtype)[self.layer]
+
+    def _encode(
+        self, sentences, layers: list[int], progress: bool, out: Mapping[int, Path] | None, dtype: str
+    ) -> dict[int, Embeddings]:
+        key = "" if out is None else json.dumps([self.fingerprint, *self._arithmetic(), torch.__version__])
+        training = [module for module in self.model.modules() if module.training]
+        self.model.eval()
+        try:
+            with matmul_precision(self.precision or "highest"), self._reader(layers) as vectors:
+                return extract(
+                    sentences, split=self.split, vectors=vectors, layers=layers, dim=self.dim, dtype=dtype, out=out,
+                    plan=Plan(self.budget, workers=self._workers()), key=key, limit=self.max_length, progress=progress,
+                )  # fmt: skip
+        finally:
+            for module in training:
+                module.training = True
+
+    @contextmanager
+    def _reader(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
+        """What gives the word vectors of one batch after the other."""
+        yield lambda batch: self.forward(batch.to(self.device), layers)
+
+    def _workers(self) -> int:
+        """Batches that `_reader` can read at once."""
+        return 1
+
+    def _arithmetic(self) -> list[Any]:
+        """What decides the last bits of the vectors, besides the weights."""
+        return [self.device.type]
