@@ -118,14 +118,15 @@ def test_tags_come_over_where_the_words_are_the_same_or_the_characters():
 # -- groups ------------------------------------------------------------------------------------------------------------
 def test_bins():
     nan = math.nan
-    names, places, source, target = binned(np.array([1, 2, 3, 9, 0]), np.array([4, 5, 11, 1, nan]), (1, 2, 4, 8))
-    assert names == ["1", "2–3", "4–7", "8+"]
-    assert places == [1.0, 2.5, 5.5, 10.0]
-    assert source.tolist() == [0, 1, 1, 3, -1]
-    assert target.tolist() == [2, 2, 3, 0, -1]
-    names, places, *_ = binned(np.array([0.5]), np.array([0.5]), (0, 1, 100), whole=False)
-    assert names == ["0–1", "1–100", "100+"]
-    assert places == [0.5, 10.0, 100.0]
+    bins = binned(np.array([1, 2, 3, 9, 0]), np.array([4, 5, 11, 1, nan]), (1, 2, 4, 8), unit="letters")
+    assert bins.names == ["1", "2–3", "4–7", "8+"]
+    assert bins.x == [1.0, 2.5, 5.5, 10.0]
+    assert bins.source.tolist() == [0, 1, 1, 3, -1]
+    assert bins.target.tolist() == [2, 2, 3, 0, -1]
+    assert bins.settings == {"unit": "letters"}
+    bins = binned(np.array([0.5]), np.array([0.5]), (0, 1, 100), whole=False)
+    assert bins.names == ["0–1", "1–100", "100+"]
+    assert bins.x == [0.5, 10.0, 100.0]
 
 
 def literal_accuracy(questions, view, group_of, selection):

@@ -116,21 +116,22 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return ratio(np.where(known, values, 0).sum(axis=-1), known.sum(axis=-1))
 
 
-Bins = tuple[list[str], list[float], np.ndarray, np.ndarray]
-
-
 # -- which groups there are --------------------------------------------------------------------------------------------
-def binned(source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True) -> Bins:
+def binned(
+    source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True, **settings: Any
+) -> Groups:
     """Numbers of both sides in bins.
 
     Args:
         source, target: `[n_pairs]`; NaN or below the first bin: in none.
         starts: where each bin begins; the last has no end.
-        whole: the numbers are whole: "2–3" is 2 and 3. Otherwise "10–30" is from 10 to below 30.
+        whole: the numbers are whole: "2–3" is 2 and 3. Otherwise "10–30" is from 10 to below 30, and both numbers of a link
+            are the same.
+        settings: what to record of the groups.
 
     Returns:
-        names, places on the axis and the bins of both sides. The place is the middle, on a logarithmic axis where numbers
-        are not whole; of the last bin the mean of what is in it.
+        the bins. `x` is the middle, on a logarithmic axis where numbers are not whole; of the last bin the mean of what is
+        in it.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
     codes = [np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1) for side in sides]
@@ -147,7 +148,7 @@ def binned(source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, w
     inside = np.concatenate([side[code == len(starts) - 1] for side, code in zip(sides, codes, strict=True)])
     names.append(f"{starts[-1]:,}+")
     places.append(round(float(inside.mean()), 2) if len(inside) else float(starts[-1]))
-    return names, places, codes[0], codes[1]
+    return Groups(names, *codes, x=places, of_links=not whole, settings=settings)
 
 
 def by_pos(questions: Questions) -> Groups | None:
@@ -190,9 +191,8 @@ def by_rank(questions: Questions) -> Groups:
         own = frequency_ranks(questions.counts[side])
         ranks.append(np.array([own[form] for form in forms])[numbers[questions.rows[side]]] if forms else np.zeros(0))
     apart = np.abs(ranks[0] - ranks[1])
-    names, places, source, target = binned(apart, apart, RANKS, whole=False)
     counted = "test text" if questions.task.train is None else "test and training text"
-    return Groups(names, source, target, x=places, of_links=True, settings={"frequencies": counted})
+    return binned(apart, apart, RANKS, whole=False, frequencies=counted)
 
 
 def by_length(questions: Questions) -> Groups:
@@ -202,14 +202,13 @@ def by_length(questions: Questions) -> Groups:
         numbers, forms = questions.forms[side]
         own = np.array([len(form) for form in forms], dtype=np.int64)
         lengths.append(own[numbers[questions.rows[side]]] if forms else np.zeros(0))
-    names, places, source, target = binned(lengths[0], lengths[1], LENGTHS)
-    return Groups(names, source, target, x=places, settings={"unit": "characters"})
+    return binned(lengths[0], lengths[1], LENGTHS, unit="characters")
 
 
 def by_position(questions: Questions) -> Groups:
     """By the place in its sentence, from 1, of the word that asks."""
-    names, places, source, target = binned(questions.pairs.source + 1, questions.pairs.target + 1, POSITIONS)
-    return Groups(names, source, target, x=places, settings={"unit": "words from the beginning, the first is 1"})
+    unit = "words from the beginning, the first is 1"
+    return binned(questions.pairs.source + 1, questions.pairs.target + 1, POSITIONS, unit=unit)
 
 
 def by_subwords(questions: Questions, counts: Mapping[str, np.ndarray]) -> Groups:
@@ -218,6 +217,5 @@ def by_subwords(questions: Questions, counts: Mapping[str, np.ndarray]) -> Group
     Args:
         counts: of every word of both sides, `[n_words]`.
     """
-    own = [counts[side][questions.rows[side]] for side in ("source", "target")]
-    names, places, source, target = binned(own[0], own[1], SUBWORDS)
-    return Groups(names, source, target, x=places, settings={"unit": "subwords"})
+    source, target = (counts[side][questions.rows[side]] for side in ("source", "target"))
+    return binned(source, target, SUBWORDS, unit="subwords")

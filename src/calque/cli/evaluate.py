@@ -226,7 +226,7 @@ def evaluate(
         raise SettingError("--against is only for --record")
     base = None
     if output.against is not None:
-        from calque.runs.card import read_scores
+        from calque.runs.compare import read_scores
 
         base = read_scores(output.against)
     files = {name: value for name, value in vars(texts).items() if value}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
 from calque.linking import Say
 from calque.named import imported
+from calque.runs.compare import read_scores
 from calque.runs.shown import columns
 from calque.tasks.inputs import Inputs
 
@@ -89,7 +91,7 @@ def analyze(
     chosen = _Chosen(only, {**vars(options), "seed": inputs.words.seed}, inputs.say)
     findings: list[Finding] = []
     if "correlation" in chosen:
-        findings = chosen["correlation"](_records(results)) if results else []
+        findings = chosen["correlation"](chain.from_iterable(map(read_scores, results)))
         if not findings:
             none = "no encoder has both retrieval and zero-shot scores of one language in --results"
             chosen.lacks("correlation", none if results else "")
@@ -155,28 +157,6 @@ def _by_name(encoders: Sequence[str]) -> dict[str, str]:
             raise SettingError(f"two encoders are called {name}: rename one of them, e.g. other={path}")
         paths[name] = path
     return paths
-
-
-def _records(files: Sequence[str]) -> list[dict[str, Any]]:
-    records = []
-    for path in files:
-        try:
-            lines = Path(path).read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read ({error})", path=path) from error
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise InputError(f"is not JSON ({error})", path=path, line=number) from error
-            if not isinstance(record, dict) or "metric" not in record:
-                raise InputError(
-                    "is not a score: expected a file written by calque evaluate --out", path=path, line=number
-                )
-            records.append(record)
-    return records
 
 
 # -- encoder by encoder ------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Any
 
 import calque
 from calque.disk import write_text
-from calque.errors import InputError
 from calque.runs.compare import asked, fallen
 from calque.runs.environment import environment
 from calque.runs.lock import locked
@@ -48,29 +47,6 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         "",
     ]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
-
-
-def read_scores(path: Path) -> list[dict[str, Any]]:
-    """Scores of a JSON lines file.
-
-    Raises:
-        InputError: it cannot be read, or a line is no score.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path=path) from error
-    found = []
-    for number, line in enumerate(lines, 1):
-        try:
-            plain = json.loads(line) if line.strip() else None
-        except ValueError as error:
-            raise InputError(f"is not JSON ({error})", path=path, line=number) from error
-        needed = {"task", "metric", "data", "languages", "value", "low", "high"}
-        if plain is not None and not (isinstance(plain, dict) and needed <= plain.keys()):
-            raise InputError("is not a score, as `calque evaluate --out` writes it", path=path, line=number)
-        found += [plain] if plain else []
-    return found
 
 
 def add_scores(folder: Path, scores: list[dict[str, Any]], base: Sequence[Mapping[str, Any]] | None = None) -> None:

@@ -215,7 +215,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     ):
         shown = [row for row in rows if row[kind]]
         langs = list(shown[0][kind])
-        values = {row["method"]: _mean(list(row[kind].values())) for row in shown}
+        values = {row["method"]: mean_of([score.to_dict() for score in row[kind].values()]) for row in shown}
         top = best(values, key=lambda name: values[name][0])
         lines = [f"{'':20}" + "".join(f"{lang:>7}" for lang in langs) + "   mean  95% interval"]
         for row in shown:
@@ -225,8 +225,3 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             lines.append(f"{row['method']:20}{cells}{100 * value:7.1f}  {100 * low:.1f} – {100 * high:.1f}{mark}")
         blocks.append("\n".join([title, *lines]))
     return "\n\n".join(blocks)
-
-
-def _mean(scores: Sequence[Score]) -> tuple[float, float, float]:
-    """Mean over languages with its interval."""
-    return mean_of([score.to_dict() for score in scores])

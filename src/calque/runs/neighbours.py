@@ -50,6 +50,8 @@ def neighbours(
     Raises:
         SettingError: the word is not in its sentence, or the encoder has no vector for it; nothing to compare with.
     """
+    from calque.algebra.normalize import unit_rows
+
     if k < 1:
         raise SettingError(f"k={k}, expected at least 1")
     if not sentences2 and text2 is None:
@@ -58,14 +60,14 @@ def neighbours(
     query = _divided([sentence1], lang1, pretokenized)
     words = query[0].words
     place = _place(word1, words)
-    vectors = {name: _unit(each.encode(query).data[place : place + 1])[0] for name, each in encoders.items()}
+    vectors = {name: unit_rows(each.encode(query).data[place : place + 1])[0] for name, each in encoders.items()}
     for name, vector in vectors.items():
         if not vector.any():
             raise SettingError(f"{encoders[name].name} has no vector for {words[place]!r}")
     best: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in encoders}
     for block in chain([_divided(sentences2, lang2, pretokenized)], _text(text2, lang2, pretokenized, limit)):
         found = {name: each.encode(block) for name, each in encoders.items()}
-        cosines = {name: _unit(found[name].data) @ vectors[name] for name in encoders}
+        cosines = {name: unit_rows(found[name].data) @ vectors[name] for name in encoders}
         known = np.ones(found[BEFORE].n_words, dtype=bool)
         for embeddings in found.values():
             if embeddings.covered is not None:
@@ -148,9 +150,3 @@ def _place(word: str, words: Sequence[str]) -> int:
         if wanted in among:
             return among.index(wanted)
     raise SettingError(f"{word!r} is not a word of the sentence; its words are: {' | '.join(words)}")
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    from calque.algebra.normalize import unit_rows
-
-    return unit_rows(vectors)

@@ -126,12 +126,12 @@ class WordAlignment(Task):
         cls, inputs: Inputs, *, method: Method = "mutual"
     ) -> list[Task]:
         """One for each test text; the gold links stand in the text's third column where there is no file of them."""
-        found: list[Task] = []
+        tasks: list[Task] = []
         for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):
             gold = WordPairs.open(one.links[0]) if one.links else gold_links(corpus, check=False)
             corpus, gold = _fitting(corpus, gold, path=one.links[0] if one.links else test)
-            found.append(cls(corpus, gold, method=method, data=test, seed=inputs.words.seed))
-        return found
+            tasks.append(cls(corpus, gold, method=method, data=test, seed=inputs.words.seed))
+        return tasks
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Error rate first, then precision, recall and F1 of the links made from the encoder's vectors."""

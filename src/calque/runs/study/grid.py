@@ -112,15 +112,12 @@ class Grid:
                         continue
                     for seed in plan.training_seeds(given):
                         settings = given if seed is None else {**given, "seed": seed}
-                        if METHODS[settings["method"]].trains:  # one training for each layer
-                            for layer, load in loads.items():
+                        trains = METHODS[settings["method"]].trains  # once for each layer
+                        if trains or layers == [None] or "layers" in settings:
+                            for layer, load in (loads if trains else {None: pooling}).items():
                                 called = label(method, learnt, some, layer, seed)
                                 step = self._aligned(base, settings, texts, some, load, called)
                                 row(method, learnt, step, {}, layer, made_for, seed)
-                        elif layers == [None] or "layers" in settings:
-                            called = label(method, learnt, some, None, seed)
-                            step = self._aligned(base, settings, texts, some, pooling, called)
-                            row(method, learnt, step, {}, None, made_for, seed)
                         else:  # the maps of all layers from one pass
                             called = label(method, learnt, some, None, seed)
                             step = self._aligned(base, {"layers": layers, **settings}, texts, some, pooling, called)
