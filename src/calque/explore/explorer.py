@@ -14,7 +14,7 @@ from calque.explore.collection import Collection, is_right_to_left, is_unspaced
 from calque.explore.neighbourhoods import K, Neighbourhoods, Stopped
 from calque.explore.sources import NamedEncoder
 from calque.explore.store import WordVectors
-from calque.explore.view import Typed, View
+from calque.explore.view import CollectionView, Typed
 from calque.wordalign.similarity import METHODS, links_from_embeddings
 
 LONGEST = 1000  # characters of a sentence that is typed
@@ -50,11 +50,11 @@ class Explorer:
         if not encoders:
             raise SettingError("no encoder to explore")
         self.collection = collection
-        self.views: dict[str, View] = {}
+        self.views: dict[str, CollectionView] = {}
         self._sums = Neighbourhoods(progress=progress)
         for named in encoders:
             place = folder / f"{collection.fingerprint[:12]}-{named.encoder.fingerprint[:12]}"
-            self.views[named.name] = View(named, collection, place, self._sums, layers, progress=progress)
+            self.views[named.name] = CollectionView(named, collection, place, self._sums, layers, progress=progress)
         befores = [name for name, view in self.views.items() if view.before]
         afters = [name for name in self.views if name not in befores] or befores
         self.before = (befores or afters)[0]
@@ -292,7 +292,7 @@ class Explorer:
         return {"encoder": encoder, "layer": name, "method": method, "links": links}
 
     # -- vectors ---------------------------------------------------------------------------------------------------
-    def _view(self, encoder: str) -> View:
+    def _view(self, encoder: str) -> CollectionView:
         if encoder not in self.views:
             raise SettingError(f"no encoder {encoder!r}, only {', '.join(self.views)}")
         return self.views[encoder]

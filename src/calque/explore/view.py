@@ -36,7 +36,7 @@ class Typed:
         return tuple(split_words(self.text, self.lang))
 
 
-class View:
+class CollectionView:
     """An encoder over a collection.
 
     Args:
