@@ -43,8 +43,8 @@ def evaluate(
     loaded = load_encoder(encoder, **dict(load or {}))
     scores: list[Score] = []
     for task in tasks:
-        found = [score.about(**task.notes) for score in task.evaluate(loaded, progress=progress)]
-        for line in task.news(found):
+        of_task = [score.about(**task.notes) for score in task.evaluate(loaded, progress=progress)]
+        for line in task.news(of_task):
             inputs.say(line)
-        scores += found
+        scores += of_task
     return scores

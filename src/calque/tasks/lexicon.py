@@ -106,10 +106,10 @@ class Lexicon(Task):
         (langs,), words, (start, stop) = inputs.pairs(1), inputs.words, (*entries, None)[:2]
         test = inputs.only("test")
         dictionary = by_frequency(read_dictionary(test, langs=langs, on_error=on_error), int(start or 0), stop)
-        named = [language_and_path(text) for text in inputs.text]
-        texts = (
-            read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say) if named else None
-        )
+        texts = None
+        if inputs.text:
+            files = map(language_and_path, inputs.text)
+            texts = read_languages(files, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say)
         made = cls(dictionary, texts=texts, similarity=similarity, lower=lower, data=Path(test).name)
         made.notes = {
             "entries": f"{start}-{'' if stop is None else stop}",

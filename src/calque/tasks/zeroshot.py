@@ -176,30 +176,29 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         first test set in a source language is better, where there is one.
         """
         experiment = Experiment(self, encoder, progress=progress)
-        found = [experiment.learn(seed) for seed in self.seeds]
-        tested = [experiment.test(learnt) for learnt in found]
+        runs = [experiment.learn(seed) for seed in self.seeds]
+        tested = [experiment.test(learnt) for learnt in runs]
         about = {
             "protocol": "zero-shot", "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
             "train": [e.name for e in self.train],
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
-            "dev": self.chosen_on(), "chosen_epochs": [r.epoch for r in found],
-            "dev_scores": [round(r.score, 5) for r in found], **self.settings(), **self.training(encoder),
+            "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],
+            "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
-            figures, own, runs, more = [], [], [], self.settings_of(test)
+            figures, values, spreads = [], [], []
             for metric, statistic in self.statistics.items():
                 sums = np.stack([sums[number][metric] for sums in tested], axis=1)
-                values = [float(statistic(sums[:, k].sum(axis=0))) for k in range(len(found))]
-                spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-                runs.append(tuple(values))
-                own.append({"values": [round(value, 5) for value in values], "sd": round(spread, 5)})
+                values.append(tuple(float(statistic(sums[:, k].sum(axis=0))) for k in range(len(runs))))
+                spread = float(np.std(values[-1], ddof=1)) if len(runs) > 1 else 0.0
+                spreads.append({"values": [round(value, 5) for value in values[-1]], "sd": round(spread, 5)})
                 figures.append((sums.reshape(len(sums), -1), _mean_of(statistic, sums.shape[1:])))
-            found_here = zip(self.statistics, measure_all(figures, samples=self.bootstrap), runs, own, strict=True)
+            measures = zip(self.statistics, measure_all(figures, samples=self.bootstrap), values, spreads, strict=True)
             scores += [
-                Score(self.name, test.name, (*self.sources, test.lang), metric, *measured.over_runs(values),
-                      measured.texts, self.seed, about | more | each, runs=values, **measured.kept)
-                for metric, measured, values, each in found_here
+                Score(self.name, test.name, (*self.sources, test.lang), metric, *measured.over_runs(of_runs),
+                      measured.texts, self.seed, about | self.settings_of(test) | spread, runs=of_runs, **measured.kept)
+                for metric, measured, of_runs, spread in measures
             ]  # fmt: skip
         return _with_gaps(scores, self.sources)
 
@@ -211,10 +210,10 @@ def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
 
 def _with_gaps(scores: list[Score], sources: Sequence[str]) -> list[Score]:
     """The same, with `gap` in the settings of those in other languages."""
-    found = []
+    with_gaps = []
     for score in scores:
-        own = [s.value for s in scores if s.metric == score.metric and s.languages[-1] in sources]
-        if own and score.languages[-1] not in sources:
-            score = Score(**{**vars(score), "settings": {**score.settings, "gap": round(own[0] - score.value, 5)}})
-        found.append(score)
-    return found
+        at_home = [s.value for s in scores if s.metric == score.metric and s.languages[-1] in sources]
+        if at_home and score.languages[-1] not in sources:
+            score = score.about(gap=round(at_home[0] - score.value, 5))
+        with_gaps.append(score)
+    return with_gaps
