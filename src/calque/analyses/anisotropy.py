@@ -39,13 +39,13 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
     n_sentences = len(questions.corpus)
     sums, findings = {}, []
     for side in SIDES:
-        units, own = view.units[side], view.covered(side)
+        units, covered = view.units[side], view.covered(side)
         starts, lengths = questions.offsets[side][:-1], np.diff(questions.offsets[side])
         parts = np.zeros((n_sentences, units.shape[1] + 1))
         filled = lengths > 0
         if filled.any():  # rows without a vector are zero
             parts[filled, :-1] = np.add.reduceat(units, starts[filled], axis=0, dtype=np.float64)
-            parts[filled, -1] = np.add.reduceat(own.astype(np.int64), starts[filled])
+            parts[filled, -1] = np.add.reduceat(covered.astype(np.int64), starts[filled])
         sums[side] = parts
     both = np.concatenate([sums["source"], sums["target"]], axis=1)
     dim = both.shape[1] // 2

@@ -85,12 +85,12 @@ def match(records: Iterable[Mapping[str, Any]]) -> list[Point]:
     points = []
     for (name, task, metric, lang, data), (record, sources) in scores.items():
         for source in sources:
-            found = retrieval.get((name, frozenset((source, lang))))
-            if found:
-                figures = tuple(
-                    math.nan if record.get(k) is None else float(record[k]) for k in ("value", "low", "high")
+            accuracies = retrieval.get((name, frozenset((source, lang))))
+            if accuracies:
+                score = tuple(math.nan if record.get(k) is None else float(record[k]) for k in ("value", "low", "high"))
+                points.append(
+                    Point(name, lang, task, metric, data, accuracies, score, int(record.get("n") or 0), source)  # type: ignore[arg-type]
                 )
-                points.append(Point(name, lang, task, metric, data, found, figures, int(record.get("n") or 0), source))  # type: ignore[arg-type]
                 break
     return points
 
@@ -122,15 +122,15 @@ def correlation(records: Iterable[Mapping[str, Any]], *, seed: int = 0) -> list[
             findings.append(Finding("correlation", point.encoder, score, point.lang, point.retrieval[kind]))
         encoders = list(dict.fromkeys(point.encoder for point in mine))
         for encoder in [*encoders, None] if len(encoders) > 1 else encoders:
-            own = [point for point in mine if encoder in (None, point.encoder)]
-            if len(own) < _FEWEST:
+            sample = [point for point in mine if encoder in (None, point.encoder)]
+            if len(sample) < _FEWEST:
                 continue
-            x, y = (np.array(side) for side in ([p.retrieval[kind] for p in own], [p.score[0] for p in own]))
+            x, y = (np.array(side) for side in ([p.retrieval[kind] for p in sample], [p.score[0] for p in sample]))
             r = pearson(x, y)
             slope = float(np.polyfit(x, y, 1)[0]) if not math.isnan(r) else math.nan
             line = {} if math.isnan(r) else {"slope": slope, "intercept": float(y.mean() - slope * x.mean())}
-            langs = tuple(dict.fromkeys(point.lang for point in own))
-            score = Score(task, "", langs, "pearson-r", r, *fisher_interval(r, len(own)), len(own), seed,
+            langs = tuple(dict.fromkeys(point.lang for point in sample))
+            score = Score(task, "", langs, "pearson-r", r, *fisher_interval(r, len(sample)), len(sample), seed,
                           {**about, "metric": metric, **line}, False)  # fmt: skip
             findings.append(Finding("correlation", encoder, score))
     return findings

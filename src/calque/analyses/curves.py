@@ -65,8 +65,8 @@ def layer_curve(
     findings = []
     for layer in source:
         view = (known or {}).get(layer) or questions.ask(name, source[layer], target[layer], depth=1)
-        own = {**dict(about or {}), "layer": layer}
-        findings += headline("layers", questions, view, x=float(layer), about=own)
+        settings = {**dict(about or {}), "layer": layer}
+        findings += headline("layers", questions, view, x=float(layer), about=settings)
     return findings
 
 
@@ -97,9 +97,9 @@ def growing_maps(
             break
         while done < size:
             stop = min(done + _BLOCK, size)
-            part, links = corpus[done:stop], pairs.slice(done, stop)
+            part, part_pairs = corpus[done:stop], pairs.slice(done, stop)
             source, target = (encoder.encode(side) for side in (part.source, part.target))
-            x, y = paired_words(source, target, links)
+            x, y = paired_words(source, target, part_pairs)
             moments.update(y, x)
             shown.update(stop - done)
             done = stop
@@ -134,7 +134,7 @@ def size_curve(
     findings = headline("data-size", questions, view, group=make().kind, x=0.0, about={"sentence_pairs": 0})
     train = questions.task.train
     for size, fitted in growing_maps(encoder, train, pairs, sizes, make=make, progress=progress):
-        own = questions.ask(view.name, view.source, mapped(view.target, fitted), view.about, depth=1)
+        aligned = questions.ask(view.name, view.source, mapped(view.target, fitted), view.about, depth=1)
         about = {"sentence_pairs": size, "word_pairs": fitted.n_pairs, "map": fitted.kind}
-        findings += headline("data-size", questions, own, group=fitted.kind, x=float(size), about=about)
+        findings += headline("data-size", questions, aligned, group=fitted.kind, x=float(size), about=about)
     return findings

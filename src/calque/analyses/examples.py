@@ -110,19 +110,19 @@ def examples(
 
 
 def _right(questions: Questions, view: View, side: str) -> np.ndarray:
-    found = np.full(len(questions.pairs), -1, dtype=np.int64)
+    outcomes = np.full(len(questions.pairs), -1, dtype=np.int64)
     hits = view.answers.source_hits if side == "source" else view.answers.target_hits
-    found[view.answers.queries] = hits
-    return found
+    outcomes[view.answers.queries] = hits
+    return outcomes
 
 
 def _meant(questions: Questions, side: str) -> np.ndarray:
     """Links whose word means something by itself."""
     numbers, forms = questions.forms[side]
     if side in questions.tags:
-        own, names = questions.tags[side]
+        tags, names = questions.tags[side]
         open_class = np.array([name in _OPEN for name in names] + [False])
-        return open_class[own][questions.rows[side]]
+        return open_class[tags][questions.rows[side]]
     counts = questions.counts[side]
     frequent = set(sorted(forms, key=lambda form: -counts[form])[: min(_FREQUENT, len(forms) // 10)])
     meant = np.array([form not in frequent and any(c.isalpha() for c in form) for form in forms], dtype=bool)
@@ -131,7 +131,7 @@ def _meant(questions: Questions, side: str) -> np.ndarray:
 
 def translations_of(questions: Questions, side: str, wanted: set[str]) -> dict[str, dict[str, int]]:
     """How often each of some forms is linked to each form of the other language, in test and training text together."""
-    found: dict[str, dict[str, int]] = {form: {} for form in wanted}
+    counted: dict[str, dict[str, int]] = {form: {} for form in wanted}
     for text, pairs in ((questions.corpus, questions.pairs), (questions.task.train, questions.task.links[1])):
         if text is None or pairs is None:
             continue
@@ -146,8 +146,8 @@ def translations_of(questions: Questions, side: str, wanted: set[str]) -> dict[s
         codes, counts = np.unique(own[asked] * len(others) + theirs[asked], return_counts=True)
         for code, n in zip(codes.tolist(), counts.tolist(), strict=True):
             form, translation = names[code // len(others)], others[code % len(others)]
-            found[form][translation] = found[form].get(translation, 0) + n
-    return found
+            counted[form][translation] = counted[form].get(translation, 0) + n
+    return counted
 
 
 def entropy(counts: Sequence[int]) -> float:
@@ -171,10 +171,10 @@ def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[in
     """
     best = []
     for several in links:
-        found = [link for link in several if right[:, link].any()]
-        if found:
+        answered = [link for link in several if right[:, link].any()]
+        if answered:
             # Differing, then right after and wrong before, then by as many as possible.
-            best.append(min(found, key=lambda k: (right[:, k].all(), right[0, k], -int(right[:, k].sum()), k)))
+            best.append(min(answered, key=lambda k: (right[:, k].all(), right[0, k], -int(right[:, k].sum()), k)))
     best.sort(key=lambda k: (right[:, k].all(), right[0, k], k))
     best = best[:_SENSES]
     differ = sum(not right[:, k].all() for k in best)

@@ -32,8 +32,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON: what `Score.to_dict` gives, and the rest beside it."""
-        own = {"analysis": self.analysis, "encoder": self.encoder, "group": self.group, "x": self.x}
-        return {**self.score.to_dict(), **own, **({} if self.items is None else {"items": list(self.items)})}
+        about = {"analysis": self.analysis, "encoder": self.encoder, "group": self.group, "x": self.x}
+        return {**self.score.to_dict(), **about, **({} if self.items is None else {"items": list(self.items)})}
 
     def to_json(self) -> str:
         """As one line of JSON."""

@@ -65,9 +65,9 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         classes = {title: members for title, members in classes.items() if members}
 
         def figures(drawn: np.ndarray, classes=classes) -> np.ndarray:
-            each = ratio(drawn[..., 0] + drawn[..., 2], drawn[..., 1] + drawn[..., 3])
-            means = [_mean(each[..., members]) for members in classes.values()]
-            return np.concatenate([each, np.stack(means, axis=-1)], axis=-1) if means else each
+            rates = ratio(drawn[..., 0] + drawn[..., 2], drawn[..., 1] + drawn[..., 3])
+            means = [_mean(rates[..., members]) for members in classes.values()]
+            return np.concatenate([rates, np.stack(means, axis=-1)], axis=-1) if means else rates
 
         values, low, high = questions.resamples.intervals(sums, figures)
         by_group = {k: title for title, members in classes.items() for k in members}
@@ -75,7 +75,7 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         share = 2 if groups.of_links else 1
         for k in some:
             forward, backward = (ratio(totals[k, i], totals[k, i + 1]) for i in (0, 2))
-            own = {
+            settings = {
                 **about,
                 "directions": {
                     "-".join(langs): None if np.isnan(value) else float(value)
@@ -83,12 +83,12 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
                 },
                 **({"class": by_group[k]} if k in by_group else {}),
             }
-            score = questions.score(f"accuracy.{name}", (values[k], low[k], high[k]), int(asked[k]) // share, own)
+            score = questions.score(f"accuracy.{name}", (values[k], low[k], high[k]), int(asked[k]) // share, settings)
             findings.append(Finding(analysis, view.name, score, groups.names[k], groups.x[k]))
         for place, (title, members) in enumerate(classes.items(), len(groups.names)):
-            own = {**about, "mean_of": [groups.names[k] for k in members]}
+            settings = {**about, "mean_of": [groups.names[k] for k in members]}
             n = int(asked[members].sum()) // share
-            score = questions.score(f"accuracy.{name}", (values[place], low[place], high[place]), n, own)
+            score = questions.score(f"accuracy.{name}", (values[place], low[place], high[place]), n, settings)
             findings.append(Finding(analysis, view.name, score, title))
     return findings
 
@@ -161,13 +161,13 @@ def by_pos(questions: Questions) -> Groups | None:
         return None
     names = [tag for tags_of in CLASSES.values() for tag in tags_of]
     codes = {}
-    for side, (own, known) in tags.items():
+    for side, (numbers, known) in tags.items():
         table = np.array([_number(tag, names) for tag in known] + [-1], dtype=np.int64)
-        codes[side] = table[own][questions.rows[side]]
+        codes[side] = table[numbers][questions.rows[side]]
     both = [codes[side] if side in codes else next(iter(codes.values())) for side in ("source", "target")]
-    of = {questions.langs[side == "target"]: int((tags[side][0] >= 0).sum()) for side in tags}
+    words = {questions.langs[side == "target"]: int((tags[side][0] >= 0).sum()) for side in tags}
     return Groups(
-        names, *both, x=[None] * len(names), of_links=len(codes) == 1, classes=CLASSES, settings={"tagged_words": of}
+        names, *both, x=[None] * len(names), of_links=len(codes) == 1, classes=CLASSES, settings={"tagged_words": words}
     )
 
 
@@ -188,8 +188,8 @@ def by_rank(questions: Questions) -> Groups:
     ranks = []
     for side in ("source", "target"):
         numbers, forms = questions.forms[side]
-        own = frequency_ranks(questions.counts[side])
-        ranks.append(np.array([own[form] for form in forms])[numbers[questions.rows[side]]] if forms else np.zeros(0))
+        rank = frequency_ranks(questions.counts[side])
+        ranks.append(np.array([rank[form] for form in forms])[numbers[questions.rows[side]]] if forms else np.zeros(0))
     apart = np.abs(ranks[0] - ranks[1])
     counted = "test text" if questions.task.train is None else "test and training text"
     return binned(apart, apart, RANKS, whole=False, frequencies=counted)
@@ -200,8 +200,8 @@ def by_length(questions: Questions) -> Groups:
     lengths = []
     for side in ("source", "target"):
         numbers, forms = questions.forms[side]
-        own = np.array([len(form) for form in forms], dtype=np.int64)
-        lengths.append(own[numbers[questions.rows[side]]] if forms else np.zeros(0))
+        characters = np.array([len(form) for form in forms], dtype=np.int64)
+        lengths.append(characters[numbers[questions.rows[side]]] if forms else np.zeros(0))
     return binned(lengths[0], lengths[1], LENGTHS, unit="characters")
 
 

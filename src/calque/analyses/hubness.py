@@ -44,15 +44,15 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
     side count, also those that are in no list. CSLS is made to make hubs rarer, so that by cosine is what the space itself
     is like. Intervals are over sentences of the words that can be hubs.
     """
-    found = {str(questions.task.similarity): view.answers}
-    if "cosine" not in found:
-        found["cosine"] = retrieve(
+    answers_by_similarity = {str(questions.task.similarity): view.answers}
+    if "cosine" not in answers_by_similarity:
+        answers_by_similarity["cosine"] = retrieve(
             view.source, view.target, questions.pairs,
             candidates=questions.task.candidates, similarity="cosine", uncovered=questions.task.uncovered, depth=DEPTH,
             source_words=questions.first["source"], target_words=questions.first["target"],
         )  # fmt: skip
     findings = []
-    for similarity, answers in found.items():
+    for similarity, answers in answers_by_similarity.items():
         directions = (
             (SIDES[1], answers.target_lists, questions.langs),
             (SIDES[0], answers.source_lists, questions.langs[::-1]),

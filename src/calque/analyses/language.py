@@ -69,8 +69,8 @@ def language(questions: Questions, view: View, *, words: int = _WORDS, seed: int
     for side in SIDES:
         numbers, forms = questions.forms[side]
         first = np.sort(np.unique(numbers, return_index=True)[1])
-        own = np.array([form not in shared for form in forms], dtype=bool)
-        first = first[own[numbers[first]] & view.covered(side)[first]]
+        distinct = np.array([form not in shared for form in forms], dtype=bool)
+        first = first[distinct[numbers[first]] & view.covered(side)[first]]
         rows.append(rng.permutation(first))
     used = min(words, *(len(side) for side in rows))
     known = 2 * used // 3

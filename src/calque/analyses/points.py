@@ -21,10 +21,10 @@ def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
     """
     centred = np.asarray(x, dtype=np.float64) - np.mean(x, axis=0, dtype=np.float64)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    found = np.zeros((len(x), n))
-    found[:, : min(n, len(s))] = (u * s)[:, :n]
-    signs = np.sign(found[np.abs(found).argmax(axis=0), np.arange(n)])
-    return found * np.where(signs == 0, 1.0, signs)
+    places = np.zeros((len(x), n))
+    places[:, : min(n, len(s))] = (u * s)[:, :n]
+    signs = np.sign(places[np.abs(places).argmax(axis=0), np.arange(n)])
+    return places * np.where(signs == 0, 1.0, signs)
 
 
 def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndarray, str]:
@@ -43,10 +43,10 @@ def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndar
     """
     if how not in PROJECTIONS:
         raise SettingError(f"projection {how!r} is not known, expected one of {', '.join(PROJECTIONS)}")
-    found = importlib.util.find_spec("sklearn") is not None
-    if how == "tsne" and not found:
+    available = importlib.util.find_spec("sklearn") is not None
+    if how == "tsne" and not available:
         raise MissingExtraError("scikit-learn", "plots", "t-SNE")
-    if how == "pca" or not found or len(x) < 5:
+    if how == "pca" or not available or len(x) < 5:
         return principal_axes(x), "pca"
     from sklearn.manifold import TSNE
 
@@ -69,15 +69,15 @@ def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: i
         numbers, names = questions.forms[side]
         forms.append([names[number] for number in numbers[questions.rows[side]].tolist()])
     seen: set[str] = set()
-    kept = []
+    chosen = []
     for link in np.random.default_rng(seed).permutation(np.flatnonzero(usable)).tolist():
         source, target = forms[0][link], forms[1][link]
         if source not in seen and source != target and source.isalpha() and target.isalpha():
             seen.add(source)
-            kept.append(link)
-        if len(kept) == n:
+            chosen.append(link)
+        if len(chosen) == n:
             break
-    return np.sort(np.array(kept, dtype=np.int64))
+    return np.sort(np.array(chosen, dtype=np.int64))
 
 
 def points(
@@ -107,13 +107,13 @@ def points(
     for view in views:
         rows = [questions.rows[side][links] for side in SIDES]
         places, how = project(
-            np.concatenate([view.units[side][own] for side, own in zip(SIDES, rows, strict=True)]),
+            np.concatenate([view.units[side][side_rows] for side, side_rows in zip(SIDES, rows, strict=True)]),
             projection,
             seed=seed,
         )
         items = []
-        for number, (side, own) in enumerate(zip(SIDES, rows, strict=True)):
-            for pair, (link, row) in enumerate(zip(links.tolist(), own.tolist(), strict=True)):
+        for number, (side, side_rows) in enumerate(zip(SIDES, rows, strict=True)):
+            for pair, (link, row) in enumerate(zip(links.tolist(), side_rows.tolist(), strict=True)):
                 x, y = places[number * len(links) + pair]
                 sentence = texts[side][int(questions.pairs.sentence[link])]
                 items.append({

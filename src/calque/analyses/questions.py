@@ -66,14 +66,14 @@ class Questions:
     @cached_property
     def counts(self) -> Mapping[str, dict[str, int]]:
         """How often each lower-cased form comes, in the test text and the training text together."""
-        found = {}
+        counts = {}
         for side in SIDES:
-            found[side] = count_forms(self.sentences(side))
+            counts[side] = count_forms(self.sentences(side))
             if self.task.train is not None:
                 train = self.task.train.source if side == "source" else self.task.train.target
                 for form, count in count_forms(train).items():
-                    found[side][form] = found[side].get(form, 0) + count
-        return found
+                    counts[side][form] = counts[side].get(form, 0) + count
+        return counts
 
     @cached_property
     def first(self) -> Mapping[str, np.ndarray]:
@@ -85,8 +85,8 @@ class Questions:
     @property
     def selections(self) -> dict[str, np.ndarray]:
         """Which links a figure is over: bool `[n_pairs]` by the name that `WordRetrieval` gives it."""
-        found = {"all": np.ones(len(self.pairs), dtype=bool)}
-        return found if self.unseen is None else {**found, "unseen": self.unseen}
+        selections = {"all": np.ones(len(self.pairs), dtype=bool)}
+        return selections if self.unseen is None else {**selections, "unseen": self.unseen}
 
     def ask(
         self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None,

@@ -30,16 +30,16 @@ class Resamples:
         if self._kept is not None:
             yield from self._kept
             return
-        kept = []
+        blocks = []
         rng, rows = np.random.default_rng(self.seed), max(1, _DRAWS // max(self.n, 1))
         for start in range(0, self.samples if self.n else 0, rows):
             size = min(rows, self.samples - start)
             block = rng.multinomial(self.n, np.full(self.n, 1 / self.n), size=size).astype(np.float64)
             if self.n * self.samples <= _KEPT:
-                kept.append(block)
+                blocks.append(block)
             yield block
         if self.n * self.samples <= _KEPT:
-            self._kept = kept
+            self._kept = blocks
 
     def intervals(
         self, sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], *, level: float = 0.95

@@ -57,15 +57,15 @@ def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
     places: dict[str, tuple[tuple[str, ...], int]] = {}
     for number, sentence in enumerate(tagged.sentences):
         places.setdefault("".join(sentence.words), (sentence.words, int(starts[number])))
-    found: list[np.ndarray] = []
+    tags: list[np.ndarray] = []
     for sentence in sentences:
         words, start = places.get("".join(sentence.words), ((), 0))
         if not words:
-            found.append(np.full(len(sentence), -1, dtype=np.int32))
+            tags.append(np.full(len(sentence), -1, dtype=np.int32))
         elif words == sentence.words:
-            found.append(tagged.tags.codes[start : start + len(words)])
+            tags.append(tagged.tags.codes[start : start + len(words)])
         else:
             ends = np.cumsum([len(word) for word in words])
             begins = np.cumsum([0, *(len(word) for word in sentence.words[:-1])])
-            found.append(tagged.tags.codes[start + np.searchsorted(ends, begins, side="right")])
-    return np.concatenate(found).astype(np.int32) if found else np.zeros(0, dtype=np.int32)
+            tags.append(tagged.tags.codes[start + np.searchsorted(ends, begins, side="right")])
+    return np.concatenate(tags).astype(np.int32) if tags else np.zeros(0, dtype=np.int32)

@@ -58,12 +58,12 @@ def score_links(
     judged, sure, both = _sets(links, gold)
     if not len(sure):
         raise SettingError("there is no sure gold link: recall and error rate are not defined")
-    found_sure, found = np.isin(judged, sure), np.isin(judged, both)
+    is_sure, is_possible = np.isin(judged, sure), np.isin(judged, both)
     width = _width(links, gold)
     counts = np.stack(
         [
             np.bincount(keys // width**2, minlength=gold.n_sentences)
-            for keys in (judged, sure, judged[found_sure], judged[found])
+            for keys in (judged, sure, judged[is_sure], judged[is_possible])
         ],
         axis=1,
     )
@@ -138,7 +138,7 @@ class WordAlignment(Task):
         require(encoder, "measured", self.rows)
         source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
-        links = links_from_embeddings(source, target, method=method, **self.options)
+        pairs = links_from_embeddings(source, target, method=method, **self.options)
         without = [0 if side.covered is None else int((~side.covered).sum()) for side in (source, target)]
         about = {
             "links_from": self.method,
@@ -148,7 +148,7 @@ class WordAlignment(Task):
             "encoder": encoder.name,
             "encoder_fingerprint": encoder.fingerprint,
         }
-        return self.score(links, about=about)
+        return self.score(pairs, about=about)
 
     def score(self, links: WordPairs, *, about: dict[str, Any] | None = None) -> list[Score]:
         """The same figures for links that exist already, such as those of a statistical aligner."""
@@ -180,17 +180,17 @@ def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[Par
     return corpus.take(keep), gold.take(keep)
 
 
-def _width(links: WordPairs, gold: WordPairs) -> int:
+def _width(pairs: WordPairs, gold: WordPairs) -> int:
     """One more than the largest word position."""
-    return 1 + max(int(words.max(initial=0)) for pairs in (links, gold) for words in (pairs.source, pairs.target))
+    return 1 + max(int(words.max(initial=0)) for each in (pairs, gold) for words in (each.source, each.target))
 
 
-def _sets(links: WordPairs, gold: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sets(pairs: WordPairs, gold: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Judged, sure, and sure or possible links, each link a number and each once."""
-    width = _width(links, gold)
+    width = _width(pairs, gold)
     if width > 1_000_000:
         raise SettingError(f"a link names word {width - 1} of a sentence: these are no links between words")
-    judged, both = ((pairs.sentence * width + pairs.source) * width + pairs.target for pairs in (links, gold))
+    judged, both = ((each.sentence * width + each.source) * width + each.target for each in (pairs, gold))
     return np.unique(judged), np.unique(both[~gold.possible]), np.unique(both)
 
 

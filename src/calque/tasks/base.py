@@ -65,9 +65,9 @@ class Score:
         for name in ("value", "low", "high"):
             plain[name] = None if math.isnan(plain[name]) else plain[name]
         for name in ("runs", "resamples", "texts"):
-            found = plain.pop(name)
-            if found:
-                plain[name] = found if name == "texts" else [None if math.isnan(each) else each for each in found]
+            values = plain.pop(name)
+            if values:
+                plain[name] = values if name == "texts" else [None if math.isnan(each) else each for each in values]
         return {
             **plain,
             "languages": list(self.languages),

@@ -90,8 +90,8 @@ def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int
     values, drawn = _drawn(figures, samples, None)
     texts = len(figures[0][0]) if figures else 0
     return [
-        Measured(value, *_ends(found, value, 0.95), tuple(float(f"{each:.5g}") for each in found[:KEPT]), texts)
-        for value, found in zip(values, drawn, strict=True)
+        Measured(value, *_ends(draws, value, 0.95), tuple(float(f"{each:.5g}") for each in draws[:KEPT]), texts)
+        for value, draws in zip(values, drawn, strict=True)
     ]
 
 
@@ -128,9 +128,9 @@ def _drawn(
     for start in range(0, samples if n else 0, max(1, _DRAWS // max(1, n))):
         rows = min(max(1, _DRAWS // n), samples - start)
         counts = rng.multinomial(n, np.full(n, 1 / n), size=rows).astype(np.float64)
-        for found, part, (_, statistic) in zip(drawn, parts, figures, strict=True):
-            found.append(np.asarray(statistic(counts @ part), dtype=np.float64))
-    return values, [np.concatenate(found) for found in drawn]
+        for blocks, part, (_, statistic) in zip(drawn, parts, figures, strict=True):
+            blocks.append(np.asarray(statistic(counts @ part), dtype=np.float64))
+    return values, [np.concatenate(blocks) for blocks in drawn]
 
 
 def _ends(drawn: np.ndarray, value: float, level: float) -> tuple[float, float]:

@@ -48,13 +48,13 @@ class WithCeilings(Task):
         """
         task, ceilings = make(train, tests, dev=dev, select=select), []
         for lang in dict.fromkeys(each.lang for each in ceiling):
-            own = {name: [each for each in several if each.lang == lang]
+            datasets = {name: [each for each in several if each.lang == lang]
                    for name, several in (("train", ceiling), ("tests", tests), ("dev", dev))}  # fmt: skip
-            if not own["tests"]:
+            if not datasets["tests"]:
                 langs = ", ".join(dict.fromkeys(each.lang for each in tests))
                 raise SettingError(f"--ceiling has text in {lang}, but the tests are in {langs}")
             # Target development text of the zero-shot run is this run's own language.
-            ceilings.append(make(**own, select="source" if select == "target" else select))
+            ceilings.append(make(**datasets, select="source" if select == "target" else select))
         return cls(task, ceilings)
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:

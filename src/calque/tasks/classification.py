@@ -158,11 +158,11 @@ class Classification(ZeroShot[LabelledText]):
         return functional.cross_entropy(head(given.rows, given.lengths), right, reduction="none")
 
     def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        found = head(given.rows, given.lengths).argmax(1).cpu().numpy()
+        predicted = head(given.rows, given.lengths).argmax(1).cpu().numpy()
         gold, n = answers.of_texts("labels", given.numbers).numpy(), len(self.labels)
-        counts = {"accuracy": np.stack([found == gold, np.ones(len(gold))], axis=1)}
+        counts = {"accuracy": np.stack([predicted == gold, np.ones(len(gold))], axis=1)}
         if "macro-f1" in self.statistics:
-            said, true = found[:, None] == np.arange(n), gold[:, None] == np.arange(n)
+            said, true = predicted[:, None] == np.arange(n), gold[:, None] == np.arange(n)
             counts["macro-f1"] = np.stack([said & true, said, true], axis=2).reshape(len(gold), 3 * n)
         return counts
 
@@ -182,13 +182,13 @@ def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
     Raises:
         InputError: nothing is left.
     """
-    found = [names.get(name, name) for name in text.labels.names]
-    kept = np.flatnonzero(np.array([name != "" for name in found], dtype=bool)[text.labels.codes])
-    if not len(kept):
+    renamed = [names.get(name, name) for name in text.labels.names]
+    labelled = np.flatnonzero(np.array([name != "" for name in renamed], dtype=bool)[text.labels.codes])
+    if not len(labelled):
         raise InputError("every label is dropped by --rename", path=text.path)
-    labels = Labels.of([name for name in found if name])
-    codes = np.array([labels.names.index(name) if name else -1 for name in found], dtype=np.int32)
-    return replace(text, labels=Labels(codes[text.labels.codes], labels.names)).take(kept)
+    labels = Labels.of([name for name in renamed if name])
+    codes = np.array([labels.names.index(name) if name else -1 for name in renamed], dtype=np.int32)
+    return replace(text, labels=Labels(codes[text.labels.codes], labels.names)).take(labelled)
 
 
 class TextHead(nn.Module):
@@ -242,8 +242,8 @@ class _Pairs(VectorSource):
         self.lengths = whole.lengths[::2] + whole.lengths[1::2]
 
     def take(self, numbers: np.ndarray) -> WordRows:
-        found = self._whole.take(np.concatenate([2 * numbers, 2 * numbers + 1]))
-        return WordRows(found.rows, found.lengths, numbers)
+        sentences = self._whole.take(np.concatenate([2 * numbers, 2 * numbers + 1]))
+        return WordRows(sentences.rows, sentences.lengths, numbers)
 
     def backward(self, gradient: Tensor) -> None:
         self._whole.backward(gradient)

@@ -46,7 +46,7 @@ def read_datasets(
         known: what has been read, as development text and test set in one, and is not read again.
         say: takes a line of news.
     """
-    found = []
+    datasets = []
     for file in files:
         lang, path = language_and_path(file)
         if (lang, path, most) not in known:
@@ -56,8 +56,8 @@ def read_datasets(
             used = "" if some is None else f", of which {len(some):,} are used"
             say(f"{path}: {n:,} texts in {lang}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
             known[lang, path, most] = data if some is None else data.take(some)
-        found.append(Dataset(Path(path).name, lang, known[lang, path, most]))
-    return found
+        datasets.append(Dataset(Path(path).name, lang, known[lang, path, most]))
+    return datasets
 
 
 def spread_over(n: int, most: int | None) -> np.ndarray | None:
@@ -69,9 +69,9 @@ def spread_over(n: int, most: int | None) -> np.ndarray | None:
 def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
     """Compare a test set with every training text, whatever its language: files are also given under a wrong one."""
     for each in trained:
-        own, others = (getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each))
-        if len(own) == len(others):
-            warn_of_overlap(test.name, shared_texts(own, others), each.name)
+        tested, others = (getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each))
+        if len(tested) == len(others):
+            warn_of_overlap(test.name, shared_texts(tested, others), each.name)
 
 
 class Answers:

@@ -104,9 +104,9 @@ class Disambiguation(Task):
             name = Path(file).name
             texts[file if name in texts else name] = read(file, inputs.test_limit)
         first = None if inputs.first_senses is None else first_senses(inputs.first_senses)
-        made = cls(learnt, texts, first_sense=first, restrict=restrict)
-        made.notes = {"train": [Path(train).name]}
-        return [made]
+        task = cls(learnt, texts, first_sense=first, restrict=restrict)
+        task.notes = {"train": [Path(train).name]}
+        return [task]
 
     def news(self, scores: Sequence[Score]) -> Iterator[str]:
         for score in scores:
@@ -186,10 +186,10 @@ class Disambiguation(Task):
     def _candidates(self, keys: Sequence[str]) -> dict[str, list[int]]:
         """Senses of each lemma and part of speech in the training text."""
         number = {key: k for k, key in enumerate(keys)}
-        found: dict[str, set[int]] = {}
+        senses: dict[str, set[int]] = {}
         for i, several in enumerate(self.train.keys):
-            found.setdefault(_entry(self.train, i), set()).update(number[key] for key in several)
-        return {entry: sorted(several) for entry, several in found.items()}
+            senses.setdefault(_entry(self.train, i), set()).update(number[key] for key in several)
+        return {entry: sorted(several) for entry, several in senses.items()}
 
     def _blind(self, text: SenseText, senses: Senses, candidates: Mapping[str, list[int]]) -> dict[str, float]:
         """F1 of answers that know the lemma and nothing of the sentence: `frequent`, its most frequent sense in the
@@ -252,15 +252,15 @@ def first_senses(path: str) -> dict[str, str]:
     from calque.errors import InputError
 
     names = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split() if isinstance(line, str) else []
         if len(fields) != 4 or "%" not in fields[0]:
             raise InputError("no line of WordNet's index.sense (sense_key offset number count)", path=path, line=number)
         lemma, _, rest = fields[0].partition("%")
         if fields[2] == "1" and rest[:1] in names:
-            found[f"{lemma}%{names[rest[0]]}"] = fields[0]
-    return found
+            keys[f"{lemma}%{names[rest[0]]}"] = fields[0]
+    return keys
 
 
 def _entry(text: SenseText, i: int) -> str:

@@ -144,17 +144,17 @@ class Experiment(Generic[D]):
         require(encoder, "measured", task.rows)
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
-        own = [task.answers(each) for each in task.train]
-        self.answers = Answers.joined(own)
+        answers_by_text = [task.answers(each) for each in task.train]
+        self.answers = Answers.joined(answers_by_text)
         # Before anything is computed: a label that nobody has learnt should be told now, not after the training.
         self._gold = [task.answers(each) for each in task.tests]
-        sizes = [len(answers.lengths) for answers in own]
+        sizes = [len(answers.lengths) for answers in answers_by_text]
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
         self.held_out = []
         kept = np.arange(sum(sizes))
         if not task.dev and task.select == "source":
             starts = offsets_of(sizes)
-            self.held_out = [found for a, b in itertools.pairwise(starts) if len(found := _held_out(kept[a:b]))]
+            self.held_out = [numbers for a, b in itertools.pairwise(starts) if len(numbers := _held_out(kept[a:b]))]
             kept = np.setdiff1d(kept, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out]))
         self.kept = kept
         langs = [task.sources.index(each.lang) for each in task.train]
@@ -173,10 +173,10 @@ class Experiment(Generic[D]):
                 warnings.simplefilter("always")
                 self._known[id(each.data)] = self._read(each)
             for warning in caught:
-                told = warning.message
-                if isinstance(told, Warning):
-                    told.args = (f"{each.name}: {told}",)
-                warnings.warn(told, stacklevel=2)
+                message = warning.message
+                if isinstance(message, Warning):
+                    message.args = (f"{each.name}: {message}",)
+                warnings.warn(message, stacklevel=2)
         return self._known[id(each.data)]
 
     def _read(self, each: Dataset[D]) -> Any:
@@ -187,8 +187,8 @@ class Experiment(Generic[D]):
         split = self.task.split(self.encoder, each.data)
         if split.truncated_sentences:
             limit = self.encoder.max_length
-            told = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and are truncated"
-            warnings.warn(told, stacklevel=2)
+            message = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and are truncated"
+            warnings.warn(message, stacklevel=2)
         return split
 
     def learn(self, seed: int) -> Learnt:
@@ -254,7 +254,7 @@ class Experiment(Generic[D]):
             for metric, sums in self.task.judge(head, given, answers).items():
                 parts.setdefault(metric, []).append(sums)
         order = np.argsort(np.concatenate(numbers))
-        return {metric: np.concatenate(found)[order].astype(np.float64) for metric, found in parts.items()}
+        return {metric: np.concatenate(batches)[order].astype(np.float64) for metric, batches in parts.items()}
 
 
 def _held_out(numbers: np.ndarray) -> np.ndarray:

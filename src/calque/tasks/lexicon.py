@@ -110,12 +110,12 @@ class Lexicon(Task):
         if inputs.text:
             files = map(language_and_path, inputs.text)
             texts = read_languages(files, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say)
-        made = cls(dictionary, texts=texts, similarity=similarity, lower=lower, data=Path(test).name)
-        made.notes = {
+        task = cls(dictionary, texts=texts, similarity=similarity, lower=lower, data=Path(test).name)
+        task.notes = {
             "entries": f"{start}-{'' if stop is None else stop}",
             "text": [Path(text).name for text in inputs.text],
         }
-        return [made]
+        return [task]
 
     def news(self, scores: Sequence[Score]) -> Iterator[str]:
         left_out, path = scores[0].settings["left_out"], self.dictionary.path
@@ -147,21 +147,21 @@ class Lexicon(Task):
             "candidates": len(target),
             "left_out": left_out, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
         }  # fmt: skip
-        found = [("p@1", ranks <= 1), ("p@5", ranks <= 5), ("p@10", ranks <= 10), ("mrr", 1 / ranks)]
+        metrics = [("p@1", ranks <= 1), ("p@5", ranks <= 5), ("p@10", ranks <= 10), ("mrr", 1 / ranks)]
         return [
             Score(
                 "lexicon", self.data, self.dictionary.langs, metric,
                 *measured.ends, len(ranks), self.seed, about, **measured.kept,
             )
-            for metric, right in found
+            for metric, right in metrics
             for measured in [measure(np.stack([right, np.ones(len(ranks))], axis=1), accuracy, samples=self.bootstrap)]
         ]  # fmt: skip
 
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
         """Word types of both languages with their vectors."""
-        found = []
-        own = (self.dictionary.source, (*self.dictionary.target, *self.vocabulary))
-        for lang, words in zip(self.dictionary.langs, own, strict=True):
+        anchors = []
+        words_by_side = (self.dictionary.source, (*self.dictionary.target, *self.vocabulary))
+        for lang, words in zip(self.dictionary.langs, words_by_side, strict=True):
             if self.texts is None:
                 text = Sentences.of([[word] for word in dict.fromkeys(words)], lang)
             else:
@@ -169,8 +169,8 @@ class Lexicon(Task):
             embeddings = encoder.encode(text, progress=progress)
             if self.lower:
                 text = Sentences.of([[word.lower() for word in sentence.words] for sentence in text], lang)
-            found.append(anchors_of(text, embeddings, at_least=self.at_least, most=self.most))
-        return found[0], found[1]
+            anchors.append(anchors_of(text, embeddings, at_least=self.at_least, most=self.most))
+        return anchors[0], anchors[1]
 
     def _ranks(self, source: Anchors, target: Anchors) -> tuple[np.ndarray, int]:
         """Rank of the best right translation of each source word, from 1, and how many pairs have no vector."""
@@ -187,10 +187,10 @@ class Lexicon(Task):
         x, y = (_unit(side.vectors) for side in (source, target))
         hubness = torch.zeros(len(y))
         if self.similarity == "csls":
-            found = csls_neighbours(x.numpy(), y.numpy(), k=self.k, source_queries=np.zeros(0, dtype=np.int64),
+            neighbours = csls_neighbours(x.numpy(), y.numpy(), k=self.k, source_queries=np.zeros(0, dtype=np.int64),
                                     target_queries=np.zeros(0, dtype=np.int64))  # fmt: skip
-            assert found.target_hubness is not None
-            hubness = torch.from_numpy(found.target_hubness).float()
+            assert neighbours.target_hubness is not None
+            hubness = torch.from_numpy(neighbours.target_hubness).float()
         queries = sorted(gold)
         ranks = np.zeros(len(queries))
         step = max(1, _CELLS // len(y))
@@ -218,11 +218,11 @@ def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictio
     """
     order = {word: k for k, word in enumerate(dict.fromkeys(dictionary.source))}
     stop = len(order) if stop is None else stop
-    kept = [k for k, word in enumerate(dictionary.source) if start <= order[word] < stop]
-    if not kept:
+    chosen = [k for k, word in enumerate(dictionary.source) if start <= order[word] < stop]
+    if not chosen:
         raise SettingError(
             f"{dictionary.path or 'dictionary'}: {len(order):,} source words, none from {start} to {stop}"
         )
-    sides = ([side[k] for k in kept] for side in (dictionary.source, dictionary.target))
+    sides = ([side[k] for k in chosen] for side in (dictionary.source, dictionary.target))
     source, target = map(tuple, sides)
     return replace(dictionary, source=source, target=target)

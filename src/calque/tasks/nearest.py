@@ -107,11 +107,11 @@ def retrieve(
             linked = np.zeros_like(pool)
             linked[row[has_vector]] = True
             pool &= linked
-    found = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k, depth)
+    neighbours = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k, depth)
     queries = np.flatnonzero(has_vector if uncovered == "drop" else asked)
     places = np.flatnonzero(has_vector[queries])
     lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
-    for answer, pool, best in zip(lists, reversed(pools), (found.targets, found.sources), strict=True):
+    for answer, pool, best in zip(lists, reversed(pools), (neighbours.targets, neighbours.sources), strict=True):
         if best.shape[1]:
             answer[places, : best.shape[1]] = np.flatnonzero(pool)[best]
     nearest = [answer[:, 0] for answer in lists]

@@ -42,8 +42,8 @@ def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, 
     asked = source * size + target
     seen = np.zeros(len(asked), dtype=bool)
     for start in range(0, len(train), _BLOCK):
-        text, links = train[start : start + _BLOCK], train_pairs.slice(start, start + _BLOCK)
-        source, target = (_of_links(text, links, side, vocabulary, grow=False) for side in ("source", "target"))
+        text, block_pairs = train[start : start + _BLOCK], train_pairs.slice(start, start + _BLOCK)
+        source, target = (_of_links(text, block_pairs, side, vocabulary, grow=False) for side in ("source", "target"))
         known = (source >= 0) & (target >= 0)
         seen |= np.isin(asked, np.unique(source[known] * size + target[known]))
     return seen
@@ -55,11 +55,11 @@ def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarra
     Empty sentences are shared with nothing.
     """
     shared = np.zeros(len(corpus), dtype=bool)
-    for own, others in ((corpus.source, train.source), (corpus.target, train.target)):
-        texts = [_key(sentence.words) for sentence in own]
+    for sentences, others in ((corpus.source, train.source), (corpus.target, train.target)):
+        texts = [_key(sentence.words) for sentence in sentences]
         wanted = set(texts) - {""}
-        found = wanted.intersection(_key(sentence.words) for sentence in others)
-        shared |= np.fromiter((text in found for text in texts), dtype=bool, count=len(texts))
+        known = wanted.intersection(_key(sentence.words) for sentence in others)
+        shared |= np.fromiter((text in known for text in texts), dtype=bool, count=len(texts))
     return shared
 
 
@@ -70,8 +70,8 @@ def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.nd
         test, train: columns of texts; of pairs of texts both columns, which are compared together.
     """
     texts = list(_texts(test))
-    found = (set(texts) - {""}).intersection(_texts(train))
-    return np.fromiter((text in found for text in texts), dtype=bool, count=len(texts))
+    known = (set(texts) - {""}).intersection(_texts(train))
+    return np.fromiter((text in known for text in texts), dtype=bool, count=len(texts))
 
 
 def _texts(columns: Sequence[Sentences]) -> Iterator[str]:

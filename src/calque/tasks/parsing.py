@@ -124,12 +124,12 @@ class Parsing(ZeroShot[Treebank]):
         states = head(given.rows, given.lengths, parts)
         lengths = given.lengths.numpy()
         table = head.arcs(states, given.lengths).double().cpu().numpy()
-        found = torch.from_numpy(maximum_spanning_trees(table, lengths).astype(np.int64))
-        labels = head.labels(states, found, given.lengths).argmax(1).cpu()
-        attached = (found == heads) & (counted > 0)
+        predicted = torch.from_numpy(maximum_spanning_trees(table, lengths).astype(np.int64))
+        labels = head.labels(states, predicted, given.lengths).argmax(1).cpu()
+        attached = (predicted == heads) & (counted > 0)
         labelled = attached & (labels == relations)
-        each = torch.stack([attached, labelled, counted > 0], dim=1).double()
-        counts = sums(each, given.lengths).numpy()
+        outcomes = torch.stack([attached, labelled, counted > 0], dim=1).double()
+        counts = sums(outcomes, given.lengths).numpy()
         return {"las": counts, "uas": counts}
 
 

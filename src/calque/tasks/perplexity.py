@@ -111,14 +111,14 @@ def word_perplexity(
     from calque.pretraining.word_model import Perplexity
 
     sums = model.negative_log_likelihood(sentences)
-    found = Perplexity.of(sums)
-    about = {"forward": round(found.forward, 3), "backward": round(found.backward, 3), "unknown": found.unknown,
-             "vocabulary": len(model.vocabulary), "encoder": name}  # fmt: skip
+    perplexity = Perplexity.of(sums)
+    about = {"forward": round(perplexity.forward, 3), "backward": round(perplexity.backward, 3),
+             "unknown": perplexity.unknown, "vocabulary": len(model.vocabulary), "encoder": name}  # fmt: skip
     scores = []
     for metric, total in (("perplexity", sums[:, :2].mean(axis=1)), ("unigram-perplexity", sums[:, 2])):
         pairs = np.stack([total, sums[:, 3]], axis=1)
         measured = measure(pairs, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap)
-        lang, n = (sentences.lang,), found.words
+        lang, n = (sentences.lang,), perplexity.words
         scores.append(
             Score("next-word", data, lang, metric, *measured.ends, n, seed, about, percent=False, **measured.kept)
         )
@@ -133,12 +133,12 @@ def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
     """
     rng = np.random.default_rng(seed)
     starts = offsets_of(counts)[:-1]
-    found = [
+    chosen = [
         start + np.sort(rng.permutation(count)[: max(1, round(share * count))])
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
         if count
     ]
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+    return np.concatenate(chosen) if chosen else np.zeros(0, dtype=np.int64)
 
 
 @torch.inference_mode()

@@ -60,21 +60,21 @@ def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pr
     for sentence, start, end, kind in zip(owner, table.start, table.end, table.type, strict=True):
         spans[int(sentence)].append((int(start - offsets[sentence]), int(end - offsets[sentence]), table.types[kind]))
     reached = _links(pairs)
-    kept: list[int] = []
+    rows: list[int] = []
     tags: list[str] = []
     for sentence, length in enumerate(target.lengths().tolist()):
-        own = ["O"] * length
+        labels = ["O"] * length
         for start, end, kind in spans.get(sentence, ()):
             words = [j for i in range(start, end) for j in reached[sentence].get(i, ())]
             first, last = (min(words), max(words)) if words else (0, -1)
-            if not words or last - first >= _STRETCH * (end - start) + 1 or set(own[first : last + 1]) != {"O"}:
+            if not words or last - first >= _STRETCH * (end - start) + 1 or set(labels[first : last + 1]) != {"O"}:
                 break
-            own[first : last + 1] = [f"B-{kind}"] + [f"I-{kind}"] * (last - first)
+            labels[first : last + 1] = [f"B-{kind}"] + [f"I-{kind}"] * (last - first)
         else:
             if length:
-                kept.append(sentence)
-                tags += own
-    return _projected(kept, tags, target)
+                rows.append(sentence)
+                tags += labels
+    return _projected(rows, tags, target)
 
 
 def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Projected:
@@ -86,23 +86,23 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pro
     offsets = offsets_of(source.sentences.lengths())
     linked = _links(pairs, turned=True)
     seen: dict[str, Counter[str]] = defaultdict(Counter)
-    found: list[list[str | None]] = []
+    tags_by_sentence: list[list[str | None]] = []
     words = [sentence.words for sentence in target]
     for sentence, forms in enumerate(words):
-        own: list[str | None] = []
+        sentence_tags: list[str | None] = []
         for j, form in enumerate(forms):
             tags = Counter(source.tags[int(offsets[sentence]) + i] for i in linked[sentence].get(j, ()))
-            own.append(_most(tags))
-            if own[-1] is not None:
-                seen[form][own[-1]] += 1
-        found.append(own)
-    kept, tags = [], []
-    for sentence, (forms, own) in enumerate(zip(words, found, strict=True)):
-        whole = [tag or _most(seen[form]) for form, tag in zip(forms, own, strict=True)]
+            sentence_tags.append(_most(tags))
+            if sentence_tags[-1] is not None:
+                seen[form][sentence_tags[-1]] += 1
+        tags_by_sentence.append(sentence_tags)
+    rows, tags = [], []
+    for sentence, (forms, sentence_tags) in enumerate(zip(words, tags_by_sentence, strict=True)):
+        whole = [tag or _most(seen[form]) for form, tag in zip(forms, sentence_tags, strict=True)]
         if whole and None not in whole:
-            kept.append(sentence)
+            rows.append(sentence)
             tags += whole
-    return _projected(kept, tags, target)
+    return _projected(rows, tags, target)
 
 
 class Tagger(Protocol):
@@ -133,11 +133,11 @@ def projected(
     if corpus.side(tagger.train[0].lang) == "target":
         corpus, pairs = corpus.swapped(), pairs.swapped()
     tagged = tagger.tag(encoder, corpus.source, seed=seed, progress=progress)
-    found = (project_tags if tagger.name == "pos" else project_spans)(tagged, pairs, corpus.target)
-    if not len(found.text):
+    projection = (project_tags if tagger.name == "pos" else project_spans)(tagged, pairs, corpus.target)
+    if not len(projection.text):
         raise SettingError("no tags could be projected over the word links: is this the right parallel text?")
-    name = f"projected ({len(found.text):,} sentences, {found.left_out:,} skipped)"
-    return Dataset(name, corpus.langs[1], found.text)
+    name = f"projected ({len(projection.text):,} sentences, {projection.left_out:,} skipped)"
+    return Dataset(name, corpus.langs[1], projection.text)
 
 
 class LabelProjection(Task):
@@ -172,10 +172,10 @@ class LabelProjection(Task):
             tagger = self.make(self.train, self.train, tune=False)
             learnt = projected(tagger, encoder, corpus, pairs, progress=progress)
             self.say(f"{name}: {learnt.name}")
-            if own := [each for each in self.tests if each.lang == learnt.lang]:
-                found = self.make([learnt], own).evaluate(encoder, progress=progress)
+            if tests := [each for each in self.tests if each.lang == learnt.lang]:
+                scores_here = self.make([learnt], tests).evaluate(encoder, progress=progress)
                 about = {"protocol": "projection", "text": learnt.name, "train": [each.name for each in self.train]}
-                scores += [score.about(**about) for score in found]
+                scores += [score.about(**about) for score in scores_here]
         if not scores:
             raise SettingError("no test set is in a language of --project")
         return scores
@@ -183,11 +183,11 @@ class LabelProjection(Task):
 
 def _links(pairs: WordPairs, *, turned: bool = False) -> dict[int, dict[int, list[int]]]:
     """For each sentence and word the words that it is linked to."""
-    found: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    linked: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     columns = (pairs.sentence, pairs.target, pairs.source) if turned else (pairs.sentence, pairs.source, pairs.target)
     for sentence, i, j in zip(*(column.tolist() for column in columns), strict=True):
-        found[sentence][i].append(j)
-    return found
+        linked[sentence][i].append(j)
+    return linked
 
 
 def _most(tags: Counter[str]) -> str | None:

@@ -81,9 +81,9 @@ class WordRetrieval(Task):
             raise SettingError(f"the test text is in {corpus.langs}, the training text in {train.langs}")
         if special and not contextual:
             raise SettingError("special subwords have no first occurrence: special=True needs contextual=True")
-        for links, text in ((pairs, corpus), (train_pairs, train)):
-            if links is not None and text is not None:
-                links.check(text)
+        for given, text in ((pairs, corpus), (train_pairs, train)):
+            if given is not None and text is not None:
+                given.check(text)
         self.corpus, self.train, self._given = corpus, train, (pairs, train_pairs)
         self.contextual, self.special = contextual, special
         self.uncovered: Uncovered = uncovered
@@ -103,14 +103,14 @@ class WordRetrieval(Task):
         contextual: bool = True,
     ) -> list[Task]:
         """One for each test text."""
-        made: list[Task] = []
+        tasks: list[Task] = []
         for one in inputs.each():
             task = cls.read(one, candidates=candidates, similarity=similarity, contextual=contextual)
             if task.train is not None:
                 warn_of_overlap(task.data, shared_sentences(task.corpus, task.train), one.train[0])
                 task.notes = {"train": [Path(one.train[0]).name]}  # it decides which pairs count as unseen
-            made.append(task)
-        return made
+            tasks.append(task)
+        return tasks
 
     @classmethod
     def read(cls, one: Inputs, **options: Any) -> WordRetrieval:
@@ -136,11 +136,11 @@ class WordRetrieval(Task):
 
             text = self.corpus if self.train is None else self.corpus + self.train
             options: Any = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
-            found = align_words(text, **options)
+            joint_pairs = align_words(text, **options)
             if pairs is None:
-                pairs = found.slice(0, len(self.corpus))
+                pairs = joint_pairs.slice(0, len(self.corpus))
             if self.train is not None and train_pairs is None:
-                train_pairs = found.slice(len(self.corpus), len(text))
+                train_pairs = joint_pairs.slice(len(self.corpus), len(text))
         return pairs.one_to_one(), train_pairs
 
     @cached_property
@@ -233,12 +233,12 @@ class WordRetrieval(Task):
         pairs, unseen = self.links[0], self.unseen
         if self.special:
             pairs, unseen = with_end_links(pairs, unseen, source, target)
-        found = retrieve(
+        answers = retrieve(
             source, target, pairs,
             candidates=self.candidates, similarity=self.similarity, k=self.k, uncovered=self.uncovered,
             source_words=self._words[0], target_words=self._words[1], depth=depth,
         )  # fmt: skip
-        return pairs, unseen, found
+        return pairs, unseen, answers
 
     def evaluate_embeddings(
         self,
@@ -258,8 +258,8 @@ class WordRetrieval(Task):
         Raises:
             SettingError: they are not vectors of this text, or no link has a vector on both sides.
         """
-        pairs, unseen, found = self.ask(source, target) if asked is None else asked
-        if not len(found.queries):
+        pairs, unseen, answers = self.ask(source, target) if asked is None else asked
+        if not len(answers.queries):
             raise SettingError(
                 f"{self._name}: none of its {len(pairs):,} word links has a vector on both sides, so there is nothing to measure"
             )
@@ -271,26 +271,26 @@ class WordRetrieval(Task):
             "special": self.special,
             "uncovered": self.uncovered,
             **self._counts,
-            "source_candidates": found.source_candidates,
-            "target_candidates": found.target_candidates,
+            "source_candidates": answers.source_candidates,
+            "target_candidates": answers.target_candidates,
             "source_words_without_vector": 0 if source.covered is None else int((~source.covered).sum()),
             "target_words_without_vector": 0 if target.covered is None else int((~target.covered).sum()),
-            "links_without_vector": found.dropped,
+            "links_without_vector": answers.dropped,
             "bootstrap": self.bootstrap,
             **(about or {}),
         }
         scores = []
         if unseen is not None:
-            scores += self._scores("unseen", pairs, found, unseen[found.queries], settings)
-        return scores + self._scores("all", pairs, found, np.ones(len(found.queries), dtype=bool), settings)
+            scores += self._scores("unseen", pairs, answers, unseen[answers.queries], settings)
+        return scores + self._scores("all", pairs, answers, np.ones(len(answers.queries), dtype=bool), settings)
 
     def _scores(
-        self, name: str, pairs: WordPairs, found: Retrieved, chosen: np.ndarray, settings: dict[str, Any]
+        self, name: str, pairs: WordPairs, answers: Retrieved, chosen: np.ndarray, settings: dict[str, Any]
     ) -> list[Score]:
-        sentence = pairs.sentence[found.queries[chosen]]
+        sentence = pairs.sentence[answers.queries[chosen]]
         counts = [
             np.bincount(sentence, weights=weights, minlength=pairs.n_sentences)
-            for weights in (found.source_hits[chosen], found.target_hits[chosen], np.ones(len(sentence)))
+            for weights in (answers.source_hits[chosen], answers.target_hits[chosen], np.ones(len(sentence)))
         ]
         forward, backward, questions = counts
         source, target = self.corpus.langs

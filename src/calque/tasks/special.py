@@ -27,8 +27,8 @@ def with_ends(encoder: Encoder, sentences: Sentences) -> Embeddings:
     if not isinstance(encoder, HuggingFaceEncoder):
         raise SettingError(f"special=True: {encoder.name} has no special subwords")
     split = encoder.subwords.split(sentences).with_special()
-    found = vectors_of(encoder, split, budget=encoder.budget)
-    return Embeddings(found.data, split.word_offsets, split.covered)
+    vectors = vectors_of(encoder, split, budget=encoder.budget)
+    return Embeddings(vectors.data, split.word_offsets, split.covered)
 
 
 def with_end_links(

@@ -50,13 +50,13 @@ class TaskRow:
 
 def option_names(kind: type[Task]) -> list[str]:
     """The options of a task's class."""
-    found: list[str] = []
+    names: list[str] = []
     for function in kind.takes():
         parameters = inspect.signature(function).parameters.values()
-        found += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+        names += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
         if function == kind.from_files and not any(each.kind is each.VAR_KEYWORD for each in parameters):
             break  # it hands nothing on to the others
-    return [name for name in dict.fromkeys(found) if name not in FIELDS]
+    return [name for name in dict.fromkeys(names) if name not in FIELDS]
 
 
 def _row_of(name: str, kind: type[Task]) -> TaskRow:
@@ -143,5 +143,5 @@ TASKS: Table[TaskRow] = Table(
 
 def users(name: str) -> Sequence[str]:
     """The tasks that take a file or option; none for what all have, or none has."""
-    found = [task for task, row in TASKS.items() if name in row.takes]
-    return [] if len(found) == len(TASKS) else found
+    tasks = [task for task, row in TASKS.items() if name in row.takes]
+    return [] if len(tasks) == len(TASKS) else tasks

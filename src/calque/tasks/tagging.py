@@ -134,11 +134,11 @@ class Tagging(ZeroShot[TaggedText]):
         corpora = words.read_all(inputs.project, inputs.pairs(len(inputs.project)))
         if inputs.links and len(inputs.links) != len(corpora):
             raise SettingError(f"{len(corpora)} texts to project over but {len(inputs.links)} files of links")
-        links = [
+        pairs = [
             words.open_pairs(inputs.links[number], corpus) if inputs.links else words.link(corpus)
             for number, corpus in enumerate(corpora)
         ]
-        return LabelProjection(make, train, tests, list(zip(inputs.project, corpora, links, strict=True)), inputs.say)
+        return LabelProjection(make, train, tests, list(zip(inputs.project, corpora, pairs, strict=True)), inputs.say)
 
     def _known(self, each: Dataset[TaggedText]) -> Dataset[TaggedText]:
         """Without the sentences that have a label which the training texts have not."""
@@ -149,9 +149,9 @@ class Tagging(ZeroShot[TaggedText]):
             wrong |= data.intents.among(self.intents) < 0
         if wrong.all():
             raise SettingError(f"{each.name}: every sentence has a label missing from the training text; rename labels")
-        found = data.take(np.flatnonzero(~wrong)) if wrong.any() else data
-        self.left_out[id(found)] = int(wrong.sum())
-        return replace(each, data=found)
+        usable = data.take(np.flatnonzero(~wrong)) if wrong.any() else data
+        self.left_out[id(usable)] = int(wrong.sum())
+        return replace(each, data=usable)
 
     def _without(self, each: Dataset[TaggedText]) -> Dataset[TaggedText]:
         """With O for the tags that the training texts have not."""
@@ -192,11 +192,11 @@ class Tagging(ZeroShot[TaggedText]):
         assert isinstance(head, TaggingHead)
         tags = answers.of_words("tags", given.numbers).to(given.rows.device)
         scores, intents = head(given.rows, given.lengths)
-        found = head.tag_losses(scores, tags, given.lengths)
+        losses = head.tag_losses(scores, tags, given.lengths)
         if intents is not None:
             right = answers.of_texts("intents", given.numbers).to(given.rows.device)
-            found = found + functional.cross_entropy(intents, right, reduction="none")
-        return found
+            losses = losses + functional.cross_entropy(intents, right, reduction="none")
+        return losses
 
     def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(head, TaggingHead)
@@ -206,15 +206,15 @@ class Tagging(ZeroShot[TaggedText]):
         offsets = offsets_of(given.lengths.numpy())
         if self.name == "pos":
             right = offsets_of(tags == gold)
-            found = {"accuracy": np.stack([np.diff(right[offsets]), np.diff(offsets)], axis=1)}
+            counts_by_metric = {"accuracy": np.stack([np.diff(right[offsets]), np.diff(offsets)], axis=1)}
         else:
             counts = span_counts(gold, tags, self.gold_tags, offsets)
-            found = {"f1": counts.sentences}
-            found |= {f"f1.{kind}": counts.table[:, counts.types.index(kind)] for kind in self.kinds}
+            counts_by_metric = {"f1": counts.sentences}
+            counts_by_metric |= {f"f1.{kind}": counts.table[:, counts.types.index(kind)] for kind in self.kinds}
         if intents is not None:
             right = intents.argmax(1).cpu() == answers.of_texts("intents", given.numbers)
-            found["intent"] = np.stack([right.numpy(), np.ones(len(right))], axis=1)
-        return found
+            counts_by_metric["intent"] = np.stack([right.numpy(), np.ones(len(right))], axis=1)
+        return counts_by_metric
 
     def tag(self, encoder: Encoder, sentences: Sentences, *, seed: int = 0, progress: bool = False) -> TaggedText:
         """Learn the task and tag other text.
@@ -253,9 +253,9 @@ def _need_spans(each: Dataset[TaggedText]) -> None:
 def _names(train: Sequence[Dataset[TaggedText]], of: Any) -> tuple[str, ...]:
     """All names that the training texts use; O, where there is one, first: it is what nothing else is. Where there is a
     B- of a kind of span there is an I- too."""
-    found = {name for each in train for name in of(each.data).names}
-    found |= {f"I-{name[2:]}" for name in found if name.startswith("B-")}
-    return tuple(sorted(found, key=lambda name: (name != "O", name)))
+    names = {name for each in train for name in of(each.data).names}
+    names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
+    return tuple(sorted(names, key=lambda name: (name != "O", name)))
 
 
 def _codes(labels: Labels, names: Sequence[str], each: Dataset[TaggedText], lengths: np.ndarray) -> np.ndarray:
@@ -291,8 +291,8 @@ def renamed(text: TaggedText, names: Mapping[str, str]) -> TaggedText:
         return name if kind not in names else (f"{part}-{names[kind]}" if names[kind] else "O")
 
     tags = Labels.of([new(name) for name in text.tags.names])
-    found = replace(text, tags=Labels(tags.codes[text.tags.codes], tags.names))
+    changed = replace(text, tags=Labels(tags.codes[text.tags.codes], tags.names))
     if text.intents is None:
-        return found
+        return changed
     intents = Labels.of([names.get(name, name) for name in text.intents.names])
-    return replace(found, intents=Labels(intents.codes[text.intents.codes], intents.names))
+    return replace(changed, intents=Labels(intents.codes[text.intents.codes], intents.names))
