@@ -149,8 +149,8 @@ def test_a_static_encoding_is_complete_or_not_there(tmp_path, monkeypatch):
     out = tmp_path / "vectors"
     fill = StaticEncoder._fill
 
-    def half(self, text, places, offsets, data, covered, bar):
-        fill(self, text[:2], places[:2], offsets, data, covered, bar)
+    def half(self, arrays, text, places, shown):
+        fill(self, arrays, text[:2], places[:2], shown)
         assert not out.exists()
         raise KeyboardInterrupt
 

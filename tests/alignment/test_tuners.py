@@ -400,13 +400,16 @@ def test_both_encoders_are_computed_in_the_precision_asked_for(
     tiny_encoder, text, monkeypatch, precision, inside, reference
 ):
     seen = set()
-    real = type(tiny_encoder).forward
 
-    def forward(self, *given):
-        seen.add((torch.is_grad_enabled(), torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu")))
-        return real(self, *given)
+    def watched(real):
+        def called(self, *given):
+            seen.add((torch.is_grad_enabled(), torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu")))
+            return real(self, *given)
 
-    monkeypatch.setattr(type(tiny_encoder), "forward", forward)
+        return called
+
+    for name in ("forward", "above"):  # with several threads the layers are gone through by `above`
+        monkeypatch.setattr(type(tiny_encoder), name, watched(getattr(type(tiny_encoder), name)))
     tuner = Contrastive(towards="en", batch=6, weight=1.0, precision=precision, reference=reference)
     encoder = without_dropout(tiny_encoder)
     tuner.tune(encoder, text[0], text[1])
