@@ -1,0 +1,36 @@
+"""The golden record (`dev/golden.py`) is the same twice, and what changed between two records is named where it belongs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "dev" / "golden.py"
+
+
+def golden(*arguments) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="every command is a fork")
+def test_a_record_is_the_same_twice_and_a_change_is_found(tmp_path):
+    for name in ("one", "two"):
+        made = golden("record", tmp_path / name, "--only", "error/01", "words/fast")
+        assert made.returncode == 0, made.stderr
+    assert golden("compare", tmp_path / "one", tmp_path / "two").returncode == 0
+    path = tmp_path / "two" / "golden.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["steps"]["words/fast"]["codes"][0] = 1
+    record["steps"]["error/01"]["err"][-1] += " or so"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    compared = golden("compare", tmp_path / "one", tmp_path / "two")
+    figures, _, wording = compared.stdout.partition("-- wording")
+    assert compared.returncode == 1
+    assert "words/fast: codes[0]: 0 → 1" in figures
+    assert "error/01" not in figures
+    assert "or so" in wording
