@@ -231,6 +231,6 @@ def _words_of(sentences: Sentences, rows: np.ndarray) -> np.ndarray:
     return ranges(offsets_of(lengths)[:-1][rows], lengths[rows])
 
 
-def _same(expected: int, got: int, of: str, what: str, path: str | None) -> None:
+def _same(expected: int, got: int, unit: str, what: str, path: str | None) -> None:
     if expected != got:
-        raise InputError(f"{got:,} {what} for {expected:,} {of}", path=path)
+        raise InputError(f"{got:,} {what} for {expected:,} {unit}", path=path)

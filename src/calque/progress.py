@@ -26,8 +26,8 @@ def bar(
     """
     from tqdm import tqdm
 
-    things, total = (None, over) if over is None or isinstance(over, int) else (over, None)
+    items, total = (None, over) if over is None or isinstance(over, int) else (over, None)
     return tqdm(
-        things, total=total, unit=unit, desc=title, disable=not show, initial=initial, unit_scale=scaled, leave=leave,
+        items, total=total, unit=unit, desc=title, disable=not show, initial=initial, unit_scale=scaled, leave=leave,
         mininterval=0.5, dynamic_ncols=True,
     )  # type: ignore[call-overload]  # fmt: skip

@@ -91,7 +91,7 @@ def total(parts: Sequence[Part]) -> Part:
     """
     known = [(variance, df) for variance, df in parts if variance > 0]
     variance = sum(variance for variance, _ in known)
-    weight = sum(own**2 / df for own, df in known)
+    weight = sum(component**2 / df for component, df in known)
     return variance, variance**2 / weight if weight > 0 else math.inf
 
 
@@ -101,7 +101,7 @@ def half_width(runs: Part, texts: Part, level: float = 0.95) -> float:
     variance = runs[0] + texts[0]
     if not variance:
         return 0.0
-    reach = sum(own * quantile(level, round(df, 6)) for own, df in (runs, texts) if own) / variance
+    reach = sum(component * quantile(level, round(df, 6)) for component, df in (runs, texts) if component) / variance
     return reach * math.sqrt(variance)
 
 

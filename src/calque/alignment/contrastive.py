@@ -92,9 +92,9 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, strong: bool) -> Tenso
     truth = torch.arange(len(x), device=x.device)
     if not strong:
         return 0.5 * (functional.cross_entropy(across, truth) + functional.cross_entropy(across.T, truth))
-    own = torch.eye(len(x), dtype=torch.bool, device=x.device)
-    left = (x @ x.T / temperature).masked_fill(own, -torch.inf)
-    right = (y @ y.T / temperature).masked_fill(own, -torch.inf)
+    diagonal = torch.eye(len(x), dtype=torch.bool, device=x.device)
+    left = (x @ x.T / temperature).masked_fill(diagonal, -torch.inf)
+    right = (y @ y.T / temperature).masked_fill(diagonal, -torch.inf)
     forward = torch.logaddexp(across.logsumexp(1), left.logsumexp(1))
     backward = torch.logaddexp(across.logsumexp(0), right.logsumexp(1))
     return 0.5 * (forward + backward).mean() - across.diagonal().mean()

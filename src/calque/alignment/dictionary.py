@@ -148,7 +148,7 @@ class DictionaryMaps(Method):
         return fit
 
     def record(self) -> dict[str, Any]:
-        fits = {lang: {str(layer): record_of(fit) for layer, fit in of.items()} for lang, of in self.fits.items()}
+        fits = {lang: {str(layer): record_of(fit) for layer, fit in maps.items()} for lang, maps in self.fits.items()}
         return {"settings": {"fits": fits}}
 
 
@@ -159,13 +159,13 @@ def _together(
     layer: int,
 ) -> dict[str, Rotation]:
     """Rotations of the other languages, fitted all at once on the pairs of each."""
-    for of in fits.values():
-        if not isinstance(of[layer].source, Rotation):
+    for by_layer in fits.values():
+        if not isinstance(by_layer[layer].source, Rotation):
             raise SettingError(
                 "together rotates vectors about the origin: it needs method rotation and normalise none or unit"
             )
     vectors = {lang: unit_rows(anchors[lang][layer].vectors) for lang in (towards, *fits)}
-    shared = concepts(vectors, {lang: of[layer].pairs for lang, of in fits.items()}, towards)
+    shared = concepts(vectors, {lang: by_layer[layer].pairs for lang, by_layer in fits.items()}, towards)
     rotations = generalized_procrustes(shared, towards=towards).maps
     return {lang: rotations[lang] for lang in fits}
 

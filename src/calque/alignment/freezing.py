@@ -26,8 +26,8 @@ def freeze_below(model: Any, layers: int | None) -> None:
     stack = model.get_submodule(blocks)
     if not 0 <= layers < len(stack):
         raise SettingError(f"freeze={layers}: this encoder has {len(stack)} layers, at least one must be trained")
-    kept = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
+    trained = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
     for parameter in model.parameters():  # in order of registration: embeddings, layers, whatever comes after them
-        if id(parameter) in kept:
+        if id(parameter) in trained:
             break
         parameter.requires_grad_(False)

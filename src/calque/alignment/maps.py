@@ -86,5 +86,5 @@ def with_maps(
     """
     if isinstance(encoder, StaticEncoder):
         name = f"{encoder.name}+{settings['method']}"
-        return encoder.replace(maps={lang: of[0] for lang, of in maps.items()}, name=name)
+        return encoder.replace(maps={lang: by_layer[0] for lang, by_layer in maps.items()}, name=name)
     return MappedEncoder(encoder, maps, towards=towards, combine=combine, settings=settings)

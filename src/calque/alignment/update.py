@@ -171,9 +171,9 @@ class Alignment(Objective[Sequence[np.ndarray]]):
             world=processes.world,
             accumulate=self._accumulate,
         )
-        whole = len(parts) == 1
+        undivided = len(parts) == 1
         seed = torch.initial_seed()
-        passes = [self._pass(part, seed + 7919 * i, gradient=whole) for i, part in enumerate(parts)]
+        passes = [self._pass(part, seed + 7919 * i, gradient=undivided) for i, part in enumerate(parts)]
         leaves = [{layer: rows.requires_grad_() for layer, rows in done.vectors.items()} for done in passes]
         terms: dict[str, Tensor] = {}
         for layer in self.layers:
@@ -181,7 +181,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
                 terms[name] = terms[name] + value if name in terms else value
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
-            done = passes[i] if whole else self._pass(part, seed + 7919 * i)
+            done = passes[i] if undivided else self._pass(part, seed + 7919 * i)
             done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
         # A term over vectors of all processes is the same on each of them, the others are shares of a sum.
         shown = torch.stack(

@@ -187,13 +187,13 @@ def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[in
 def _item(questions, views, right, link, form, side, other, texts, word) -> dict[str, Any]:
     sentence = int(questions.pairs.sentence[link])
     position, expected = int(word[side][link]), int(word[other][link])
-    got = {}
+    answers = {}
     for number, view in enumerate(views):
         place = int(np.flatnonzero(view.answers.queries == link)[0])
         row = int((view.answers.nearest_targets if side == "source" else view.answers.nearest_sources)[place])
         where = int(np.searchsorted(questions.offsets[other], row, side="right")) - 1
         words = texts[other][where] if row >= 0 else ()
-        got[view.name] = {
+        answers[view.name] = {
             "word": words[row - int(questions.offsets[other][where])] if row >= 0 else None,
             "sentence": " ".join(words),
             "right": bool(right[number, link]),
@@ -206,5 +206,5 @@ def _item(questions, views, right, link, form, side, other, texts, word) -> dict
         "position": position,
         "translation": translation,
         "expected": {"word": texts[other][sentence][expected], "sentence": translation},
-        "got": got,
+        "got": answers,
     }

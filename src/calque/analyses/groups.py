@@ -60,8 +60,8 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         sums = _sums(questions, view, groups, chosen)
         totals = sums.sum(axis=0)
         asked = totals[:, 1] + totals[:, 3]
-        some = np.flatnonzero(asked).tolist()
-        classes = {title: [k for k in some if groups.names[k] in members] for title, members in groups.classes.items()}
+        used = np.flatnonzero(asked).tolist()
+        classes = {title: [k for k in used if groups.names[k] in members] for title, members in groups.classes.items()}
         classes = {title: members for title, members in classes.items() if members}
 
         def figures(drawn: np.ndarray, classes=classes) -> np.ndarray:
@@ -73,7 +73,7 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         by_group = {k: title for title, members in classes.items() for k in members}
         about = {**view.about, "links": name, **groups.settings, "counted": "links" if groups.of_links else "questions"}
         share = 2 if groups.of_links else 1
-        for k in some:
+        for k in used:
             forward, backward = (ratio(totals[k, i], totals[k, i + 1]) for i in (0, 2))
             settings = {
                 **about,

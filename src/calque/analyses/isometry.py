@@ -190,12 +190,12 @@ def _form_means(questions: Questions, view: View, side) -> np.ndarray:
     rows = np.flatnonzero(view.covered(side))
     order = rows[np.argsort(numbers[rows], kind="stable")]
     counts = np.bincount(numbers[rows], minlength=len(forms))
-    some = np.flatnonzero(counts)
-    if not len(some):
+    present = np.flatnonzero(counts)
+    if not len(present):
         return np.zeros((0, view.side(side).dim))
-    starts = offsets_of(counts)[some]
+    starts = offsets_of(counts)[present]
     sums = np.add.reduceat(np.asarray(view.side(side).data)[order], starts, axis=0, dtype=np.float64)
-    return (sums / counts[some][:, None])[np.argsort(-counts[some], kind="stable")]
+    return (sums / counts[present][:, None])[np.argsort(-counts[present], kind="stable")]
 
 
 def _linked(questions: Questions, view: View, n: int) -> np.ndarray:

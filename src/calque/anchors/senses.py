@@ -81,7 +81,7 @@ def split_senses(
     if most_senses < 2:
         raise SettingError(f"most_senses={most_senses}, expected 2 or more")
     place, which = sums.layers.index(chosen), {"at_least": at_least, "most": most}
-    whole, order = sums.finish(**which), sums.order(**which)
+    unsplit, order = sums.finish(**which), sums.order(**which)
     senses, silhouettes = np.ones(len(order), dtype=np.int64), np.full(len(order), np.nan)
     rng = np.random.default_rng(seed)
     clusters: dict[int, np.ndarray] = {}
@@ -93,13 +93,13 @@ def split_senses(
         if labels is not None and silhouettes[k] >= clear:
             clusters[k], senses[k] = labels, labels.max() + 1
     owner = np.repeat(np.arange(len(order)), senses)
-    split = {n: of_layer.take(owner) for n, of_layer in whole.items()}  # arrays of its own, changed below
+    split = {n: of_layer.take(owner) for n, of_layer in unsplit.items()}  # arrays of its own, changed below
     counts = split[chosen].counts
     first = offsets_of(senses)[:-1]
     for k, labels in clusters.items():
         kept, sizes = sums.samples.of(int(order[k])), np.bincount(labels)
         rows = first[k] + np.arange(senses[k])
-        counts[rows] = _rounded(sizes * (counts[rows[0]] / len(labels)), int(whole[chosen].counts[k]))
+        counts[rows] = _rounded(sizes * (counts[rows[0]] / len(labels)), int(unsplit[chosen].counts[k]))
         for number, n in enumerate(sums.layers):
             for sense, row in enumerate(rows):
                 members = kept[number][labels == sense].astype(np.float64)
@@ -108,7 +108,7 @@ def split_senses(
                 anchors.variances[row] = ((members - centre) ** 2).sum(axis=1).mean()
                 anchors.norms[row] = np.linalg.norm(members, axis=1).mean()
     by_layer = {n: replace(of_layer, counts=counts) for n, of_layer in split.items()}
-    return SenseAnchors(by_layer, whole, senses, silhouettes)
+    return SenseAnchors(by_layer, unsplit, senses, silhouettes)
 
 
 def _divide(

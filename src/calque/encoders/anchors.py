@@ -96,11 +96,11 @@ def sum_anchors(
         encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, samples=samples,
         lang=first.lang, seed=seed * n + k,
     )  # fmt: skip
-    kept = None
+    partial_sums = None
     if partial is not None:
         about = [numbers, words, most_occurrences, samples, [k, n], seed, first.lang]
-        kept = _Partial(partial, encoder, about)
-        sums = kept.open() or sums
+        partial_sums = _Partial(partial, encoder, about)
+        sums = partial_sums.open() or sums
     saved, done = time.monotonic(), 0
     total = len(text) if isinstance(text, Sentences) and n == 1 else None
     shown = bar(total, unit=" sentences", title="anchors", show=progress, initial=sums.n_sentences)
@@ -110,7 +110,7 @@ def sum_anchors(
             if part.lang != sums.lang:
                 raise SettingError(f"anchors are of one language, the text is in {sums.lang!r} and {part.lang!r}")
             done += len(part)
-            if kept is not None and kept.has(part, done):
+            if partial_sums is not None and partial_sums.has(part, done):
                 continue
             wanted = np.flatnonzero(sums.wanted(part))
             chosen = part if len(wanted) == len(part) else part.take(wanted)
@@ -119,14 +119,14 @@ def sum_anchors(
                 vectors = {numbers[0]: encoder.encode(chosen)} if one else encoder.encode_layers(chosen, numbers)
                 sums.add(chosen, vectors)
             sums.n_sentences = done  # those that were not encoded count too: a stopped pass goes on behind them
-            if kept is not None and time.monotonic() - saved >= save_every:
-                kept.save(sums, finished=False)
+            if partial_sums is not None and time.monotonic() - saved >= save_every:
+                partial_sums.save(sums, finished=False)
                 saved = time.monotonic()
             shown.update(len(part))
-    if kept is not None:
+    if partial_sums is not None:
         if done < sums.n_sentences:
             raise SettingError(f"{partial} has sums of a longer text: remove it")
-        kept.save(sums, finished=True)
+        partial_sums.save(sums, finished=True)
     if sums.uncovered:
         warnings.warn(
             f"{sums.uncovered:,} words have no vector and are not counted: they exceed the limit of subwords per "
@@ -209,9 +209,9 @@ def table_anchors(
     others = (word for word in also if word in table.index)
     words = list(dict.fromkeys(word for word in chain(table.words[:most], others) if word))
     encoded = encoder.replace(sentence=None, maps=None).encode(Sentences.of([[word] for word in words], lang))
-    some = np.arange(len(words)) if encoded.covered is None else np.flatnonzero(encoded.covered)
-    vectors = np.asarray(encoded.data)[some]
-    return {0: Anchors(tuple(words[k] for k in some), vectors, np.zeros(len(some), dtype=np.int64), lang)}
+    covered = np.arange(len(words)) if encoded.covered is None else np.flatnonzero(encoded.covered)
+    vectors = np.asarray(encoded.data)[covered]
+    return {0: Anchors(tuple(words[k] for k in covered), vectors, np.zeros(len(covered), dtype=np.int64), lang)}
 
 
 def frequent_words(sentences: Sentences, most: int, also: Iterable[str] = ()) -> list[str]:

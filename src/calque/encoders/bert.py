@@ -62,9 +62,9 @@ def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
         return x if batches[0].inside is None else _rows(x, batches[0].inside)
     places, start = [], 0
     for batch in batches:
-        n, own = batch.input_ids.shape
-        inside = torch.arange(n * own, device=x.device) if batch.inside is None else batch.inside
-        places.append(start + inside // own * width + inside % own)
+        n, length = batch.input_ids.shape
+        inside = torch.arange(n * length, device=x.device) if batch.inside is None else batch.inside
+        places.append(start + inside // length * width + inside % length)
         start += n * width
     return _rows(x, torch.cat(places))
 

@@ -90,7 +90,7 @@ def _check_size(config: Any, name: str) -> None:
             )
     width = int(getattr(config, "hidden_size", 0) or 0)
     rows = sum(
-        int(getattr(config, of, 0) or 0) for of in ("vocab_size", "max_position_embeddings", "intermediate_size")
+        int(getattr(config, key, 0) or 0) for key in ("vocab_size", "max_position_embeddings", "intermediate_size")
     )
     weights = width * (rows + width * int(getattr(config, "num_hidden_layers", 0) or 0))
     files = (

@@ -131,10 +131,10 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
 def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
     """Batches of the sentences that have a word to encode; smaller ones for a short text, so that all workers get some."""
     reached = offsets_of(split.covered)
-    some = np.flatnonzero(reached[split.word_offsets[1:]] > reached[split.word_offsets[:-1]])
-    lengths = split.lengths[some]
+    covered = np.flatnonzero(reached[split.word_offsets[1:]] > reached[split.word_offsets[:-1]])
+    lengths = split.lengths[covered]
     budget = min(budget, max(256, int(lengths.sum()) // 8))
-    return [some[batch] for batch in token_batches(lengths, budget)]
+    return [covered[batch] for batch in token_batches(lengths, budget)]
 
 
 def _identity(key: str, sentences: Iterable, plan: Plan, layers: Sequence[int], dtype: np.dtype) -> str:

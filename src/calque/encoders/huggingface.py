@@ -179,9 +179,9 @@ class HuggingFaceEncoder(TrainableEncoder):
         first, lengths = torch.cat(starts), torch.cat([batch.lengths for batch in batches])
         rows = None if self.pooling == "mean" else self._ends(first, lengths)
         states = bert_states(self.model, x, batches, list(numbers.values()), rows)
-        some = (lengths > 0)[:, None]
+        filled = (lengths > 0)[:, None]
         return {
-            layer: _mean(states[number], first, lengths) if rows is None else states[number] * some
+            layer: _mean(states[number], first, lengths) if rows is None else states[number] * filled
             for layer, number in numbers.items()
         }
 

@@ -182,14 +182,14 @@ class MappedEncoder(Encoder):
         by_layer = self.encode_layers(sentences, wanted, progress=progress)
         first, *others = (by_layer[layer] for layer in wanted)
         if self.combine == "concat":
-            result = np.concatenate([first.data, *(other.data for other in others)], axis=1)
+            data = np.concatenate([first.data, *(other.data for other in others)], axis=1)
         else:
-            result = first.data
+            data = first.data
             for other in others:
-                result += other.data
+                data += other.data
             if self.combine == "mean":
-                result /= len(wanted)
-        return stored(Embeddings(result, first.offsets, first.covered), out)
+                data /= len(wanted)
+        return stored(Embeddings(data, first.offsets, first.covered), out)
 
     def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
         """Each layer through its own maps, without combining them."""

@@ -213,17 +213,17 @@ class Subwords:
                 "take head mean or bilstm"
             )
         splits = [self.split(column) for column in texts]
-        own = len(self.prefix), len(self.prefix) + len(self.suffix)
-        sizes = np.stack([split.lengths - own[1] for split in splits])
+        ends = len(self.prefix), len(self.prefix) + len(self.suffix)
+        sizes = np.stack([split.lengths - ends[1] for split in splits])
         cut = splits[0].truncated_sentences if len(splits) == 1 else 0
         if self.max_length is not None:
             room = self.max_length - sum(map(len, frame.special))
-            kept = np.minimum(sizes, room)
+            cut_sizes = np.minimum(sizes, room)
             if len(splits) == 2:
                 # What is over comes off the longer text; both get half where both are longer than that.
-                kept[0] = np.minimum(sizes[0], np.maximum(room - sizes[1], room // 2))
-                kept[1] = np.minimum(sizes[1], room - kept[0])
-            cut, sizes = int((kept < sizes).any(axis=0).sum()), kept
+                cut_sizes[0] = np.minimum(sizes[0], np.maximum(room - sizes[1], room // 2))
+                cut_sizes[1] = np.minimum(sizes[1], room - cut_sizes[0])
+            cut, sizes = int((cut_sizes < sizes).any(axis=0).sum()), cut_sizes
         n = len(splits[0])
         offsets = offsets_of(sum(map(len, frame.special)) + sizes.sum(axis=0))
         ids, kinds = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.int32)
@@ -235,7 +235,7 @@ class Subwords:
             if number < len(splits):
                 split, size = splits[number], sizes[number]
                 where = ranges(place, size)
-                ids[where] = split.ids[ranges(split.offsets[:-1] + own[0], size)]
+                ids[where] = split.ids[ranges(split.offsets[:-1] + ends[0], size)]
                 kinds[where] = frame.texts[number]
                 place = place + size
         return SplitSentences(

@@ -119,9 +119,9 @@ class SubwordTable(WordTable):
 
     def _guess(self, forms: Sequence[str], places: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         rows = [self.ngrams(str(forms[place])) for place in places.tolist()]
-        some = np.array([bool(numbers) for numbers in rows], dtype=bool)
+        has_ngrams = np.array([bool(numbers) for numbers in rows], dtype=bool)
         guessed = np.zeros(len(forms), dtype=bool)
-        guessed[places[some]] = True
+        guessed[places[has_ngrams]] = True
         vectors[guessed] = self._means([numbers for numbers in rows if numbers])
         return guessed
 

@@ -185,11 +185,11 @@ class WordPrediction(Prediction):
         shares = [part for part in (mine[k :: self.threads.count] for k in range(self.threads.count)) if len(part)]
 
         def work(number: int) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-            some = [texts[k] for k in shares[number]]
+            portion = [texts[k] for k in shares[number]]
             drop = _Dropout(self.dropout, np.random.default_rng([seed, 2, number]), self.processes.device)
-            lengths = np.array(list(map(len, some)), dtype=np.int64)
+            lengths = np.array(list(map(len, portion)), dtype=np.int64)
             with torch.enable_grad(), self.processes.autocast():
-                contexts = self.model.contexts(self._rows, np.concatenate(some), lengths, drop)
+                contexts = self.model.contexts(self._rows, np.concatenate(portion), lengths, drop)
                 losses = [
                     self.model.head.loss(states, torch.from_numpy(words).to(states.device), side, negatives[side])
                     for side, (states, words) in enumerate(zip(*contexts, strict=True))
@@ -213,5 +213,5 @@ class _Dropout:
     def __call__(self, x: Tensor) -> Tensor:
         if not self._share:
             return x
-        kept = torch.empty_like(x).bernoulli_(1 - self._share, generator=self._generator)
-        return x * kept.div_(1 - self._share)
+        mask = torch.empty_like(x).bernoulli_(1 - self._share, generator=self._generator)
+        return x * mask.div_(1 - self._share)

@@ -50,10 +50,10 @@ def train_tokenizer(
         for text, share in zip(texts.values(), shares, strict=True):
             wanted = round(share)
             while wanted > 0:
-                some = np.sort(rng.permutation(len(text))[:wanted])
-                for k in some.tolist():
+                drawn = np.sort(rng.permutation(len(text))[:wanted])
+                for k in drawn.tolist():
                     yield " ".join(text[k].words)
-                wanted -= len(some)
+                wanted -= len(drawn)
 
     # Letters come first, so that a quarter of the vocabulary at most goes to rare Chinese characters.
     backend = train_wordpiece(lines(), size=size, letters=size // 4)

@@ -115,8 +115,8 @@ class WordSoftmax(nn.Module):
         """−log p of each word over all words, `[n]`."""
         weight, bias = self._table(side)
         parts = [
-            F.cross_entropy(torch.addmm(bias, some, weight.t()).float(), answers, reduction="none")
-            for some, answers in zip(*(x.split(max(1, _LOGITS // len(bias))) for x in (states, words)), strict=True)
+            F.cross_entropy(torch.addmm(bias, block, weight.t()).float(), answers, reduction="none")
+            for block, answers in zip(*(x.split(max(1, _LOGITS // len(bias))) for x in (states, words)), strict=True)
         ]
         return torch.cat(parts) if parts else states.new_zeros(0)
 
@@ -138,12 +138,12 @@ def sampled_loss(
     device = states.device
     # One look into the large table for all that is needed of it: its gradient is one, too.
     drawn, answers = negatives.words, words.cpu().numpy()
-    some, place = np.unique(np.concatenate([drawn, answers]), return_inverse=True)
-    rows = torch.from_numpy(some).to(device)
+    classes, place = np.unique(np.concatenate([drawn, answers]), return_inverse=True)
+    rows = torch.from_numpy(classes).to(device)
     table, offset = weight[rows], bias[rows]
     if sampler is not None:
-        offset = offset - torch.from_numpy(sampler.log_expected(some, negatives.tries)).to(offset)
-    columns, own = (torch.from_numpy(part).to(device) for part in np.split(place, [len(drawn)]))
+        offset = offset - torch.from_numpy(sampler.log_expected(classes, negatives.tries)).to(offset)
+    columns, right = (torch.from_numpy(part).to(device) for part in np.split(place, [len(drawn)]))
     hit = np.minimum(np.searchsorted(drawn, answers), len(drawn) - 1)
     accidental = torch.from_numpy(np.where(drawn[hit] == answers, hit, -1)).to(device)
-    return cross_entropy(states, (table[own], offset[own]), (table[columns], offset[columns]), accidental)
+    return cross_entropy(states, (table[right], offset[right]), (table[columns], offset[columns]), accidental)

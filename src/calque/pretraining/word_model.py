@@ -149,14 +149,14 @@ class WordModel(nn.Module):
         for numbers in token_batches(blocks.lengths, budget):
             ids = np.concatenate([blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]] for k in numbers])
             states, following = self.contexts(rows, ids, blocks.lengths[numbers])
-            each = np.zeros((len(following[0]), 5))
+            losses = np.zeros((len(following[0]), 5))
             for side in (0, 1):
                 words = torch.from_numpy(following[side]).to(self.device)
-                each[:, side] = self.head.negative_log_likelihood(states[side], words, side).double().cpu().numpy()
-                each[:, 2] += frequency[following[side]] / 2
-            each[:, 3], each[:, 4] = 1, following[0] == UNKNOWN
+                losses[:, side] = self.head.negative_log_likelihood(states[side], words, side).double().cpu().numpy()
+                losses[:, 2] += frequency[following[side]] / 2
+            losses[:, 3], losses[:, 4] = 1, following[0] == UNKNOWN
             predictions = blocks.lengths[numbers] - 1
-            sums[numbers] = np.add.reduceat(each, offsets_of(predictions)[:-1])
+            sums[numbers] = np.add.reduceat(losses, offsets_of(predictions)[:-1])
         self.train(training)
         return sums
 

@@ -125,14 +125,14 @@ class WordText:
             seen[local[lang]] += occurred * float(max(1, len(numbers))) ** (alpha - 1)
         seen[counts < min_count] = -1  # last, and never predicted
         order = np.argsort(-seen, kind="stable")
-        kept = min(size - FIRST_WORD, int((counts >= min_count).sum()))
-        if not kept:
+        n_words = min(size - FIRST_WORD, int((counts >= min_count).sum()))
+        if not n_words:
             raise SettingError(f"no word occurs {min_count} times or more: there is nothing to predict")
         names = list(forms)
         names = [names[k] for k in order.tolist()]
         sentences = sum(int((np.diff(offsets) > 0).sum()) for _, _, offsets in numbered.values())
-        ends = np.array([sentences, sentences, counts[order[kept:]].sum()])
-        vocabulary = Vocabulary(tuple(names[:kept]), np.concatenate([ends, counts[order[:kept]]]))
+        ends = np.array([sentences, sentences, counts[order[n_words:]].sum()])
+        vocabulary = Vocabulary(tuple(names[:n_words]), np.concatenate([ends, counts[order[:n_words]]]))
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order)) + FIRST_WORD
         blocks = {

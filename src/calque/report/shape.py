@@ -73,7 +73,7 @@ def _by_language_table(
     columns = dict.fromkeys(
         (lang, group) for by_lang in grid.values() for lang in langs for group in by_lang.get(lang, {})
     )
-    several = {lang for lang in langs if [of for of, _ in columns].count(lang) > 1}
+    several = {lang for lang in langs if [other for other, _ in columns].count(lang) > 1}
     heads = tuple(Head(lang, group if lang in several else "") for lang, group in columns)
     lines = tuple(
         Line(s.label, tuple(Cell(grid[s].get(lang, {}).get(group)) for lang, group in columns), s.number)

@@ -75,7 +75,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
             fingerprints.setdefault(_encoder(record), set()).add(str(record.settings.get("encoder_fingerprint")))
 
     labels: dict[str, tuple[str, tuple[str, str]]] = {}
-    of: dict[str, str] = {}
+    labels_by_source: dict[str, str] = {}
     spoken: dict[str, str] = {}
     with_encoder: set[str] = set()
     for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores decide the order
@@ -96,7 +96,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
             group = (run, "")
         label = " · ".join(part for part in parts if part)
         labels.setdefault(label, (method, group))
-        of[record.source] = label
+        labels_by_source[record.source] = label
         names = [record.plain.get(name) for name in ("encoder", "method", "supervision")]
         spoken[" ".join(str(name) for name in names if name) or encoder] = label
         if record.settings.get("encoder") or record.analysis is not None:
@@ -107,7 +107,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     }
     return Subjects(
         tuple(subjects.values()),
-        {source: subjects[label] for source, label in of.items()},
+        {source: subjects[label] for source, label in labels_by_source.items()},
         _bases(list(subjects.values()), base),
         {name: subjects[label] for name, label in spoken.items()},
     )

@@ -125,8 +125,8 @@ class Classification(ZeroShot[LabelledText]):
         return side_by_side(data.texts)
 
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
-        whole = FrozenSource(embeddings, device)
-        return whole if self.columns == 1 else _Pairs(whole)
+        frozen = FrozenSource(embeddings, device)
+        return frozen if self.columns == 1 else _Pairs(frozen)
 
     def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
         return encoder.subwords.with_first(data.texts, segments=has_segments(encoder.model))

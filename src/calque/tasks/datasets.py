@@ -52,10 +52,10 @@ def read_datasets(
         if (lang, path, most) not in known:
             data: Any = read(path, lang)
             n, repaired = len(data), getattr(data, "repaired", 0)
-            some = spread_over(n, most)
-            used = "" if some is None else f", of which {len(some):,} are used"
+            chosen = spread_over(n, most)
+            used = "" if chosen is None else f", of which {len(chosen):,} are used"
             say(f"{path}: {n:,} texts in {lang}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
-            known[lang, path, most] = data if some is None else data.take(some)
+            known[lang, path, most] = data if chosen is None else data.take(chosen)
         datasets.append(Dataset(Path(path).name, lang, known[lang, path, most]))
     return datasets
 

@@ -93,10 +93,10 @@ class Disambiguation(Task):
         def read(file: str, most: int | None) -> SenseText:
             lang, path = language_and_path(file, "en")
             text = read_senses(path, lang=lang)
-            some = spread_over(len(text.sentences), most)
-            used = "" if some is None else f", of which {len(some):,} are used"
+            chosen = spread_over(len(text.sentences), most)
+            used = "" if chosen is None else f", of which {len(chosen):,} are used"
             inputs.say(f"{path}: {len(text):,} sense-annotated words in {len(text.sentences):,} sentences{used}")
-            return text if some is None else text.take(some)
+            return text if chosen is None else text.take(chosen)
 
         train = inputs.only("train")
         learnt, texts = read(train, inputs.words.limit), {}

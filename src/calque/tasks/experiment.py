@@ -151,14 +151,14 @@ class Experiment(Generic[D]):
         sizes = [len(answers.lengths) for answers in answers_by_text]
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
         self.held_out = []
-        kept = np.arange(sum(sizes))
+        trained = np.arange(sum(sizes))
         if not task.dev and task.select == "source":
             starts = offsets_of(sizes)
-            self.held_out = [numbers for a, b in itertools.pairwise(starts) if len(numbers := _held_out(kept[a:b]))]
-            kept = np.setdiff1d(kept, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out]))
-        self.kept = kept
+            self.held_out = [numbers for a, b in itertools.pairwise(starts) if len(numbers := _held_out(trained[a:b]))]
+            trained = np.setdiff1d(trained, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out]))
+        self.kept = trained
         langs = [task.sources.index(each.lang) for each in task.train]
-        self.groups = np.repeat(langs, sizes)[kept]
+        self.groups = np.repeat(langs, sizes)[trained]
         texts = [self._data(each) for each in task.train]
         self.text: Any = type(texts[0]).joined(texts)
         if not task.tune:  # the same tensors for every seed
@@ -203,7 +203,7 @@ class Experiment(Generic[D]):
         count = shares_at_once(encoder, device) if task.tune else 1  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
         with Threads(count) as threads:
-            whole = TrainedSource(encoder, self.text, threads, self.processes) if task.tune else self.text  # type: ignore[arg-type]
+            source = TrainedSource(encoder, self.text, threads, self.processes) if task.tune else self.text  # type: ignore[arg-type]
 
             def select() -> float:
                 watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
@@ -212,7 +212,7 @@ class Experiment(Generic[D]):
                 return float(np.mean(np.nan_to_num(values)))
 
             supervised.fit(
-                head, SubsetSource(whole, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
+                head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
                 processes=self.processes, select=select if self.dev or self.held_out else None, progress=self.progress,
                 title=f"{task.name} {seed}",
             )  # fmt: skip

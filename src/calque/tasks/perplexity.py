@@ -72,11 +72,11 @@ def masked_perplexity(
         )
     losses = np.zeros(len(chosen))
     owner = np.searchsorted(split.word_offsets, chosen, side="right") - 1
-    some = np.unique(owner)
+    asked = np.unique(owner)
     vocabulary: Any = model.get_input_embeddings()
     budget = max(64, min(4096, _LOGITS // vocabulary.num_embeddings))
-    for part in token_batches(split.lengths[some], budget):
-        numbers = some[part]
+    for part in token_batches(split.lengths[asked], budget):
+        numbers = asked[part]
         # Chosen words in the order of the batch's sentences.
         first, last = np.searchsorted(owner, numbers), np.searchsorted(owner, numbers, side="right")
         places = ranges(first, last - first)

@@ -98,10 +98,10 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pro
         tags_by_sentence.append(sentence_tags)
     rows, tags = [], []
     for sentence, (forms, sentence_tags) in enumerate(zip(words, tags_by_sentence, strict=True)):
-        whole = [tag or _most(seen[form]) for form, tag in zip(forms, sentence_tags, strict=True)]
-        if whole and None not in whole:
+        filled = [tag or _most(seen[form]) for form, tag in zip(forms, sentence_tags, strict=True)]
+        if filled and None not in filled:
             rows.append(sentence)
-            tags += whole
+            tags += filled
     return _projected(rows, tags, target)
 
 

@@ -250,10 +250,10 @@ def _need_spans(each: Dataset[TaggedText]) -> None:
         raise InputError(fact, path=each.data.path or each.name)
 
 
-def _names(train: Sequence[Dataset[TaggedText]], of: Any) -> tuple[str, ...]:
+def _names(train: Sequence[Dataset[TaggedText]], labels_of: Any) -> tuple[str, ...]:
     """All names that the training texts use; O, where there is one, first: it is what nothing else is. Where there is a
     B- of a kind of span there is an I- too."""
-    names = {name for each in train for name in of(each.data).names}
+    names = {name for each in train for name in labels_of(each.data).names}
     names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
     return tuple(sorted(names, key=lambda name: (name != "O", name)))
 

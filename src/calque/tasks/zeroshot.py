@@ -147,7 +147,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
                                 (inputs.dev, inputs.test_limit), (inputs.ceiling, limit))
         )  # fmt: skip
         for each in tests:
-            warn_of_shared(each, [*train, *(own for own in ceiling if own.lang == each.lang)])
+            warn_of_shared(each, [*train, *(text for text in ceiling if text.lang == each.lang)])
         make = partial(
             cls, *((inputs.task,) if cls.names else ()), tune=tune, seeds=range(seeds),
             options={name: value for name, value in options.items() if value is not None},

@@ -62,9 +62,9 @@ class BatchPlan:
         batches: list[np.ndarray] = []
         while len(batches) < self.steps_per_epoch:
             order = rng.permutation(len(lengths))
-            whole = len(order) // self._batch * self._batch
-            for start in range(0, whole, self._batch * self._window):
-                part = order[start : min(start + self._batch * self._window, whole)]
+            full = len(order) // self._batch * self._batch
+            for start in range(0, full, self._batch * self._window):
+                part = order[start : min(start + self._batch * self._window, full)]
                 if self._window > 1:
                     part = part[np.argsort(lengths[part], kind="stable")]
                 cut = part.reshape(-1, self._batch)
@@ -72,8 +72,8 @@ class BatchPlan:
             # The rest of a round: the longest corpus's last batch, or all of a corpus below one batch. A shorter corpus
             # with full batches leaves its rest out; the next round shuffles it in again.
             longest = len(order) > (self.steps_per_epoch - 1) * self._batch
-            if whole < len(order) and (longest or whole == 0):
-                batches.append(order[whole:])
+            if full < len(order) and (longest or full == 0):
+                batches.append(order[full:])
         return batches[: self.steps_per_epoch]
 
 
