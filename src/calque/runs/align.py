@@ -83,13 +83,13 @@ def align(
     with writing(out, overwrite=overwrite) as folder:
         started = time.perf_counter()
         if links:
-            found = [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
+            pairs = [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
         else:
-            found = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
+            pairs = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
         linked = time.perf_counter()
-        say(f"{method}: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, found)):,} word links")
+        say(f"{method}: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, pairs)):,} word links")
         aligned = how.align(
-            base, corpora, found, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
+            base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
         )
         record = how.record()
         _warn(record, corpora)
@@ -99,7 +99,7 @@ def align(
             texts=[
                 {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus),
                  "word_pairs": len(p), "unusable_lines": sum(corpus.skipped.values())}
-                for path, corpus, p in zip(texts, corpora, found, strict=True)
+                for path, corpus, p in zip(texts, corpora, pairs, strict=True)
             ],
             words={"model": "given links" if links else words.model, "symmetrize": words.symmetrize,
                    "pretokenized": words.pretokenized, "seed": words.seed},
@@ -147,9 +147,9 @@ def make_method(name: str, towards: str, options: Mapping[str, Any]) -> Method:
     """
     if name not in methods_for("parallel") and not is_path(name):
         raise SettingError(f"unknown method {name!r}, expected one of {', '.join(methods_for('parallel'))}")
-    made = METHODS.load(name)
+    kind = METHODS.load(name)
     try:
-        return made(towards=towards, **METHODS[name].settings, **options)
+        return kind(towards=towards, **METHODS[name].settings, **options)
     except TypeError as error:
         raise SettingError(f"{name} cannot be made with {', '.join(options) or 'no options'} ({error})") from error
 
@@ -164,6 +164,6 @@ def _warn(record: Mapping[str, Any], corpora: Sequence[ParallelCorpus]) -> None:
         f"with more than {record['settings'].get('max_words')} words on a side": counts.get("too_long", 0),
         "without a word link": counts.get("without_links", 0) - unusable,
     }
-    told = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n > 0)
-    if told and is_first():
-        skipped(f"training skips some of the {sum(map(len, corpora)):,} sentence pairs: {told}")
+    unused = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n > 0)
+    if unused and is_first():
+        skipped(f"training skips some of the {sum(map(len, corpora)):,} sentence pairs: {unused}")

@@ -118,12 +118,12 @@ def merge_anchors(
     if not sums:
         raise SettingError("nothing to merge: give files of sums")
     passes = [pass_of(path) for path in sums]
-    for number, (path, told) in enumerate(zip(sums, passes, strict=True)):
-        if not told.get("finished", True):
+    for number, (path, record) in enumerate(zip(sums, passes, strict=True)):
+        if not record.get("finished", True):
             raise InputError("this part is unfinished: run the command that began it again", path=path)
-        if told and told in passes[:number]:
-            raise InputError(f"the same part of the same text as {sums[passes.index(told)]}", path=path)
-        if told.get("fingerprint") != passes[0].get("fingerprint"):
+        if record and record in passes[:number]:
+            raise InputError(f"the same part of the same text as {sums[passes.index(record)]}", path=path)
+        if record.get("fingerprint") != passes[0].get("fingerprint"):
             raise InputError(f"made with another encoder than {sums[0]}", path=path)
     joined = AnchorSums.open(sums[0])
     for path in sums[1:]:
@@ -151,16 +151,16 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
     from calque.encoders.anchors import pass_of
 
     folder = Path(path)
-    found = open_anchors(folder) if (folder / FILE).is_file() else read_avg_embeds(folder, lang=lang)[0]
-    of = next(iter(found.values())).lang
-    if lang and of != lang:
-        raise InputError(f"these anchors are in {of!r}, expected {lang!r}", path=path)
-    told = pass_of(folder / SUMS_FILE).get("fingerprint") if (folder / SUMS_FILE).is_file() else None
-    if encoder is not None and told not in (None, encoder.fingerprint):
+    anchors = open_anchors(folder) if (folder / FILE).is_file() else read_avg_embeds(folder, lang=lang)[0]
+    language = next(iter(anchors.values())).lang
+    if lang and language != lang:
+        raise InputError(f"these anchors are in {language!r}, expected {lang!r}", path=path)
+    fingerprint = pass_of(folder / SUMS_FILE).get("fingerprint") if (folder / SUMS_FILE).is_file() else None
+    if encoder is not None and fingerprint not in (None, encoder.fingerprint):
         raise InputError(
             f"these anchors were made with another encoder than {encoder.name}: make them again", path=path
         )
-    return found
+    return anchors
 
 
 def _checked(finishing: Mapping[str, Any]) -> str:
@@ -182,12 +182,12 @@ def _stream(texts: Sequence[str], lang: str, pretokenized: bool, limit: int | No
 def _words(path: str) -> list[str]:
     from calque.corpora.lines import Flaw, read_lines
 
-    found = []
+    lines = []
     for line in read_lines(path):
         if isinstance(line, Flaw):
             raise InputError(line.fact, path=line.path, line=line.line)
-        found.append(line.strip())
-    if not (words := [word for word in found if word]):
+        lines.append(line.strip())
+    if not (words := [word for word in lines if word]):
         raise InputError("the file has no words, expected one per line", path=path)
     return words
 
@@ -207,14 +207,14 @@ def _finish(
         split = split_senses(sums, at_least=at_least, most=most)
         anchors = split.anchors if senses == "split" else split.single()
         say(f"{int((split.senses > 1).sum()):,} words have several senses")
-    found = next(iter(anchors.values()))
-    if not len(found):
+    first = next(iter(anchors.values()))
+    if not len(first):
         raise SettingError("no word occurs often enough: there are no anchors to write")
     if format == "safetensors":
         save_anchors(folder, anchors)
     else:
         write_avg_embeds(folder, anchors)
-    say(f"{len(found):,} anchors in {len(anchors)} layer{'s' if len(anchors) > 1 else ''} in {folder}")
+    say(f"{len(first):,} anchors in {len(anchors)} layer{'s' if len(anchors) > 1 else ''} in {folder}")
     return anchors
 
 

@@ -68,11 +68,11 @@ def _add_scores(path: Path, scores: list[dict[str, Any]], base: Sequence[Mapping
     record.setdefault("scores", []).extend(bare)
     if base is not None:
         record.setdefault("compared", 0)
-        record["compared"] += sum(any(asked(score) == asked(each) for each in base) for score in scores)
+        record["compared"] += sum(any(asked(score) == asked(other) for other in base) for score in scores)
         record.setdefault("fell", []).extend(
-            {**{name: own[name] for name in ("task", "metric", "data", "languages")}, "percent": own.get("percent", True),
-             "before": before["value"], "after": own["value"], "clear": clear}
-            for before, own, clear in fallen(base, scores)
+            {**{name: after[name] for name in ("task", "metric", "data", "languages")}, "percent": after.get("percent", True),
+             "before": before["value"], "after": after["value"], "clear": clear}
+            for before, after, clear in fallen(base, scores)
         )  # fmt: skip
     write_text(path, json.dumps(record, indent=2, default=str) + "\n")
     rows = [
@@ -94,16 +94,16 @@ def _cost(record: Mapping[str, Any]) -> list[str]:
                 "encoder before alignment, names every figure that fell."]  # fmt: skip
     lines = []
     for clear, said in ((True, "Clearly worse than before alignment"), (False, "Worse, but not clearly so")):
-        fell = [each for each in record["fell"] if each["clear"] == clear]
-        lines += [f"{said}:", "", *(_fell(each) for each in fell), ""] if fell else []
+        fell = [figure for figure in record["fell"] if figure["clear"] == clear]
+        lines += [f"{said}:", "", *(_fell(figure) for figure in fell), ""] if fell else []
     many = f"{record['compared']:,} figures were compared with those before alignment"
     return [*lines, f"{many}{'.' if lines else '; none fell.'}"]
 
 
-def _fell(each: Mapping[str, Any]) -> str:
-    scale = 100 if each["percent"] else 1
-    where = f"{each['task']} {each['metric']}, {'-'.join(each['languages'])}, {each['data']}"
-    return f"- {where}: {scale * each['before']:.1f} → {scale * each['after']:.1f}"
+def _fell(figure: Mapping[str, Any]) -> str:
+    scale = 100 if figure["percent"] else 1
+    where = f"{figure['task']} {figure['metric']}, {'-'.join(figure['languages'])}, {figure['data']}"
+    return f"- {where}: {scale * figure['before']:.1f} → {scale * figure['after']:.1f}"
 
 
 def _data(texts: list[dict[str, Any]]) -> list[str]:
@@ -144,8 +144,8 @@ def _left_out(counts: dict[str, Any]) -> list[str]:
         "truncated_words": "words beyond the encoder's length limit",
     }
     limit = counts.get("max_words")
-    found = [f"{counts[name]:,} {what.format(max_words=limit)}" for name, what in names.items() if counts.get(name)]
-    return [f"Not used in training: {', '.join(found)}.", ""] if found else []
+    reasons = [f"{counts[name]:,} {what.format(max_words=limit)}" for name, what in names.items() if counts.get(name)]
+    return [f"Not used in training: {', '.join(reasons)}.", ""] if reasons else []
 
 
 _POOLED = {"last": ("[-1]", "its last subword"), "first": ("[0]", "its first subword"),

@@ -87,9 +87,9 @@ class Estimate:
 
 def runs_of(record: Record) -> tuple[float, ...]:
     """The figure of each training run; older records have it among their settings."""
-    found = record.get("runs") or (record.get("settings") or {}).get("values") or ()
-    known = isinstance(found, list | tuple) and all(isinstance(each, int | float) for each in found)
-    return tuple(float(each) for each in found) if known else ()
+    values = record.get("runs") or (record.get("settings") or {}).get("values") or ()
+    known = isinstance(values, list | tuple) and all(isinstance(value, int | float) for value in values)
+    return tuple(float(value) for value in values) if known else ()
 
 
 def estimate(record: Record) -> Estimate | None:
@@ -100,7 +100,7 @@ def estimate(record: Record) -> Estimate | None:
     runs, texts = runs_of(record), record.get("texts") or 0
     drawn = record.get("resamples")
     if drawn is not None and len(drawn) > 1:
-        resamples = np.array([math.nan if each is None else each for each in drawn], dtype=np.float64)
+        resamples = np.array([math.nan if value is None else value for value in drawn], dtype=np.float64)
         of_texts = student.over_resamples(resamples, texts)
         return Estimate(record["value"], runs, student.over_runs(runs), of_texts, resamples, texts)
     low, high = record["low"], record["high"]
@@ -128,7 +128,7 @@ def over_tests(figures: Sequence[Estimate]) -> Estimate:
     counts = {len(figure.runs) for figure in figures}
     runs: tuple[float, ...] = ()
     if len(counts) == 1:
-        runs = tuple(sum(own) / len(figures) for own in zip(*(figure.runs for figure in figures), strict=True))
+        runs = tuple(sum(values) / len(figures) for values in zip(*(figure.runs for figure in figures), strict=True))
         of_runs = student.over_runs(runs)
     else:
         variance, df = student.total([figure.of_runs for figure in figures])
@@ -234,14 +234,14 @@ def best_of_each(columns: Sequence[tuple[str, Mapping[K, Estimate | None]]]) -> 
     Returns:
         a row or None for each column, corrected for the number of columns.
     """
-    found: dict[int, tuple[K, float]] = {}
+    best: dict[int, tuple[K, float]] = {}
     for number, (metric, column) in enumerate(columns):
-        known = {key: each for key, each in column.items() if each is not None}
+        known = {key: figure for key, figure in column.items() if figure is not None}
         top = above_all(known, metric) if len(known) == len(column) else None
         if top is not None:
-            found[number] = top
-    corrected = holm({number: p for number, (_, p) in found.items()})
-    return [found[k][0] if corrected.get(k, 1.0) < LEVEL else None for k in range(len(columns))]
+            best[number] = top
+    corrected = holm({number: p for number, (_, p) in best.items()})
+    return [best[k][0] if corrected.get(k, 1.0) < LEVEL else None for k in range(len(columns))]
 
 
 def rule(comparisons: int) -> str:
@@ -271,12 +271,12 @@ def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, 
     pairs = [(a, b) for a, b in pairs if None not in (a["value"], b["value"])]
     known = {k: (estimate(a), estimate(b)) for k, (a, b) in enumerate(pairs)}
     corrected = holm({k: p_value(b, a) for k, (a, b) in known.items() if a is not None and b is not None})
-    found = []
+    worse = []
     for k, (a, b) in enumerate(pairs):
         sign = -1 if lower_is_better(b["metric"]) else 1
         if sign * (b["value"] - a["value"]) < 0:
-            found.append((a, b, corrected.get(k, 1.0) < LEVEL))
-    return found
+            worse.append((a, b, corrected.get(k, 1.0) < LEVEL))
+    return worse
 
 
 def asked(record: Record) -> tuple[object, ...]:

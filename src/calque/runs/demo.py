@@ -171,18 +171,18 @@ def _text(lang: str, seed: int) -> _Text:
 
     train, test, gold = sample_text(lang, "train"), sample_text(lang, "test"), sample_links(lang)
     # The aligner reads both parts: it needs every sentence it can get, and it sees no answers.
-    links = align_words(train, extra=test, symmetrize="one-to-one", seed=seed)
+    pairs = align_words(train, extra=test, symmetrize="one-to-one", seed=seed)
     tested = align_words(test, extra=train, symmetrize="one-to-one", seed=seed)
     every_third = tested.take(np.arange(1, len(test), 3))
     score = WordAlignment(*gold, data="sample", seed=seed).score(every_third)[0]
-    return _Text(train, links, test, tested, gold, score)
+    return _Text(train, pairs, test, tested, gold, score)
 
 
-def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, kept: Path, progress: bool) -> Encoder:
+def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, folder: Path, progress: bool) -> Encoder:
     """By one method; a training goes on from what an earlier demo kept, be it the end."""
-    corpora, links = [text.train for text in texts], [text.train_links for text in texts]
+    corpora, pairs = [text.train for text in texts], [text.train_links for text in texts]
     options = METHODS[method] | ({} if method == "rotation" else {"seed": seed})
-    return make_method(method, "en", options).align(base, corpora, links, folder=kept, progress=progress)
+    return make_method(method, "en", options).align(base, corpora, pairs, folder=folder, progress=progress)
 
 
 def _measured(

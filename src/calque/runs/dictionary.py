@@ -117,16 +117,16 @@ def align_dictionary(
     wanted = {
         lang: _words_of(read, lang) for lang in dict.fromkeys((towards, *(lang for pair in pairs for lang in pair)))
     }
-    found, sources = _anchors(
+    averages, sources = _anchors(
         base, wanted, texts, anchors, layers=layers, most=most, at_least=at_least, most_occurrences=most_occurrences,
         pretokenized=pretokenized, limit=limit, progress=progress, say=say,
     )  # fmt: skip
     averaged = time.perf_counter()
-    aligned = how.align(base, found, read)
+    aligned = how.align(base, averages, read)
     records = how.record()["settings"]["fits"]
-    for lang, of in records.items():
-        for layer, told in of.items():
-            say(f"{lang}, layer {layer}: {_told(told)}")
+    for lang, fits in records.items():
+        for layer, fit in fits.items():
+            say(f"{lang}, layer {layer}: {_told(fit)}")
     record = {
         "method": f"{method} from {_named(dictionaries, start)}",
         "towards": towards,
@@ -138,7 +138,7 @@ def align_dictionary(
         "settings": {"method": method, "start": start, "start_options": dict(start_options or {}), "together": together,
                      "combine": combine, "most": most,
                      "at_least": at_least, "most_occurrences": most_occurrences, "fits": records},
-        "failed": [f"{lang}, layer {layer}" for lang, of in records.items() for layer in of if of[layer].get("failed")],
+        "failed": [f"{lang}, layer {layer}" for lang, fits in records.items() for layer in fits if fits[layer].get("failed")],
         "seconds": {"anchors": round(averaged - started, 2), "maps": round(time.perf_counter() - averaged, 2)},
     }  # fmt: skip
     with writing(out, overwrite=overwrite) as folder:
@@ -158,14 +158,14 @@ def _anchors(
         if texts or folders:
             say("static vectors already have one vector per word: the texts are not used")
         return {lang: table_anchors(base, lang, most=most, also=words) for lang, words in wanted.items()}, []
-    found: dict[str, dict[int, Anchors]] = {}
+    by_lang: dict[str, dict[int, Anchors]] = {}
     sources = []
     for folder in folders:
         lang, path = language_and_path(folder)
-        found[lang] = open_folder(path, lang=lang, encoder=base)
-        sources.append({"path": Path(path).name, "langs": [lang], "entries": len(next(iter(found[lang].values())))})
+        by_lang[lang] = open_folder(path, lang=lang, encoder=base)
+        sources.append({"path": Path(path).name, "langs": [lang], "entries": len(next(iter(by_lang[lang].values())))})
     named = [language_and_path(text) for text in texts]
-    missing = [lang for lang in wanted if lang not in found and lang not in dict(named)]
+    missing = [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]
     if missing:
         raise SettingError(
             f"averaging word vectors needs text: give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
@@ -173,21 +173,21 @@ def _anchors(
     read = read_languages(named, pretokenized=pretokenized, limit=limit, say=say)
     numbers = base.layer_numbers(layers)
     for lang, text in read.items():
-        if lang in wanted and lang not in found:
+        if lang in wanted and lang not in by_lang:
             say(f"{lang}: anchors from {len(text):,} sentences")
             words = frequent_words(text, most, wanted[lang])
-            found[lang] = compute_anchors(
+            by_lang[lang] = compute_anchors(
                 base, text, numbers, vocabulary=words, at_least=at_least, most_occurrences=most_occurrences,
                 progress=progress,
             )  # fmt: skip
     sources += [{"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named]
-    return found, sources
+    return by_lang, sources
 
 
 def _words_of(dictionaries: Sequence[Dictionary], lang: str) -> list[str]:
     """A language's words in dictionaries, in their order: it decides between words that are equally frequent."""
     sides = [side for each in dictionaries for side in zip(each.langs, (each.source, each.target), strict=True)]
-    return list(dict.fromkeys(word for of, words in sides if of == lang for word in words))
+    return list(dict.fromkeys(word for language, words in sides if language == lang for word in words))
 
 
 def _named(dictionaries: Sequence[str], start: str | None) -> str:

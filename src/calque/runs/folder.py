@@ -94,11 +94,11 @@ def _part(out: Path) -> Path:
 
 def _clear(part: Path, *, leave: bool = False) -> None:
     """Remove all but what a run goes on from; to `leave`, the folder too if that is nothing."""
-    kept = part / TRAINING
+    training = part / TRAINING
     if not part.is_dir():
         return
     for entry in part.iterdir():
-        if entry != kept or not any(kept.iterdir()):
+        if entry != training or not any(training.iterdir()):
             remove(entry)
     if leave and not any(part.iterdir()):
         part.rmdir()
@@ -123,9 +123,9 @@ def _publish(part: Path, out: Path) -> None:
     remove(old)
 
 
-def _tidy(kept: Path) -> None:
+def _tidy(training: Path) -> None:
     """Of what a run goes on from, a finished one needs the metrics alone."""
-    for root, _, files in os.walk(kept, topdown=False):
+    for root, _, files in os.walk(training, topdown=False):
         for name in files:
             if name != METRICS:
                 (Path(root) / name).unlink()

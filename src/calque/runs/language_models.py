@@ -232,11 +232,11 @@ def _own_tokenizer(corpora: Mapping[str, Sentences], folder: Path, how: Mapping[
     if about.is_file() and about.read_text(encoding="utf-8") == key:
         return _open_tokenizer(folder)
     say(f"training a tokenizer of {how['size']:,} subwords")
-    made = train_tokenizer(corpora, **how)
+    tokenizer = train_tokenizer(corpora, **how)
     if not is_first():
-        return made
+        return tokenizer
     about.unlink(missing_ok=True)
-    made.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     about.write_text(key, encoding="utf-8")
     return _open_tokenizer(folder)  # as the run that goes on from here will have it
 
@@ -245,12 +245,12 @@ def _open_tokenizer(where: str | Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        found = AutoTokenizer.from_pretrained(str(where))
+        tokenizer = AutoTokenizer.from_pretrained(str(where))
     except Exception as error:  # a name the hub does not know, a damaged file
         raise InputError(f"not a tokenizer ({str(error).splitlines()[0]})", path=where) from error
-    if not getattr(found, "is_fast", False) or found.mask_token_id is None:
+    if not getattr(tokenizer, "is_fast", False) or tokenizer.mask_token_id is None:
         raise InputError("not a fast tokenizer with a mask token, which masked language modelling needs", path=where)
-    return found
+    return tokenizer
 
 
 def _hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:

@@ -32,21 +32,21 @@ def links_of(
         say: takes a line of news.
         progress: show a bar on standard error.
     """
-    found = []
+    linked = []
     for number, corpus in enumerate(corpora):
         langs = "-".join(corpus.langs)
         path, key = folder / f"links-{number}.safetensors", _key(corpus, words)
-        links = _kept(path, key)
-        if links is None:
+        pairs = _kept(path, key)
+        if pairs is None:
             say(f"linking the words of {len(corpus):,} sentence pairs ({langs})")
-            links = words.link(corpus, progress=progress)
+            pairs = words.link(corpus, progress=progress)
             if is_first():
                 folder.mkdir(parents=True, exist_ok=True)
-                write_arrays(path, _arrays(links), {"key": key})
+                write_arrays(path, _arrays(pairs), {"key": key})
         else:
             say(f"word links of {len(corpus):,} sentence pairs ({langs}) found from an interrupted run")
-        found.append(links)
-    return found
+        linked.append(pairs)
+    return linked
 
 
 def _key(corpus: ParallelCorpus, words: Words) -> str:
@@ -57,10 +57,10 @@ def _key(corpus: ParallelCorpus, words: Words) -> str:
     return digest.hexdigest()
 
 
-def _arrays(links: WordPairs) -> dict[str, np.ndarray]:
-    arrays = {"sentence": links.sentence, "source": links.source, "target": links.target, "possible": links.possible,
-              "n_sentences": np.array([links.n_sentences])}  # fmt: skip
-    return arrays if links.posterior is None else arrays | {"posterior": links.posterior}
+def _arrays(pairs: WordPairs) -> dict[str, np.ndarray]:
+    arrays = {"sentence": pairs.sentence, "source": pairs.source, "target": pairs.target, "possible": pairs.possible,
+              "n_sentences": np.array([pairs.n_sentences])}  # fmt: skip
+    return arrays if pairs.posterior is None else arrays | {"posterior": pairs.posterior}
 
 
 def _kept(path: Path, key: str) -> WordPairs | None:

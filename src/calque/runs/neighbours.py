@@ -60,27 +60,27 @@ def neighbours(
     query = _divided([sentence1], lang1, pretokenized)
     words = query[0].words
     place = _place(word1, words)
-    vectors = {name: unit_rows(each.encode(query).data[place : place + 1])[0] for name, each in encoders.items()}
+    vectors = {name: unit_rows(loaded.encode(query).data[place : place + 1])[0] for name, loaded in encoders.items()}
     for name, vector in vectors.items():
         if not vector.any():
             raise SettingError(f"{encoders[name].name} has no vector for {words[place]!r}")
     best: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in encoders}
     for block in chain([_divided(sentences2, lang2, pretokenized)], _text(text2, lang2, pretokenized, limit)):
-        found = {name: each.encode(block) for name, each in encoders.items()}
-        cosines = {name: unit_rows(found[name].data) @ vectors[name] for name in encoders}
-        known = np.ones(found[BEFORE].n_words, dtype=bool)
-        for embeddings in found.values():
+        encoded = {name: loaded.encode(block) for name, loaded in encoders.items()}
+        cosines = {name: unit_rows(encoded[name].data) @ vectors[name] for name in encoders}
+        known = np.ones(encoded[BEFORE].n_words, dtype=bool)
+        for embeddings in encoded.values():
             if embeddings.covered is not None:
                 known &= embeddings.covered
         places = [(sentence.words, number) for sentence in block for number in range(len(sentence))]
         for row in np.flatnonzero(known):
             words2, number = places[row]
-            told = {name: float(cosines[name][row]) for name in encoders}
-            about = {"word": words2[number], "sentence": words2, "place": number, **told}
-            for name, of in best.items():
-                if about["word"] not in of or of[about["word"]][name] < told[name]:
-                    of[about["word"]] = about
-    nearest = {name: sorted(of.values(), key=lambda about: -about[name])[:k] for name, of in best.items()}
+            similar = {name: float(cosines[name][row]) for name in encoders}
+            about = {"word": words2[number], "sentence": words2, "place": number, **similar}
+            for name, nearby in best.items():
+                if about["word"] not in nearby or nearby[about["word"]][name] < similar[name]:
+                    nearby[about["word"]] = about
+    nearest = {name: sorted(nearby.values(), key=lambda about: -about[name])[:k] for name, nearby in best.items()}
     return {"word": words[place], "sentence": words, "place": place, "lang": lang1, "lang2": lang2, **nearest}
 
 
@@ -115,12 +115,12 @@ def _encoders(encoder: str, aligned: str | None, load: dict[str, Any]) -> dict[s
     from calque.encoders.static import StaticEncoder
 
     if aligned is None:
-        found = load_encoder(encoder, **load)
-        if isinstance(found, MappedEncoder):
-            return {BEFORE: found.without_maps(), AFTER: found}
-        if isinstance(found, StaticEncoder) and found.maps:
-            return {BEFORE: found.replace(maps=None), AFTER: found}
-        return {BEFORE: found}
+        loaded = load_encoder(encoder, **load)
+        if isinstance(loaded, MappedEncoder):
+            return {BEFORE: loaded.without_maps(), AFTER: loaded}
+        if isinstance(loaded, StaticEncoder) and loaded.maps:
+            return {BEFORE: loaded.replace(maps=None), AFTER: loaded}
+        return {BEFORE: loaded}
     after = load_encoder(aligned)
     if isinstance(after, MappedEncoder):
         load = {"layer": after.layers[-1], **load}

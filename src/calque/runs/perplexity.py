@@ -46,7 +46,7 @@ def perplexity(
     from calque.tasks.perplexity import masked_perplexity, word_perplexity
 
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
-    names = {lang: ", ".join(Path(path).name for of, path in texts if of == lang) for lang in sentences}
+    names = {lang: ", ".join(Path(path).name for language, path in texts if language == lang) for lang in sentences}
     if (Path(encoder) / SOFTMAX_FILE).is_file():
         words, name = WordModel.open(encoder), Path(encoder).resolve().name
         return [

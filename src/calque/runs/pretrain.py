@@ -55,33 +55,33 @@ def pretrain(
     from calque.runs.language_models import MODELS
 
     check(out, overwrite=overwrite)
-    made = MODELS[model](**dict(options or {}))
-    corpora = made.training_part(read_languages(texts, pretokenized=pretokenized, limit=limit, say=say))
+    run = MODELS[model](**dict(options or {}))
+    corpora = run.training_part(read_languages(texts, pretokenized=pretokenized, limit=limit, say=say))
     with writing(out, overwrite=overwrite) as folder:
-        made.train(corpora, folder / TRAINING, say=say, checkpoint_every=checkpoint_every, progress=progress)
-        record = {**_record(made, corpora, texts), **made.figures(Path(out).name)}
+        run.train(corpora, folder / TRAINING, say=say, checkpoint_every=checkpoint_every, progress=progress)
+        record = {**_record(run, corpora, texts), **run.figures(Path(out).name)}
         if is_first():
-            made.save(folder)
+            run.save(folder)
             (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-            (folder / "README.md").write_text(_card(made, record), encoding="utf-8")
+            (folder / "README.md").write_text(_card(run, record), encoding="utf-8")
     return record
 
 
 def _record(
-    made: LanguageModelRun, corpora: Mapping[str, Sentences], texts: Sequence[tuple[str, str]]
+    run: LanguageModelRun, corpora: Mapping[str, Sentences], texts: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
-    method = made.method
+    method = run.method
     mixture, history = method.mixture, method.history
     return {
         **environment(),
         "settings": method.settings(),
-        "vocabulary": made.vocabulary_size,
-        "parameters": made.parameters,
+        "vocabulary": run.vocabulary_size,
+        "parameters": run.parameters,
         "texts": [{"path": Path(path).name, "lang": lang} for lang, path in texts],
         "languages": {
             lang: {
                 "sentences": len(corpora[lang]),
-                made.unit: made.size(corpora[lang], blocks),
+                run.unit: run.size(corpora[lang], blocks),
                 "passes": round(method.updates / mixture.steps_per_epoch * mixture.drawn[lang] / len(blocks), 2),
             }
             for lang, blocks in mixture.languages.items()
@@ -92,15 +92,13 @@ def _record(
     }
 
 
-def _card(made: LanguageModelRun, record: dict[str, Any]) -> str:
-    unit, front, text = made.unit, *made.card(record)
-    rows = [
-        f"| {lang} | {of['sentences']:,} | {of[unit]:,} | {of['passes']} |" for lang, of in record["languages"].items()
-    ]
+def _card(run: LanguageModelRun, record: dict[str, Any]) -> str:
+    unit, front, text = run.unit, *run.card(record)
+    rows = [f"| {lang} | {r['sentences']:,} | {r[unit]:,} | {r['passes']} |" for lang, r in record["languages"].items()]
     lines = [
         "---", *front, "---", "", *text,
         f"| language | sentences | {unit} | passes |", "|---|---:|---:|---:|", *rows, "",
-        f"Texts: {', '.join(of['path'] for of in record['texts'])}.", "",
+        f"Texts: {', '.join(file['path'] for file in record['texts'])}.", "",
         *(f"{score['metric'].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"
           for score in record.get("scores", [])),
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2), "```", "",

@@ -72,15 +72,15 @@ def _read(folder: Path, dim: int) -> dict[str, VectorMap]:
     """The maps of a folder by language."""
     from calque.maps.released import read_released
 
-    found: dict[str, VectorMap] = {}
+    maps: dict[str, VectorMap] = {}
     for path in sorted(folder.glob("*_best_mapping.pth")):
         match = _NAME.fullmatch(path.name)
         if match is None:
             continue
-        found[match[1]] = made = read_released(path)
-        if made.matrix is None or made.matrix.shape != (dim, dim):
-            shape = None if made.matrix is None else made.matrix.shape
+        maps[match[1]] = loaded = read_released(path)
+        if loaded.matrix is None or loaded.matrix.shape != (dim, dim):
+            shape = None if loaded.matrix is None else loaded.matrix.shape
             raise InputError(f"a map of shape {shape}, but the encoder's vectors have {dim} dimensions", path=path)
-    if not found:
+    if not maps:
         raise InputError("no XX_best_mapping.pth in this folder, where XX is a language", path=folder)
-    return found
+    return maps

@@ -23,13 +23,13 @@ def digest_of(function: Callable[..., Any]) -> str:
     every module of calque that they import, directly or through another, also inside functions. Comments, docstrings and
     blank lines do not count. Computed once per process: all of calque takes a second or two.
     """
-    own, modules = _reached(function)
-    found = hashlib.blake2b(digest_size=16)
-    for part in own:
-        found.update(ast.dump(part).encode())
+    statements, modules = _reached(function)
+    digest = hashlib.blake2b(digest_size=16)
+    for part in statements:
+        digest.update(ast.dump(part).encode())
     for name in modules:
-        found.update(f"\0{name}\0{_code(name)}".encode())
-    return found.hexdigest()
+        digest.update(f"\0{name}\0{_code(name)}".encode())
+    return digest.hexdigest()
 
 
 def modules_of(functions: Iterable[Callable[..., Any]]) -> list[str]:
@@ -60,15 +60,15 @@ def _reached(function: Callable[..., Any]) -> tuple[list[ast.AST], list[str]]:
     for statement in tree.body:
         for name in _defines(statement):
             defined.setdefault(name, []).append(statement)
-    own: dict[int, ast.AST] = {}
+    reached: dict[int, ast.AST] = {}
     left = list(defined.get(function.__name__, [tree]))  # all of it for a function without a name
     while left:
         statement = left.pop()
-        if id(statement) not in own:
-            own[id(statement)] = statement
+        if id(statement) not in reached:
+            reached[id(statement)] = statement
             names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-            left += [found for name in sorted(names) for found in defined.get(name, ())]
-    parts = sorted(own.values(), key=lambda part: getattr(part, "lineno", 0))
+            left += [needed for name in sorted(names) for needed in defined.get(name, ())]
+    parts = sorted(reached.values(), key=lambda part: getattr(part, "lineno", 0))
     modules: set[str] = set()
     _follow([name for part in parts for name in _imports(part)], modules)
     return parts, sorted(modules)
@@ -83,13 +83,13 @@ def _defines(statement: ast.stmt) -> Iterator[str]:
         yield from (n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
-def _follow(names: Sequence[str], found: set[str]) -> None:
+def _follow(names: Sequence[str], modules: set[str]) -> None:
     """Modules and all that they import."""
     left = list(names)
     while left:
         name = left.pop()
-        if name not in found and (path := _path(name)) is not None:
-            found.add(name)
+        if name not in modules and (path := _path(name)) is not None:
+            modules.add(name)
             left += [name.rpartition(".")[0], *_imported(path)]
 
 

@@ -121,24 +121,24 @@ def digest(path: str) -> str:
     Raises:
         InputError: it cannot be read.
     """
-    found, root = hashlib.blake2b(digest_size=16), Path(path)
+    hashed, root = hashlib.blake2b(digest_size=16), Path(path)
     try:
         if not root.is_dir() and not root.is_file():
             raise InputError("is not a file" if root.exists() else "no such file or folder", path=path)
         for file in sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]:
             about = file.stat()
             state = (about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
-            found.update(f"{file.relative_to(root)}\0{_content(str(file.absolute()), state)}".encode())
+            hashed.update(f"{file.relative_to(root)}\0{_content(str(file.absolute()), state)}".encode())
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
-    return found.hexdigest()
+    return hashed.hexdigest()
 
 
 @cache
 def _content(path: str, state: tuple[int, ...]) -> str:
     """Hash of a file while it is as `state` says."""
-    found = hashlib.blake2b(digest_size=16)
+    hashed = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as handle:
         while block := handle.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            hashed.update(block)
+    return hashed.hexdigest()
