@@ -150,12 +150,12 @@ def _is_a_third(word: str) -> bool:
 
 def _missing(before: Sequence[str], needed: int) -> int:
     """How many of the command's own words have not come yet, where they are all at the beginning or all at the end."""
-    own = 0
+    leading = 0
     for word in before[1:]:
         if word.startswith("-"):
             break
-        own += 1
-    return 0 if own else needed
+        leading += 1
+    return 0 if leading else needed
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

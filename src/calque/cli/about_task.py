@@ -48,14 +48,14 @@ class TaskCommand(TyperCommand):
 
     def sections(self, ctx: Any, task: str | None) -> dict[str, list[Any]]:
         """Arguments and options of a task by title; without a task, those that every task has."""
-        titles = {each.name: (group.__doc__ or "").rstrip(".") for group in self.groups for each in fields(group)}
+        titles = {param.name: (group.__doc__ or "").rstrip(".") for group in self.groups for param in fields(group)}
         own = () if task is None else TASKS[task].takes
-        found: dict[str, list[Any]] = {"Arguments": [], **{title: [] for title in titles.values()}, "Others": []}
-        for each in self.get_params(ctx):
-            if each.name in own or not (users(each.name) or each.name == "option"):
-                title = "Arguments" if each.param_type_name == "argument" else titles.get(each.name, "Others")
-                found[title].append(each)
-        return found
+        listed: dict[str, list[Any]] = {"Arguments": [], **{title: [] for title in titles.values()}, "Others": []}
+        for param in self.get_params(ctx):
+            if param.name in own or not (users(param.name) or param.name == "option"):
+                title = "Arguments" if param.param_type_name == "argument" else titles.get(param.name, "Others")
+                listed[title].append(param)
+        return listed
 
     def without_name(self, task: str) -> list[str]:
         """Options of a task that only `--option` sets."""

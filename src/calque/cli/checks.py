@@ -120,12 +120,12 @@ def _sides(prefix: str, langs: Iterable[str]) -> list[str]:
 
 def given(context: typer.Context) -> dict[str, str]:
     """The options on this command line, by the parameter's name, as the user writes them."""
-    found = {}
+    options = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE" and parameter.param_type_name == "option":
-            found[parameter.name or ""] = max((*parameter.opts, *parameter.secondary_opts), key=len)
-    return found
+            options[parameter.name or ""] = max((*parameter.opts, *parameter.secondary_opts), key=len)
+    return options
 
 
 def refuse_unused(context: typer.Context, unused: Mapping[str, str]) -> None:

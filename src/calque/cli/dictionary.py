@@ -111,13 +111,13 @@ def _start_options(start: str, given: list[str]) -> dict[str, Any]:
         return {}
     from calque.maps.unsupervised import check_start, start_options
 
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for text in given:
         name, _, value = text.partition("=")
         check_start(start, {name: value})
         kind = type(start_options(start)[name])
         try:
-            found[name] = kind(value)
+            options[name] = kind(value)
         except ValueError:
             raise SettingError(f"--start-option {text}: expected {name}= followed by {_KINDS[kind]}") from None
-    return found
+    return options

@@ -290,13 +290,13 @@ def _range(entries: str) -> tuple[int, ...]:
 
 
 def _renaming(rename: Sequence[str]) -> dict[str, Any]:
-    found = {}
+    labels = {}
     for item in rename:
         old, equals, new = item.partition("=")
         if not equals or not old:
             raise SettingError(f"--rename {item}: expected OLD=NEW, or OLD= to drop a label")
-        found[old] = new
-    return found
+        labels[old] = new
+    return labels
 
 
 class _Command(TaskCommand):

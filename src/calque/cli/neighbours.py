@@ -42,9 +42,9 @@ def neighbours(
 
     if text2 is None:
         refuse_unused(context, {"limit": "is only for --text2"})
-    found = run(
+    nearest = run(
         encoder, aligned=aligned, lang1=lang1, sentence1=sentence1, word1=word1, lang2=lang2,
         sentences2=sentence2 or [], text2=text2, k=k, pretokenized=pretokenized, limit=limit,
         load=loading.arguments(),
     )  # fmt: skip
-    print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
+    print(json.dumps(nearest, ensure_ascii=False) if as_json else table(nearest))

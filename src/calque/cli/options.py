@@ -99,10 +99,10 @@ def _flat(group: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name],
-            default=inspect.Parameter.empty if each.default is MISSING else each.default,
+            field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[field.name],
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
         )
-        for each in fields(group)
+        for field in fields(group)
     ]  # fmt: skip
 
 
@@ -142,12 +142,12 @@ class Linking:
 # -- what words on the command line mean -------------------------------------------------------------------------------
 def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
     """The flat list that `spread` makes of every `--langs A B`, in twos; one pair for each of `n` texts, or one for all."""
-    found = language_pairs(langs)
-    if len(found) not in (1, n):
+    pairs = language_pairs(langs)
+    if len(pairs) not in (1, n):
         raise SettingError(
-            f"{len(found)} pairs of --langs for {n} text(s): give one pair for each text, or one for all"
+            f"{len(pairs)} pairs of --langs for {n} text(s): give one pair for each text, or one for all"
         )
-    return found
+    return pairs
 
 
 def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
@@ -161,13 +161,13 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
     for lang in langs:
         if not is_language(lang):
             raise SettingError(f"--langs {lang!r}: expected a language, e.g. en or pt-BR")
-    found = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
-    for a, b in found:
+    pairs = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
+    for a, b in pairs:
         if a == b:
             raise SettingError(
                 f"--langs {a} {b}: expected two different languages, source and target, e.g. --langs en de"
             )
-    return found
+    return pairs
 
 
 def numbers(text: str | None) -> list[int] | None:

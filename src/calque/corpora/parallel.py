@@ -203,8 +203,8 @@ def gold_links(
     """
     lines = [text or "" for text in corpus.metadata(column)]
     try:
-        links = WordPairs.parse(lines, one_based=one_based, path=corpus.path)
-        return links.check(corpus, path=corpus.path) if check else links
+        pairs = WordPairs.parse(lines, one_based=one_based, path=corpus.path)
+        return pairs.check(corpus, path=corpus.path) if check else pairs
     except InputError as error:
         numbers = corpus.lines
         line = error.line if numbers is None or error.line is None else int(numbers[error.line - 1])

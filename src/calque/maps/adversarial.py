@@ -122,8 +122,8 @@ class _Judge(nn.Module):
 
     def forward(self, x: torch.Tensor, *, dropped: bool) -> torch.Tensor:
         if dropped and self.dropout:
-            kept = torch.rand(x.shape, generator=self.random, device=x.device) >= self.dropout
-            x = x * kept / (1 - self.dropout)
+            mask = torch.rand(x.shape, generator=self.random, device=x.device) >= self.dropout
+            x = x * mask / (1 - self.dropout)
         first, second, last = self.layers
         leaky = nn.functional.leaky_relu
         return last(leaky(second(leaky(first(x), 0.2)), 0.2))[:, 0]

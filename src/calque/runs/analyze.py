@@ -185,8 +185,8 @@ def _of_vectors(
     findings, views = [], []
     for name, path in paths.items():
         chosen.say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")
-        view, own = _of_encoder(name, path, loader(path), questions, chosen, progress, some=len(paths) > 1)
-        findings += own
+        view, values = _of_encoder(name, path, loader(path), questions, chosen, progress, some=len(paths) > 1)
+        findings += values
         for analysis, groups in divisions.items():
             findings += accuracies(analysis, questions, view, groups)
         for analysis in chosen.of("measure"):
@@ -261,9 +261,9 @@ def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, An
         return None
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
-        own = [text for text in record.get("texts", ()) if set(text.get("langs", ())) == set(langs)]
-        sizes = {name: sum(int(text[name]) for text in own) for name in ("sentence_pairs", "word_pairs")}
-        return (str(record["method"]), sizes["sentence_pairs"], sizes) if own and "method" in record else None
+        texts = [text for text in record.get("texts", ()) if set(text.get("langs", ())) == set(langs)]
+        sizes = {name: sum(int(text[name]) for text in texts) for name in ("sentence_pairs", "word_pairs")}
+        return (str(record["method"]), sizes["sentence_pairs"], sizes) if texts and "method" in record else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"not written by calque ({type(error).__name__}: {error})", path=file) from error
 

@@ -56,8 +56,8 @@ def study(
         do("evaluating", grid.scoring)
     records = []
     for about, step in grid.scores:
-        found = json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8"))
-        records += [_named(score, about) for score in found]
+        scores = json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8"))
+        records += [_named(score, about) for score in scores]
     lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
     write_text(folder / "results.jsonl", "".join(lines))
     write_text(folder / "results.md", tables(records) + "\n")

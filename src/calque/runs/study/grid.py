@@ -141,14 +141,14 @@ class Grid:
         """From the linked words of parallel texts."""
         words = {"symmetrize": "one-to-one", **self.plan.words, **_given(texts, "limit", "pretokenized")}
         files = [self.plan.path(texts[lang]) for lang in langs]
-        links = [
+        linking = [
             self._step(
                 "links", {"langs": pair, "words": words}, {"text": [file]}, label=f"word links, {'-'.join(pair)}"
             )
             for pair, file in zip(about["langs"], files, strict=True)
         ]
-        self.preparing += links
-        after = {"links": self._places(links)}
+        self.preparing += linking
+        after = {"links": self._places(linking)}
         return self._reading(base, "align", {**about, "words": words}, {"text": files}, after, label=label)
 
     def _on_words(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
@@ -277,5 +277,5 @@ def _beside(encoder: str) -> list[str]:
 
 def _keys(data: str) -> list[str]:
     """Files of right senses beside a text, whose content counts too."""
-    stem, found, _ = Path(data).name.partition(".data.xml")
-    return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*")) if found else []
+    stem, is_senses, _ = Path(data).name.partition(".data.xml")
+    return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*")) if is_senses else []

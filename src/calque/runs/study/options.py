@@ -87,8 +87,8 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
 
 def options_of_method(name: str) -> Types:
     """Options of a method that learns from parallel text: those of its class."""
-    own = of(METHODS.load(name), "towards", *METHODS[name].settings)
-    return {**own, **({"layers": Sequence[Layer]} if "layers" in own else {})}
+    options = of(METHODS.load(name), "towards", *METHODS[name].settings)
+    return {**options, **({"layers": Sequence[Layer]} if "layers" in options else {})}
 
 
 def of_start(start: str) -> Types:
@@ -126,10 +126,10 @@ def of_task(task: str) -> Types:
 def options_of(task: str) -> Types:
     """The options of a task's class."""
     kind = TASKS.load(task)
-    found: Types = {}
+    types: Types = {}
     for function in kind.takes():
-        found = {**of(function), **found}
-    return {name: found[name] for name in option_names(kind) if name != "seeds"}
+        types = {**of(function), **types}
+    return {name: types[name] for name in option_names(kind) if name != "seeds"}
 
 
 # -- values that fit their types and not each other --------------------------------------------------------------------

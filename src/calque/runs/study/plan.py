@@ -92,44 +92,44 @@ class Study:
         """
         try:
             with open(path, "rb") as file:
-                found = tomllib.load(file)
+                tables = tomllib.load(file)
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"not a study that can be read ({error})", path=path) from error
-        for name in found:
+        for name in tables:
             if name not in TOP:
                 raise InputError(f"unknown part {name!r} of a study, expected {', '.join(sorted(TOP))}", path=path)
         for name in ("encoders", "methods", "tasks"):
-            if not found.get(name):
+            if not tables.get(name):
                 raise InputError(f"it has no {name}", path=path)
         try:
-            check("", found, TOP)
-            study = cls._of(found, str(Path(path).resolve().parent))
+            check("", tables, TOP)
+            study = cls._of(tables, str(Path(path).resolve().parent))
             study._check()
         except SettingError as error:
             raise InputError(str(error), path=path) from error
         return study
 
     @classmethod
-    def _of(cls, found: Mapping[str, Any], folder: str) -> Study:
+    def _of(cls, tables: Mapping[str, Any], folder: str) -> Study:
         """Its tables in full, whatever short form they have in the file."""
-        encoders, methods = found["encoders"], found["methods"]
+        encoders, methods = tables["encoders"], tables["methods"]
         if not isinstance(encoders, dict):
             no_repetition("encoders", [Path(name).name for name in encoders])
             encoders = {Path(name).name: name for name in encoders}
         if not isinstance(methods, dict):
             no_repetition("methods", methods)
             methods = {name: {} for name in methods}
-        own = {
+        full = {
             "encoders": {
                 name: {"path": given} if isinstance(given, str) else given for name, given in encoders.items()
             },
             "methods": {name: given if name == BASE else _method(name, given) for name, given in methods.items()},
             "supervision": {
-                name: {"kind": "parallel", **given} for name, given in found.get("supervision", {}).items()
+                name: {"kind": "parallel", **given} for name, given in tables.get("supervision", {}).items()
             },
-            "tasks": {name: {"task": name, **given} for name, given in found["tasks"].items()},
+            "tasks": {name: {"task": name, **given} for name, given in tables["tasks"].items()},
         }
-        return cls(**{**found, **own}, folder=folder)
+        return cls(**{**tables, **full}, folder=folder)
 
     def _check(self) -> None:
         check("words", self.words, of_words())
@@ -164,9 +164,9 @@ class Study:
         where, kind = f"supervision.{name}", given["kind"]
         if kind not in KINDS:
             raise SettingError(f"supervision {name!r} is of kind {kind!r}, expected {', '.join(KINDS)}")
-        own = of_supervision(kind)
+        options = of_supervision(kind)
         langs = [lang for lang in given if lang not in OWN] if kind != "text" else []
-        check(where, given, {**own, **dict.fromkeys(langs, str)})
+        check(where, given, {**options, **dict.fromkeys(langs, str)})
         check_entries(where, given)
         if kind != "parallel" and not given.get("texts"):
             raise SettingError(f'supervision {name!r} has no text for anchors: texts = {{ en = "en.txt.gz" }}')
@@ -297,10 +297,10 @@ class Study:
             lang, path = name_and_path(file)
             before = f"{lang}=" if lang else ""
             tasks[name]["test"] = [*tasks[name]["test"], before + os.path.abspath(path)]
-        found = replace(self, tasks=tasks)
+        study = replace(self, tasks=tasks)
         for name, given in tasks.items() if more else ():
-            found._check_task(name, given)
-        return found
+            study._check_task(name, given)
+        return study
 
 
 def listed(files: Sequence[str] | str | None) -> list[str]:
@@ -319,9 +319,9 @@ def _learns(method: str, kind: str) -> bool:
 
 
 def _method(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    found = {"method": "rotation" if "start" in given else name, **given}
-    if found["method"] in list(STARTS):
-        found = {**found, "start": found["method"], "method": "rotation"}
-    if isinstance(found.get("supervision"), str):
-        found["supervision"] = [found["supervision"]]
-    return found
+    settings = {"method": "rotation" if "start" in given else name, **given}
+    if settings["method"] in list(STARTS):
+        settings = {**settings, "start": settings["method"], "method": "rotation"}
+    if isinstance(settings.get("supervision"), str):
+        settings["supervision"] = [settings["supervision"]]
+    return settings

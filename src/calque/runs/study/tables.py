@@ -96,8 +96,8 @@ class _Table:
             encoder, layer, method, supervision = row
             name = encoder if layer is None else f"{encoder}, layer {layer}"
             how = f"{method} ({supervision})" if several and supervision else method
-            found = zip([self.figures.get((row, column)) for column in self.columns], best, strict=True)
-            shown = ["" if figure is None else f"**{figure}**" if row == top else str(figure) for figure, top in found]
+            cells = zip([self.figures.get((row, column)) for column in self.columns], best, strict=True)
+            shown = ["" if figure is None else f"**{figure}**" if row == top else str(figure) for figure, top in cells]
             first = self.figures.get((row, self.columns[0]))
             shown[1:1] = ["" if first is None else first.interval] if single else []
             lines.append(_line([name, how, *shown]))
@@ -115,10 +115,10 @@ def tables(records: Sequence[Record]) -> str:
     for record in records:
         if record["metric"].partition(".")[2] in _PARTS:
             groups.setdefault((record["task"], record["metric"]), []).append(record)
-    made = [_table(_title(*about), about[1], mine) for about, mine in groups.items()]
-    columns = [(table.metric, table.of(column)) for table in made for column in table.columns]
+    parts = [_table(_title(*about), about[1], mine) for about, mine in groups.items()]
+    columns = [(table.metric, table.of(column)) for table in parts for column in table.columns]
     best = iter(best_of_each(columns))
-    shown = [table.shown([next(best) for _ in table.columns]) for table in made]
+    shown = [table.shown([next(best) for _ in table.columns]) for table in parts]
     several = sum(len(column) > 1 and None not in column.values() for _, column in columns)
     notes = [_NOTE + rule(several), *([ONE_RUN] if _has_one_run(records) else [])]
     return "\n\n".join([*shown, *notes])
@@ -179,8 +179,8 @@ def _pooled(trainings: Sequence[Record]) -> _Figure | None:
     known = [record for record in trainings if record["value"] is not None]
     if not known:
         return None
-    found = [each for record in known if (each := estimate(record)) is not None]
-    pooled = over_trainings(found) if len(found) == len(known) else None
+    estimates = [figure for record in known if (figure := estimate(record)) is not None]
+    pooled = over_trainings(estimates) if len(estimates) == len(known) else None
     runs = tuple(record["value"] for record in known) if len(known) > 1 else runs_of(known[0])
     value = sum(record["value"] for record in known) / len(known)
     return _Figure(value, runs, known[0].get("percent", True), pooled)

@@ -54,8 +54,8 @@ _OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
     """Types of a function's or a class's parameters by name, except for some."""
     names = {}  # a data class has parameters from where it stands, and from where those stand that it is made of
-    for each in reversed(getattr(function, "__mro__", (function,))):
-        names |= vars(sys.modules[each.__module__])
+    for kind in reversed(getattr(function, "__mro__", (function,))):
+        names |= vars(sys.modules[kind.__module__])
     found = {}
     for name, parameter in signature(function).parameters.items():
         if name in without or parameter.kind is parameter.VAR_KEYWORD:
