@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calque.named import Table
+from calque.named import Table, is_path
 
 
 @dataclass(frozen=True)
@@ -66,3 +66,8 @@ METHODS: Table[MethodRow] = Table(
 def methods_for(supervision: str) -> tuple[str, ...]:
     """Names of the methods that learn from "parallel" text or from a "dictionary"."""
     return tuple(name for name, row in METHODS.items() if supervision in row.learns_from)
+
+
+def learns_from(method: str, supervision: str) -> bool:
+    """Whether a method can use a kind of supervision; one from elsewhere learns from parallel text."""
+    return method in methods_for(supervision) or (supervision == "parallel" and is_path(method))

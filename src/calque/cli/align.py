@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.alignment import METHODS, methods_for
+from calque.alignment import METHODS, learns_from, methods_for
 from calque.cli.checks import finite, given, language, output_folder, positive, refuse_unused
 from calque.cli.dictionary import Fitting, with_dictionaries
 from calque.cli.options import (
@@ -203,18 +203,16 @@ def _options(
     context: typer.Context, method: str, langs: Sequence[str] | None, tuning: Tuning, **others: Any
 ) -> dict[str, Any]:
     """Keyword arguments of a method: what was given of those it has, and what all that have it must agree on."""
-    from calque.named import is_path
-
     if not langs:
         raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
-    if method not in methods_for("parallel") and not is_path(method):
+    if not learns_from(method, "parallel"):
         expected = ", ".join(methods_for("parallel"))
         raise SettingError(f"unknown --method {method}, expected one of {expected}, or package.module:Class")
     has = signature(METHODS.load(method)).parameters
     asked = [name for name in given(context) if name in names_of(Tuning)]
     for name in asked:
         if name not in (*has, "keep_layers", "checkpoint_every"):
-            is_map = method in METHODS and not METHODS[method].trains and not is_path(method)
+            is_map = method in methods_for("parallel") and not METHODS[method].trains
             why = f"is for training, but {method} is a map" if is_map else f"is not an option of --method {method}"
             raise SettingError(f"--{name.replace('_', '-')} {why}")
     fixed = others | {"accumulate": tuning.accumulate, "precision": tuning.precision}

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.alignment import METHODS, methods_for
+from calque.alignment import METHODS, learns_from, methods_for
 from calque.errors import SettingError
 from calque.linking import Say, Words, skipped
-from calque.named import is_path
 from calque.runs.card import model_card
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.links import links_of
@@ -145,7 +144,7 @@ def make_method(name: str, towards: str, options: Mapping[str, Any]) -> Method:
     Raises:
         SettingError: there is none of this name, or it has no such option.
     """
-    if name not in methods_for("parallel") and not is_path(name):
+    if not learns_from(name, "parallel"):
         raise SettingError(f"unknown method {name!r}, expected one of {', '.join(methods_for('parallel'))}")
     kind = METHODS.load(name)
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from calque.alignment import METHODS, methods_for
+from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
 from calque.named import is_path
@@ -314,8 +314,8 @@ def _users(kind: str) -> tuple[str, ...]:
 
 
 def _learns(method: str, kind: str) -> bool:
-    """Whether a method can use a kind of supervision; one from elsewhere learns from parallel text."""
-    return method in _users(kind) or (kind == "parallel" and is_path(method))
+    """Whether a method, or a start, can use a kind of supervision."""
+    return method in STARTS if kind == "text" else learns_from(method, kind)
 
 
 def _method(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
