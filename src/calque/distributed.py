@@ -77,7 +77,11 @@ class Processes:
 
     def share(self, items: np.ndarray) -> np.ndarray:
         """This process's part of a list that all know; the parts in rank order are the list."""
-        return np.array_split(items, self.world)[self.rank]
+        return self.shares(items)[self.rank]
+
+    def shares(self, items: np.ndarray) -> list[np.ndarray]:
+        """Every process's part of a list."""
+        return np.array_split(items, self.world)
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """All processes' rows in rank order; gradients flow to this process's rows only.

@@ -1,4 +1,4 @@
-"""Cross-entropy over many words, whose scores are never all held."""
+"""Cross-entropy over many classes, whose scores are never all held."""
 
 from __future__ import annotations
 
@@ -10,60 +10,85 @@ from torch.autograd.function import once_differentiable
 
 # Scores held at once. On a processor they stay in its cache; a graphics card wants large products.
 _HELD = {"cpu": 500_000, "cuda": 50_000_000}
+_ROWS = 32  # states at a time at least, however many classes there are: thinner products are slow
 
 
-def cross_entropy(states: Tensor, own: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], hits: Tensor) -> Tensor:
-    """Sum of −log p of each state's own word, p over it and the others, p(word | state) ∝ exp(w · state + b).
+def cross_entropy(
+    states: Tensor,
+    own: tuple[Tensor, Tensor],
+    others: tuple[Tensor, Tensor],
+    hits: Tensor,
+    *,
+    weights: Tensor | None = None,
+    counted: Tensor | None = None,
+) -> Tensor:
+    """Weighted sum of −log p of each state's own classes, p(class | state) ∝ exp(w · state + b).
+
+    The p of an own class is taken over itself, the others, and those of the state's further own classes that count:
+
+        L = Σ_n Σ_k weights[n, k] · −log( e_nk / (Σ_{j not hit} exp(s_nj) + e_nk + Σ_{l ≠ k, counted} e_nl) )
 
     The gradient is computed together with the value, while the scores are at hand, a few states at a time: neither scores
     nor their gradients are kept, as in Wijmans et al. (2025), *Cut your losses in large-vocabulary language models*, §3.
 
     Args:
         states: `[n, dim]`.
-        own: w `[n, dim]` and b `[n]` of each state's own word.
-        others: w `[m, dim]` and b `[m]` of the words that it is told from.
-        hits: int64 `[n]`, which of the others is the state's own word and left out; −1 for none.
+        own: w `[n, k, dim]` and b `[n, k]` of each state's own classes.
+        others: w `[m, dim]` and b `[m]` of the classes that all are told from.
+        hits: int64 `[n, k]`, which of the others is this own class, and left out among them; −1 for none.
+        weights: `[n, k]`; None for 1. A place that holds no class has weight 0, is not counted, and may hold anything finite.
+        counted: bool `[n, k]`, whether the state's other own classes are told from this one; None: those that are hit.
     """
+    weights = states.new_ones(hits.shape) if weights is None else weights
+    counted = hits >= 0 if counted is None else counted
     with torch.autocast(states.device.type, enabled=False):
-        return _CrossEntropy.apply(states, *own, *others, hits, torch.is_grad_enabled())  # type: ignore[no-any-return]
+        loss = _CrossEntropy.apply(states, *own, *others, hits, weights, counted, torch.is_grad_enabled())
+    return loss  # type: ignore[no-any-return]
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, w_own: Tensor, b_own: Tensor, w: Tensor, b: Tensor, hits: Tensor, learn: bool
-    ) -> Tensor:
+        ctx: Any, states: Tensor, w_own: Tensor, b_own: Tensor, w: Tensor, b: Tensor, hits: Tensor, weights: Tensor,
+        counted: Tensor, learn: bool,
+    ) -> Tensor:  # fmt: skip
         learn = learn and any(ctx.needs_input_grad)
-        right = (states * w_own).sum(1).float() + b_own.float()
+        right = (states[:, None] * w_own).sum(2).float() + b_own.float()
         loss = right.new_zeros(())
         gradients = [torch.zeros_like(part) for part in (states, w_own, b_own, w, b)] if learn else []
-        rows = max(1, _HELD.get(states.device.type, _HELD["cuda"]) // max(1, len(w)))
+        rows = max(_ROWS, _HELD.get(states.device.type, _HELD["cuda"]) // max(1, len(w)))
         struck, kernel, offset = hits >= 0, w.to(states.dtype), b.to(states.dtype)
+        exists, counted = (weights > 0) | counted, counted.to(right.dtype)
         for k in range(0, len(states), rows):
             here = slice(k, k + rows)
-            block, answer = states[here], right[here, None]
+            block, answer, share, among = states[here], right[here], weights[here], counted[here]
             scores = torch.addmm(offset, block, kernel.t()).float()
-            place = struck[here].nonzero().squeeze(1)
-            scores[place, hits[here][place]] = -torch.inf
-            top = torch.maximum(scores.amax(1, keepdim=True), answer)
+            place, column = struck[here].nonzero(as_tuple=True)
+            scores[place, hits[here][place, column]] = -torch.inf
+            present = answer.masked_fill(~exists[here], -torch.inf)
+            top = present.amax(1, keepdim=True)
+            if len(kernel):
+                top = torch.maximum(scores.amax(1, keepdim=True), top)
             scores.sub_(top).exp_()
-            mine = (answer - top).exp_()
-            total = scores.sum(1, keepdim=True).add_(mine)
-            loss += (total.log() + top - answer).sum()
+            mine = (present - top).exp_()
+            total = scores.sum(1, keepdim=True) + (among * mine).sum(1, keepdim=True) + (1 - among) * mine
+            loss += (share * (total.log() + top - answer)).sum()
             if not learn:
                 continue
-            probability = (mine / total).sub_(1)
-            weighted, scores = (block / total).to(kernel.dtype), scores.to(kernel.dtype)
+            inverse = share / total
+            all_of = inverse.sum(1, keepdim=True)
+            error = mine * ((1 - among) * inverse + among * all_of) - share
+            scores = scores.to(kernel.dtype)
             d_states, d_own, d_own_b, d_w, d_b = gradients
-            d_states[here] = (scores @ kernel).div_(total).add_(probability * w_own[here])
-            d_own[here] = probability * block
-            d_own_b[here] = probability.squeeze(1)
-            d_w += scores.t() @ weighted
-            d_b += scores.t() @ total.reciprocal().squeeze(1).to(kernel.dtype)
+            d_states[here] = (scores @ kernel).mul_(all_of).add_((error[:, :, None] * w_own[here]).sum(1))
+            d_own[here] = error[:, :, None] * block[:, None]
+            d_own_b[here] = error
+            d_w += scores.t() @ (block * all_of).to(kernel.dtype)
+            d_b += scores.t() @ all_of.squeeze(1).to(kernel.dtype)
         ctx.save_for_backward(*gradients)
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Any):  # type: ignore[override]
-        return *(above[0] * part for part in ctx.saved_tensors), None, None
+        return *(above[0] * part for part in ctx.saved_tensors), None, None, None, None

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from calque.distributed import Processes
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import check_number
 from calque.pretraining.blocks import Mixture
+from calque.pretraining.senses import Senses
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
@@ -36,6 +39,7 @@ class LanguageModel(ABC):
         learning_rate: the highest; None leaves the choice to the model.
         warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
         precision: as for `Tuner`.
+        senses: how senses of words are found and predicted; None predicts words.
     """
 
     dim: int = 128
@@ -51,6 +55,7 @@ class LanguageModel(ABC):
     clip: float | None = None
     seed: int = 0
     precision: TrainingPrecision = "float32"
+    senses: Senses | None = None
 
     def __post_init__(self):
         for name in ("dim", "batch", "updates", "length"):
@@ -93,6 +98,46 @@ class LanguageModel(ABC):
             **options,
         )
         self.history = loop.run(mixture)
+
+
+class Term(NamedTuple):
+    """A summed loss.
+
+    Attributes:
+        value: the sum.
+        leaves: tensors, besides the weights, whose gradients are wanted.
+        notes: whatever is to be known of it once the update is over.
+    """
+
+    value: Tensor
+    leaves: tuple[Tensor, ...] = ()
+    notes: Any = None
+
+
+class Done(NamedTuple):
+    """A share of an update.
+
+    Attributes:
+        loss: its part of the loss.
+        gradients: in the weights.
+        terms: what the loss is made of.
+        of_leaves: gradients in the leaves of each term.
+    """
+
+    loss: Tensor
+    gradients: tuple[Tensor | None, ...]
+    terms: Sequence[Term]
+    of_leaves: Sequence[tuple[Tensor | None, ...]]
+
+    @classmethod
+    def of(cls, loss: Tensor, weights: Sequence[Tensor], terms: Sequence[Term], scale: float = 1.0) -> Done:
+        """The gradients of a loss, times `scale`, that depends on some weights and on the leaves of its terms."""
+        leaves = [leaf for term in terms for leaf in term.leaves]
+        gradients = torch.autograd.grad(scale * loss, [*weights, *leaves], allow_unused=True)
+        rest, of_leaves = iter(gradients[len(weights) :]), []
+        for term in terms:
+            of_leaves.append(tuple(itertools.islice(rest, len(term.leaves))))
+        return cls(loss.detach(), gradients[: len(weights)], terms, of_leaves)
 
 
 class Prediction(Objective[Update]):

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.encoders.elmo import ElmoEncoder
 from calque.errors import SettingError, check_number
 from calque.nn.elmo import ElmoNetwork, elmo_options
-from calque.pretraining.base import LanguageModel, Prediction, Update
+from calque.pretraining.base import Done, LanguageModel, Prediction, Term, Update
+from calque.offsets import offsets_of, ranges
 from calque.pretraining.blocks import Mixture
-from calque.pretraining.softmax import WordSoftmax
-from calque.pretraining.word_model import WordModel
-from calque.pretraining.words import WordText
+from calque.pretraining.sense_softmax import SenseSoftmax
+from calque.pretraining.senses import Selected, Senses, SenseTraining, add_rows
+from calque.pretraining.softmax import Negatives, WordSoftmax
+from calque.pretraining.translations import Translations
+from calque.pretraining.word_model import Contexts, WordModel
+from calque.pretraining.words import FIRST_WORD, WordText
 from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.loop import Schedule, adam
@@ -110,6 +115,7 @@ class BiLanguageModel(LanguageModel):
         self,
         texts: Mapping[str, Sentences],
         *,
+        dictionaries: Sequence[Dictionary] = (),
         folder: str | Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
@@ -132,17 +138,33 @@ class BiLanguageModel(LanguageModel):
         )
         mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
         torch.manual_seed(self.seed)
-        network = ElmoNetwork(self.options)
-        head = WordSoftmax(
-            len(text.vocabulary), network.size, tables=self.tables, negatives=self.negatives, correction=self.correction
-        )
+        network, senses = ElmoNetwork(self.options), self.senses
+        if senses is None:
+            if dictionaries:
+                raise SettingError("dictionaries are for senses: name how many, at least 2")
+            head = WordSoftmax(
+                len(text.vocabulary), network.size, tables=self.tables, negatives=self.negatives,
+                correction=self.correction,
+            )  # fmt: skip
+        else:
+            head = SenseSoftmax(
+                [senses.table(text.vocabulary.counts, network.size) for _ in range(2)], negatives=self.negatives,
+                correction=self.correction, own=senses.own,
+            )  # fmt: skip
         model = self.model = WordModel(network, head, text.vocabulary)
         model.to(processes.device).train()
         weights = sum(p.numel() for p in model.parameters())
         shares = min(torch.get_num_threads(), _SHARES, max(1, _GRADIENTS // (4 * weights)))
         with Threads(shares if processes.device.type == "cpu" else 1) as threads:
+            if senses is None:
+                objective = WordPrediction(model, text, mixture, self.dropout, processes, threads)
+            else:
+                numbers = {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
+                translations = Translations(dictionaries, list(texts), numbers) if dictionaries else None
+                training = SenseTraining(head.tables, senses, self.updates, processes)
+                objective = SensePrediction(model, text, mixture, self.dropout, processes, threads, training, translations)
             self._run(
-                WordPrediction(model, text, mixture, self.dropout, processes, threads),
+                objective,
                 identity={"words": text.vocabulary.fingerprint}, folder=folder, checkpoint_every=checkpoint_every,
                 progress=progress, optimiser=OPTIMISERS[self.optimiser],
             )  # fmt: skip
@@ -174,7 +196,11 @@ class WordPrediction(Prediction):
             for blocks, numbers in ((self.mixture.languages[lang], numbers) for lang, numbers in update)
             for k in numbers.tolist()
         ]
-        total = sum(map(len, texts)) - len(texts)
+        languages = np.repeat(
+            [list(self.mixture.languages).index(lang) for lang, _ in update], [len(numbers) for _, numbers in update]
+        )
+        predictions = np.array([len(text) - 1 for text in texts])
+        total, first = int(predictions.sum()), offsets_of(predictions)
         # What is drawn follows from the update's own random state, which `Loop` sets from its number; the negatives are
         # those of all processes, each of which knows its own state from its rank.
         seed = torch.initial_seed()
@@ -184,23 +210,86 @@ class WordPrediction(Prediction):
         mine = mine[np.argsort([-len(texts[k]) for k in mine], kind="stable")]
         shares = [part for part in (mine[k :: self.threads.count] for k in range(self.threads.count)) if len(part)]
 
-        def work(number: int) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        def work(number: int) -> Done:
             portion = [texts[k] for k in shares[number]]
             drop = _Dropout(self.dropout, np.random.default_rng([seed, 2, number]), self.processes.device)
             lengths = np.array(list(map(len, portion)), dtype=np.int64)
             with torch.enable_grad(), self.processes.autocast():
                 contexts = self.model.contexts(self._rows, np.concatenate(portion), lengths, drop)
-                losses = [
-                    self.model.head.loss(states, torch.from_numpy(words).to(states.device), side, negatives[side])
-                    for side, (states, words) in enumerate(zip(*contexts, strict=True))
-                ]
-                loss = (losses[0] + losses[1]) / (2 * total)
-            return loss.detach(), torch.autograd.grad(_SCALE * loss, self._weights, allow_unused=True)
+                where = Places(
+                    ranges(first[shares[number]], predictions[shares[number]]),
+                    np.repeat(languages[shares[number]], predictions[shares[number]]),
+                )
+                terms = [self._term(contexts, side, negatives[side], where) for side in (0, 1)]
+                loss = (terms[0].value + terms[1].value) / (2 * total)
+            return Done.of(loss, self._weights, terms, _SCALE)
 
         done = self.threads.map(work, range(len(shares)))
-        add_gradients(self._weights, [gradients for _, gradients in done])
-        loss = torch.stack([loss for loss, _ in done]).sum() if done else torch.zeros((), device=self.model.device)
+        add_gradients(self._weights, [part.gradients for part in done])
+        self._finish(done, [int(predictions[part].sum()) for part in self.processes.shares(np.arange(len(texts)))])
+        loss = torch.stack([part.loss for part in done]).sum() if done else torch.zeros((), device=self.model.device)
         return {"loss": float(self.processes.sum_numbers(loss))}
+
+    def _term(self, contexts: Contexts, side: int, negatives: Negatives | None, where: Places) -> Term:
+        """The summed loss of one direction in a share of an update."""
+        head: WordSoftmax = self.model.head  # type: ignore[assignment]
+        states, words = contexts.states[side], torch.from_numpy(contexts.following[side])
+        return Term(head.loss(states, words.to(states.device), side, negatives))
+
+    def _finish(self, done: Sequence[Done], counts: list[int]) -> None:
+        """Take what the shares of an update left besides the gradients.
+
+        Args:
+            done: this process's shares.
+            counts: predictions of every process, in each direction.
+        """
+
+
+class Places(NamedTuple):
+    """Where the predictions of a share stand: int64 `[n]`, the place of each in the update, and the number of the language
+    of its text."""
+
+    order: np.ndarray
+    languages: np.ndarray
+
+
+class SensePrediction(WordPrediction):
+    """The same of senses of words, and of their translations (Multi-sense, Eqs. 4 to 7).
+
+    Args:
+        model: predicts with a `SenseSoftmax`.
+        training: of its tables.
+        translations: of the words, by language; None for one language.
+        text, mixture, dropout, processes, threads: see `WordPrediction`.
+    """
+
+    def __init__(
+        self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes, threads: Threads,
+        training: SenseTraining, translations: Translations | None,
+    ):  # fmt: skip
+        super().__init__(model, text, mixture, dropout, processes, threads)
+        self.training, self.translations = training, translations
+        self._weights = list(model.network.parameters())
+        training.begin()
+
+    def _term(self, contexts: Contexts, side: int, negatives: Negatives | None, where: Places) -> Term:
+        head: SenseSoftmax = self.model.head  # type: ignore[assignment]
+        states, own = contexts.states[side], contexts.own[side]
+        words = torch.from_numpy(contexts.following[side]).to(states.device)
+        order, languages = (torch.from_numpy(x).to(states.device) for x in where)
+        translations = None if self.translations is None else self.translations.of(languages, words)
+        targets = self.training.targets(side, own, words, translations)
+        loss = head.loss(states, targets, side, negatives)
+        return Term(loss.value, loss.rows, (loss.classes, Selected(order, own, targets.classes[:, 0])))
+
+    def _finish(self, done: Sequence[Done], counts: list[int]) -> None:
+        for side, table in enumerate(self.training.tables):
+            shares = [(part.terms[side].notes[0], part.of_leaves[side]) for part in done]
+            add_rows(table, shares)
+        self.training.keep([[part.terms[side].notes[1] for part in done] for side in (0, 1)], counts)
+
+    def after_update(self, step: int) -> None:
+        self.training.after_update(step)
 
 
 class _Dropout:

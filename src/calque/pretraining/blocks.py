@@ -20,10 +20,12 @@ class Blocks:
     Attributes:
         ids: int32 `[n_subwords]`, of all blocks one after the other.
         offsets: int64 `[n_blocks + 1]`.
+        words: bool `[n_subwords]`, which of them are whole words; None where that is not known.
     """
 
     ids: np.ndarray
     offsets: np.ndarray
+    words: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -53,10 +55,14 @@ class Blocks:
                 filled += size - 1
         skipped = (~first).astype(np.int64)
         taken = sizes[inner] - skipped
-        ids = split.ids[ranges(split.offsets[inner] + skipped, taken)].astype(np.int32)
+        places = ranges(split.offsets[inner] + skipped, taken)
+        ids = split.ids[places].astype(np.int32)
+        whole = np.zeros(len(split.ids), dtype=bool)
+        begins = np.repeat(split.offsets[:-1], np.diff(split.word_offsets)) + split.word_starts
+        whole[begins[split.word_lengths == 1]] = True
         ends = np.cumsum(taken)
         starts = (ends - taken)[first]
-        return cls(ids, np.append(starts, ends[-1] if len(ends) else 0).astype(np.int64))
+        return cls(ids, np.append(starts, ends[-1] if len(ends) else 0).astype(np.int64), whole[places])
 
     def padded(self, numbers: np.ndarray, pad: int) -> np.ndarray:
         """Some blocks, int32 `[n, longest]`."""
@@ -65,6 +71,11 @@ class Blocks:
         ids = np.full(inside.shape, pad, dtype=np.int32)
         ids[inside] = self.ids[ranges(self.offsets[numbers], lengths)]
         return ids
+
+    def whole_words(self, numbers: np.ndarray) -> np.ndarray:
+        """Which subwords of some blocks are whole words, bool `[n, longest]`."""
+        words = self.ids[:0] if self.words is None else self.words
+        return Blocks(words, self.offsets).padded(numbers, 0).astype(bool)
 
 
 class Mixture:

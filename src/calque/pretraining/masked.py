@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.encoders.batches import WordBatch
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError, check_number
-from calque.pretraining.base import LanguageModel, Prediction, Update
+from calque.pretraining.base import Done, LanguageModel, Prediction, Term, Update
 from calque.pretraining.blocks import Blocks, Mixture, mask
+from calque.pretraining.sense_softmax import SenseSoftmax
+from calque.pretraining.senses import Selected, SenseTraining, add_rows
+from calque.pretraining.translations import Translations
 from calque.pretraining.wordpiece import train_wordpiece
 from calque.text import Sentences
 from calque.threads import Threads
@@ -118,6 +122,7 @@ class MaskedLanguageModel(LanguageModel):
         texts: Mapping[str, Sentences],
         tokenizer: PreTrainedTokenizerFast,
         *,
+        dictionaries: Sequence[Dictionary] = (),
         folder: str | Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
@@ -154,13 +159,35 @@ class MaskedLanguageModel(LanguageModel):
         )  # fmt: skip
         model.to(device=processes.device).train()  # type: ignore[call-arg]
         with Threads(shares_at_once(encoder, processes.device)) as threads:
+            settings = (model, encoder, mixture, self.share, processes, threads)
+            objective = MaskedPrediction(*settings) if self.senses is None else self._sense_prediction(*settings, dictionaries)
             self._run(
-                MaskedPrediction(model, encoder, mixture, self.share, processes, threads),
+                objective,
                 identity={"tokenizer": tokenizer.get_vocab()}, folder=folder, checkpoint_every=checkpoint_every,
                 progress=progress,
             )  # fmt: skip
         model.eval()
         return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
+
+    def _sense_prediction(
+        self, model: Any, encoder: HuggingFaceEncoder, mixture: Mixture, share: float, processes: Processes,
+        threads: Threads, dictionaries: Sequence[Dictionary],
+    ) -> MaskedSensePrediction:  # fmt: skip
+        settings: Any = self.senses
+        counts = sum(
+            np.bincount(blocks.ids, minlength=len(encoder.tokenizer)) for blocks in mixture.languages.values()
+        )
+        table = settings.table(np.asarray(counts), self.shape["hidden_size"])
+        softmax = self.sense_softmax = SenseSoftmax([table], negatives=None, own=settings.own).to(processes.device)
+        training = SenseTraining([table], settings, self.updates, processes)
+        languages = list(mixture.languages)
+        translations = None
+        if dictionaries:
+            translations = Translations(dictionaries, languages, _whole_words(encoder, dictionaries))
+            translations.to(processes.device)
+        return MaskedSensePrediction(
+            model, encoder, mixture, share, processes, threads, softmax, training, translations
+        )
 
     def _started(self, vocabulary: int) -> Any:
         """The model to go on from, in float32."""
@@ -186,6 +213,17 @@ class MaskedLanguageModel(LanguageModel):
         self.shape = {name: getattr(config, name) for name in self.shape}
         self._start_weights = weights_digest(model)
         return model
+
+
+def _whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:
+    """The number of each word of some dictionaries, and of its capitalised forms, that is one subword."""
+    words = sorted({word for d in dictionaries for word in (*d.source, *d.target)})
+    words = list(dict.fromkeys([*words, *(word.lower() for word in words), *(word.capitalize() for word in words)]))
+    split = encoder.split([[word] for word in words])
+    single = (np.diff(split.word_offsets) == 1) & (split.word_lengths == 1)
+    ids = split.ids[split.offsets[:-1] + split.word_starts]
+    unknown: Any = encoder.tokenizer.unk_token_id
+    return {word: int(k) for word, k, one in zip(words, ids, single, strict=True) if one and k != unknown}
 
 
 @torch.no_grad()
@@ -232,29 +270,56 @@ class MaskedPrediction(Prediction):
         read, chosen = mask(
             ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share, rng=rng
         )
-        mine = self.processes.share(np.arange(len(ids)))
+        width, (languages, words) = ids.shape[1], self._about(update, ids.shape)
+        everybody = self.processes.shares(np.arange(len(ids)))
+        counts = [int(np.isin(chosen // width, part).sum()) for part in everybody]
+        mine = everybody[self.processes.rank]
         rows = [part for part in np.array_split(mine, self.threads.count) if len(part)]
         if not rows:  # fewer blocks than processes
+            self._finish([], counts)
             return {"loss": float(self.processes.sum_numbers(torch.zeros((), device=self.processes.device)))}
-        shares, answers = zip(*(self._rows(ids, read, chosen, part) for part in rows), strict=True)
+        shares, hidden = [], []
+        for part in rows:
+            order = np.flatnonzero((chosen // width >= part[0]) & (chosen // width <= part[-1]))
+            shares.append(self._batch(read, chosen[order], part))
+            about = ids.flat[chosen[order]].astype(np.int64), order, languages[chosen[order] // width], words.flat[chosen[order]]
+            hidden.append(Hidden(*(torch.from_numpy(x).to(self.processes.device) for x in about)))
         last = self.encoder.n_layers
         done = Pass(
             self.encoder, [[batch] for batch in shares], [last], threads=self.threads, context=self.processes.autocast
         )
-        vectors = done.vectors[last].split([len(answer) for answer in answers])
+        vectors = done.vectors[last].split([len(part.answers) for part in hidden])
 
-        def work(number: int) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
+        self._draw()
+
+        def work(number: int) -> Done:
             with torch.enable_grad(), self.processes.autocast():
                 given = vectors[number].detach().requires_grad_()
-                scores = self._head(given)
-                loss = F.cross_entropy(scores.float(), answers[number], reduction="sum") / len(chosen)
-            gradient, *weights = torch.autograd.grad(loss, [given, *self._head_weights], allow_unused=True)
-            return loss.detach(), gradient, tuple(weights)
+                term = self._term(given, hidden[number])
+                loss = term.value / len(chosen)
+            return Done.of(loss, [given, *self._head_weights], [term])
 
-        losses, gradients, weights = zip(*self.threads.map(work, range(len(answers))), strict=True)
-        add_gradients(self._head_weights, weights)
-        done.backward({last: torch.cat(gradients)})
-        return {"loss": float(self.processes.sum_numbers(torch.stack(losses).sum()))}
+        parts = self.threads.map(work, range(len(hidden)))
+        add_gradients(self._head_weights, [part.gradients[1:] for part in parts])
+        done.backward({last: torch.cat([part.gradients[0] for part in parts])})  # type: ignore[misc]
+        self._finish(parts, counts)
+        return {"loss": float(self.processes.sum_numbers(torch.stack([part.loss for part in parts]).sum()))}
+
+    def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
+        """The summed loss of the hidden subwords of a share."""
+        scores = self._head(vectors)
+        return Term(F.cross_entropy(scores.float(), hidden.answers, reduction="sum"))
+
+    def _draw(self) -> None:
+        """Whatever all shares of an update have in common."""
+
+    def _finish(self, done: Sequence[Done], counts: list[int]) -> None:
+        """Take what the shares of an update left besides the gradients.
+
+        Args:
+            done: this process's shares.
+            counts: hidden subwords of every process.
+        """
 
     def _ids(self, update: Update) -> np.ndarray:
         pad = self._special[0]
@@ -264,17 +329,25 @@ class MaskedPrediction(Prediction):
             [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=pad) for part in parts]
         )
 
-    def _rows(self, ids: np.ndarray, read: np.ndarray, chosen: np.ndarray, rows: np.ndarray):
-        """Some rows of a batch, whose hidden subwords are its words, and what these are."""
-        device, width = self.processes.device, ids.shape[1]
+    def _about(self, update: Update, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each block's language, and which subwords are whole words."""
+        names, words = list(self.mixture.languages), np.zeros(shape, dtype=bool)
+        languages = np.repeat([names.index(lang) for lang, _ in update], [len(numbers) for _, numbers in update])
+        for k, (lang, numbers) in enumerate(update):
+            whole = self.mixture.languages[lang].whole_words(numbers)
+            first = sum(len(earlier) for _, earlier in update[:k])
+            words[first : first + len(numbers), : whole.shape[1]] = whole
+        return languages, words
+
+    def _batch(self, read: np.ndarray, chosen: np.ndarray, rows: np.ndarray) -> WordBatch:
+        """Some rows of what is read, whose hidden subwords are its words."""
+        device, width = self.processes.device, read.shape[1]
         part = read[rows]
         inside = part != self._special[0]
-        mine = chosen[(chosen >= rows[0] * width) & (chosen <= rows[-1] * width + width - 1)]
-        answers = torch.from_numpy(ids.flat[mine].astype(np.int64)).to(device)
-        starts = mine - rows[0] * width
+        starts = chosen - rows[0] * width
         padded = not inside.all()
         packed = np.cumsum(inside) - 1
-        batch = WordBatch(
+        return WordBatch(
             input_ids=torch.from_numpy(part.astype(np.int64)),
             attention_mask=torch.from_numpy(inside.astype(np.int64)) if padded else None,
             inside=torch.from_numpy(np.flatnonzero(inside)) if padded else None,
@@ -283,8 +356,70 @@ class MaskedPrediction(Prediction):
             packed=torch.from_numpy(packed[starts]),
             lengths=torch.ones(len(starts), dtype=torch.int64),
             word_counts=torch.from_numpy(np.bincount(starts // width, minlength=len(rows))),
-        )
-        return batch.to(device), answers
+        ).to(device)
+
+
+class Hidden(NamedTuple):
+    """The hidden subwords of a share.
+
+    Attributes:
+        answers: int64 `[n]`, what they are.
+        order: int64 `[n]`, the place of each among those of the update.
+        languages: int64 `[n]`, number of the language of each one's text.
+        words: bool `[n]`, whether each is a whole word.
+    """
+
+    answers: Tensor
+    order: Tensor
+    languages: Tensor
+    words: Tensor
+
+
+class MaskedSensePrediction(MaskedPrediction):
+    """The same of senses of subwords, and of translations of whole words (Multi-sense, Eqs. 4 to 7).
+
+    Selected by and predicted from the state after the head's dense layer and norm.
+
+    Args:
+        senses: predicts in place of the head's last layer.
+        training: of its table.
+        translations: of the words, by language; None for one language.
+        model, encoder, mixture, share, processes, threads: see `MaskedPrediction`.
+    """
+
+    def __init__(
+        self, model: Any, encoder: HuggingFaceEncoder, mixture: Mixture, share: float, processes: Processes,
+        threads: Threads, senses: SenseSoftmax, training: SenseTraining, translations: Translations | None,
+    ):  # fmt: skip
+        super().__init__(model, encoder, mixture, share, processes, threads)
+        self.module = nn.ModuleDict({"model": model, "senses": senses})
+        self.senses, self.training, self.translations = senses, training, translations
+        self._transform = model.cls.predictions.transform
+        self._head_weights = list(self._transform.parameters())
+        training.begin()
+
+    def _draw(self) -> None:
+        seed = torch.initial_seed() - self.processes.rank
+        (self._negatives,) = self.senses.draw(np.random.default_rng([seed, 1]))
+
+    def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
+        states = self._transform(vectors).float()
+        translations = None
+        if self.translations is not None:
+            translations = self.translations.of(hidden.languages, hidden.answers)
+            translations = translations.masked_fill(~hidden.words[:, None, None], -1)
+        targets = self.training.targets(0, states.detach(), hidden.answers, translations)
+        loss = self.senses.loss(states, targets, 0, self._negatives)
+        return Term(loss.value, loss.rows, (loss.classes, Selected(hidden.order, states.detach(), targets.classes[:, 0])))
+
+    def _finish(self, done: Sequence[Done], counts: list[int]) -> None:
+        notes = [part.terms[0].notes for part in done]
+        (table,) = self.training.tables
+        add_rows(table, [(classes, part.of_leaves[0]) for (classes, _), part in zip(notes, done, strict=True)])
+        self.training.keep([[selected for _, selected in notes]], counts)
+
+    def after_update(self, step: int) -> None:
+        self.training.after_update(step)
 
 
 def _shared_generator(processes: Processes) -> torch.Generator:

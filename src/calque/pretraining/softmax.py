@@ -52,8 +52,7 @@ class LogUniform:
             return Negatives(np.arange(self.n), None)
         drawn = np.zeros(0, dtype=np.int64)
         while True:
-            new = np.exp(rng.random(2 * count) * np.log(self.n + 1)).astype(np.int64) - 1
-            drawn = np.concatenate([drawn, np.clip(new, 0, self.n - 1)])
+            drawn = np.concatenate([drawn, self.many(2 * count, rng)])
             words, first = np.unique(drawn, return_index=True)
             if len(words) >= count:
                 last = np.partition(first, count - 1)[count - 1]
@@ -63,8 +62,16 @@ class LogUniform:
         """Logarithm of how often a word is expected among the negatives, 1 − (1 − p)^tries, float64 `[n]`."""
         if tries is None:
             return np.zeros(len(words))
-        p = np.log1p(1 / (words + 1.0)) / np.log(self.n + 1)
-        return np.log(-np.expm1(tries * np.log1p(-p)))
+        return np.log(-np.expm1(tries * np.log1p(-self.probability(words))))
+
+    def many(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Words one by one, of which some may be equal, int64 `[count]`."""
+        new = np.exp(rng.random(count) * np.log(self.n + 1)).astype(np.int64) - 1
+        return np.clip(new, 0, self.n - 1)
+
+    def probability(self, words: np.ndarray) -> np.ndarray:
+        """p of some words."""
+        return np.log1p(1 / (words + 1.0)) / np.log(self.n + 1)
 
 
 class WordSoftmax(nn.Module):
@@ -146,4 +153,5 @@ def sampled_loss(
     columns, right = (torch.from_numpy(part).to(device) for part in np.split(place, [len(drawn)]))
     hit = np.minimum(np.searchsorted(drawn, answers), len(drawn) - 1)
     accidental = torch.from_numpy(np.where(drawn[hit] == answers, hit, -1)).to(device)
-    return cross_entropy(states, (table[right], offset[right]), (table[columns], offset[columns]), accidental)
+    own = table[right][:, None], offset[right][:, None]
+    return cross_entropy(states, own, (table[columns], offset[columns]), accidental[:, None])

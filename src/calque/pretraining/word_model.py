@@ -20,6 +20,7 @@ from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of
+from calque.pretraining.sense_softmax import SenseSoftmax
 from calque.pretraining.softmax import WordSoftmax
 from calque.pretraining.words import UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence
@@ -33,10 +34,12 @@ class Contexts(NamedTuple):
     Attributes:
         states: two of `[n, dim]`: forwards, of every place but a text's last; backwards, of every place but its first.
         following: two int64 `[n]`: the number of the word that comes next in that direction.
+        own: two of `[n, dim]`: the states after that word has been read, too; no gradient comes from them.
     """
 
     states: tuple[Tensor, Tensor]
     following: tuple[np.ndarray, np.ndarray]
+    own: tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class WordModel(nn.Module):
         vocabulary: what is predicted.
     """
 
-    def __init__(self, network: ElmoNetwork, head: WordSoftmax, vocabulary: Vocabulary):
+    def __init__(self, network: ElmoNetwork, head: WordSoftmax | SenseSoftmax, vocabulary: Vocabulary):
         super().__init__()
         self.network, self.head, self.vocabulary = network, head, vocabulary
 
@@ -108,11 +111,13 @@ class WordModel(nn.Module):
         inner[ragged.offsets[:-1]] = False
         not_first, not_last = np.flatnonzero(inner), np.flatnonzero(np.roll(inner, -1))
         numbers = np.where(ids < len(self.vocabulary), ids, UNKNOWN).astype(np.int64)
-        states = (
-            left[-1][torch.from_numpy(not_last).to(self.device)],
-            right[-1][torch.from_numpy(not_first).to(self.device)],
+        after, before = (torch.from_numpy(places).to(self.device) for places in (not_first, not_last))
+        forwards, backwards = left[-1], right[-1]
+        return Contexts(
+            (forwards[before], backwards[after]),
+            (numbers[not_first], numbers[not_last]),
+            (forwards.detach()[after], backwards.detach()[before]),
         )
-        return Contexts(states, (numbers[not_first], numbers[not_last]))
 
     def perplexity(self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096) -> Perplexity:
         """Negative log-likelihood of each word and each sentence end, over the whole vocabulary.
@@ -148,7 +153,7 @@ class WordModel(nn.Module):
         self.eval()
         for numbers in token_batches(blocks.lengths, budget):
             ids = np.concatenate([blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]] for k in numbers])
-            states, following = self.contexts(rows, ids, blocks.lengths[numbers])
+            states, following, _ = self.contexts(rows, ids, blocks.lengths[numbers])
             losses = np.zeros((len(following[0]), 5))
             for side in (0, 1):
                 words = torch.from_numpy(following[side]).to(self.device)

@@ -1,0 +1,227 @@
+"""Several output vectors for each word, and which of them is meant (Multi-sense, §3.1, Algorithms 1 and 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from calque.errors import SettingError
+
+_MOST = 64  # senses of a word
+
+
+class SenseTable(nn.Module):
+    """The sense vectors of a vocabulary, and the centres of the clusters by which a sense is told.
+
+    Senses of all words stand in one row, those of a word side by side; the number of a sense there is its class. A word
+    begins with its first sense alone (the warm-up); `open` gives it the others, `prune` takes away what is hardly used.
+
+    What is learnt by gradient are the vectors w and their biases. The centres, the projection and the queue are buffers,
+    which only `follow`, `remember`, `open` and `prune` change, so that a checkpoint holds them.
+
+    Args:
+        senses: int `[n_words]`, how many senses each word has, at least 1.
+        dim: d, of a state.
+        axes: d′, dimensions of the projection in which states and centres are compared; at most d.
+        queue: Q, states that the projection is made from.
+        spread: σ, standard deviation of a centre's components at the beginning.
+
+    Attributes:
+        weight, bias: w `[n_classes, dim]` and `[n_classes]`.
+        centres: c `[n_classes, dim]`.
+        projection: P `[dim, axes]`.
+        queue: `[queue, dim]`, the last states, in the order of a ring; `seen` says how many there have been.
+        counts: int64 `[n_classes]`, selections since the senses were opened.
+        live: bool `[n_classes]`, the senses in use.
+        index: int64 `[n_words, S]`, the classes of each word; −1 fills up the rows.
+
+    Raises:
+        SettingError: a number that cannot be.
+    """
+
+    weight: nn.Parameter
+    centres: Tensor
+    projection: Tensor
+    queue: Tensor
+    seen: Tensor
+    counts: Tensor
+    live: Tensor
+    index: Tensor
+    words: Tensor
+
+    def __init__(
+        self, senses: Sequence[int] | np.ndarray, dim: int, *, axes: int = 16, queue: int = 20_000, spread: float = 0.01
+    ):
+        super().__init__()
+        of_words = torch.as_tensor(np.asarray(senses), dtype=torch.int64)
+        if not len(of_words) or not 1 <= int(of_words.min()) <= int(of_words.max()) <= _MOST:
+            raise SettingError(f"a word has from 1 to {_MOST} senses, got {int(of_words.max()) if len(of_words) else 0}")
+        if not 1 <= axes <= dim:
+            raise SettingError(f"states of {dim} dimensions cannot be projected onto {axes} axes: expected 1 to {dim}")
+        if queue < axes:
+            raise SettingError(f"a queue of {queue} states cannot give {axes} axes: expected at least {axes}")
+        n = int(of_words.sum())
+        self.spread = spread
+        self.weight = nn.Parameter(torch.randn(n, dim) / dim**0.5)
+        self.bias = nn.Parameter(torch.zeros(n))
+        self.register_buffer("centres", torch.randn(n, dim) * spread)
+        self.register_buffer("projection", torch.randn(dim, axes))
+        self.register_buffer("queue", torch.zeros(queue, dim))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("counts", torch.zeros(n, dtype=torch.int64))
+        slots = torch.arange(int(of_words.max()))
+        first = of_words.cumsum(0) - of_words
+        index = torch.where(slots < of_words[:, None], first[:, None] + slots, -1)
+        live = torch.zeros(n, dtype=torch.bool)
+        live[first] = True
+        self.register_buffer("live", live)
+        # What follows from `senses` alone is in no checkpoint.
+        self.register_buffer("index", index, persistent=False)
+        self.register_buffer("words", torch.arange(len(of_words)).repeat_interleave(of_words), persistent=False)
+
+    @property
+    def dim(self) -> int:
+        return self.weight.shape[1]
+
+    def __len__(self) -> int:
+        """Classes, in use or not."""
+        return len(self.weight)
+
+    @property
+    def n_words(self) -> int:
+        return len(self.index)
+
+    # -- which sense is meant --------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def select(self, states: Tensor, words: Tensor) -> Tensor:
+        """The sense of each word whose centre is nearest to the state, by cosine after the projection (Algorithm 1, line 7).
+
+        Args:
+            states: h `[n, dim]`, of the words themselves.
+            words: int64 `[n]`.
+
+        Returns:
+            classes, int64 `[n]`; of equally near ones the first.
+        """
+        return self.nearest(states, words[:, None])
+
+    @torch.no_grad()
+    def nearest(self, states: Tensor, words: Tensor) -> Tensor:
+        """As `select`, among the senses of several words for each state, such as the translations of one (§3.2).
+
+        Args:
+            states: h `[n, dim]`.
+            words: int64 `[n, t]`; −1 for none.
+
+        Returns:
+            classes, int64 `[n]`; −1 where all words of a row are −1.
+        """
+        if not words.numel():
+            return words.new_full((len(words),), -1)
+        states = states.detach().float() @ self.projection
+        different, place = torch.unique(words.clamp(min=0), return_inverse=True)
+        classes = self.index[different]  # [u, S]
+        centres = nn.functional.normalize(self.centres[classes.clamp(min=0)] @ self.projection, dim=2, eps=1e-30)
+        usable = (classes >= 0) & self.live[classes.clamp(min=0)]
+        similarity = torch.einsum("na,ntsa->nts", states, centres[place])
+        allowed = usable[place] & (words >= 0)[:, :, None]
+        similarity = similarity.masked_fill(~allowed, -torch.inf).flatten(1)
+        best = similarity.argmax(1, keepdim=True)
+        chosen = classes[place].flatten(1).gather(1, best).squeeze(1)
+        return torch.where(allowed.flatten(1).any(1), chosen, -1)
+
+    # -- what selections change --------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def follow(self, states: Tensor, classes: Tensor, rate: float) -> None:
+        """Move each selected centre towards the mean of the states that selected it; no other centre moves.
+
+            c ← (1 − α) c + α · mean(h)    (Algorithm 1, line 8, for all states of an update at once)
+
+        Args:
+            states: h `[n, dim]`.
+            classes: int64 `[n]`, selected by them.
+            rate: α.
+        """
+        chosen, place, counts = torch.unique(classes, return_inverse=True, return_counts=True)
+        sums = torch.zeros(len(chosen), self.dim, dtype=torch.float64, device=states.device)
+        means = sums.index_add_(0, place, states.double()).div_(counts[:, None]).to(self.centres.dtype)
+        self.centres[chosen] = (1 - rate) * self.centres[chosen] + rate * means
+        self.counts[chosen] += counts
+
+    @torch.no_grad()
+    def remember(self, states: Tensor) -> None:
+        """Put states into the queue, in their order, in place of the oldest (Algorithm 2, lines 6 to 9)."""
+        size, seen = len(self.queue), int(self.seen)
+        kept = states[-size:]
+        first = seen + len(states) - len(kept)
+        places = (torch.arange(len(kept), device=states.device) + first) % size
+        self.queue[places] = kept.to(self.queue.dtype)
+        self.seen += len(states)
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Make the projection anew from the queue (Algorithm 2, line 11), once there are more states than axes."""
+        states, axes = self.queue[: int(self.seen)], self.projection.shape[1]
+        if len(states) > axes:
+            self.projection.copy_(principal_axes(states, axes))
+
+    # -- which senses are in use ---------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def open(self, *, start: str = "copied") -> None:
+        """End the warm-up: every word has all its senses from now on.
+
+        Args:
+            start: "copied": the others begin with the vector of the first, whose probability they share, and with centres
+                at random; "kept": with random vectors, as SaBERT's; "fresh": as "kept", and the first sense of a word that
+                has others is not used any more, as SaELMo's.
+        """
+        several = self.index[:, 1] >= 0 if self.index.shape[1] > 1 else self.index[:, 0] < 0
+        first = self.index[:, 0]
+        if start == "copied":
+            number = (self.index >= 0).sum(1)
+            self.weight.copy_(self.weight[first[self.words]])
+            self.bias.copy_((self.bias[first] - number.log())[self.words])
+        self.live.fill_(True)
+        if start == "fresh":
+            self.live[first[several]] = False
+        self.counts.zero_()
+
+    @torch.no_grad()
+    def prune(self, below: float) -> int:
+        """Take senses out of use whose share of their word's selections is too small (§3.1); each word keeps the one most
+        selected. Words selected fewer than 1 / `below` times cannot tell yet, and stay as they are.
+
+        Args:
+            below: β.
+
+        Returns:
+            how many senses went.
+        """
+        totals = torch.zeros(self.n_words, dtype=torch.int64, device=self.counts.device)
+        totals.index_add_(0, self.words, self.counts * self.live)
+        used = (self.index >= 0) & self.live[self.index.clamp(min=0)]
+        of_word = torch.where(used, self.counts[self.index.clamp(min=0)], -1)
+        most = self.index.gather(1, of_word.argmax(1, keepdim=True)).squeeze(1)
+        share = self.counts / totals[self.words].clamp(min=1)
+        going = self.live & (share < below) & (totals[self.words] * below >= 1)
+        going[most] = False
+        self.live[going] = False
+        return int(going.sum())
+
+
+def principal_axes(states: Tensor, k: int) -> Tensor:
+    """The first k principal axes of some vectors: right singular vectors of the centred ones, as columns.
+
+    Args:
+        states: `[n, dim]`.
+        k: at most dim.
+
+    Returns:
+        `[dim, k]`, orthonormal, the axis of the largest variance first.
+    """
+    centred = states.double() - states.double().mean(0)
+    _, axes = torch.linalg.eigh(centred.t() @ centred)
+    return axes.flip(1)[:, :k].to(states.dtype)

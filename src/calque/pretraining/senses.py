@@ -1,0 +1,202 @@
+"""Sense-aware language models: what is added to an ELMo or a BERT while it is trained (Multi-sense, §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.distributed import Processes
+from calque.errors import SettingError, check_number
+from calque.nn.senses import SenseTable
+from calque.pretraining.sense_softmax import Own, Targets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Senses:
+    """How senses are found while a language model is trained. In brackets: the paper's names (Tables 6 to 8).
+
+    Args:
+        senses: S, senses of a word at most (n_context).
+        occurrences: that a word needs in the training text for each further sense; 0 gives all words S, as published.
+        warmup: updates with one sense (contextual_warmup; 20,000 of 600,000 or 1,000,000 as published); None: a tenth of
+            all, 20,000 at most.
+        start: how the other senses begin then, see `SenseTable.open`.
+        rate: α, of the centres (sense_learning_rate, context_rep_lr).
+        spread: σ of the centres at the beginning, which the paper does not give. A centre that is small beside α times a
+            state turns to the first state that selects it at once.
+        axes: d′, of the projection (cluster_proj_dim, pca_dim).
+        queue: Q, states that the projection is made from (pca_sample).
+        project_every: M, updates from one projection to the next, which the paper does not give.
+        below: β, a sense selected less often is pruned (remove_less_frequent_contexts); 0 prunes none.
+        prune_every: E, updates from one pruning to the next, which the paper does not give.
+        own: see `SenseSoftmax`.
+
+    Raises:
+        SettingError: a number that cannot be; one sense only, which is the plain model.
+    """
+
+    senses: int = 5
+    occurrences: int = 0
+    warmup: int | None = None
+    start: Literal["copied", "kept", "fresh"] = "copied"
+    rate: float = 0.01
+    spread: float = 0.01
+    axes: int = 16
+    queue: int = 20_000
+    project_every: int = 100
+    below: float = 0.1
+    prune_every: int = 500
+    own: Own = "sampled"
+
+    def __post_init__(self):
+        if self.senses == 1:
+            raise SettingError("one sense is what a plain language model has: leave the senses out, or name 2 or more")
+        check_number("senses", self.senses, least=2, most=50, whole=True)
+        check_number("occurrences", self.occurrences, least=0, whole=True)
+        if self.warmup is not None:
+            check_number("warmup", self.warmup, least=0, whole=True)
+        if self.start not in ("copied", "kept", "fresh"):
+            raise SettingError(f"start is copied, kept or fresh, got {self.start!r}")
+        check_number("rate", self.rate, above=0, most=1)
+        check_number("spread", self.spread, above=0)
+        for name in ("axes", "queue", "project_every", "prune_every"):
+            check_number(name, getattr(self, name), least=1, whole=True)
+        check_number("below", self.below, least=0, below=1)
+        if self.own not in ("sampled", "always", "never"):
+            raise SettingError(f"own is sampled, always or never, got {self.own!r}")
+
+    def table(self, counts: np.ndarray, dim: int) -> SenseTable:
+        """A table for words with these counts in the training text, int `[n_words]`."""
+        several = np.full(len(counts), self.senses)
+        if self.occurrences:
+            several = np.clip(counts // self.occurrences, 1, self.senses)
+        slots = np.where(several > 1, several + 1, 1) if self.start == "fresh" else several
+        return SenseTable(slots, dim, axes=self.axes, queue=self.queue, spread=self.spread)
+
+    def warmup_of(self, updates: int) -> int:
+        """Updates with one sense, of so many."""
+        return min(20_000, updates // 10) if self.warmup is None else self.warmup
+
+
+class Selected(NamedTuple):
+    """Which senses were selected in a part of an update.
+
+    Attributes:
+        order: int64 `[n]`, the place of each prediction among all of the update.
+        states: `[n, dim]`, by which they were selected.
+        classes: int64 `[n]`.
+    """
+
+    order: Tensor
+    states: Tensor
+    classes: Tensor
+
+
+class SenseTraining:
+    """Selects senses during an update, and lets centres, projection and senses in use follow after it.
+
+    All processes and threads select by the centres as they were before the update. What they selected is brought together
+    in the order of the text, so that the tables are the same everywhere.
+
+    Args:
+        tables: one, or one for each direction.
+        settings: see `Senses`.
+        updates: of the whole training.
+        processes: of this run.
+    """
+
+    def __init__(self, tables: Sequence[SenseTable], settings: Senses, updates: int, processes: Processes):
+        self.tables, self.settings, self.processes = list(tables), settings, processes
+        self._warmup = settings.warmup_of(updates)
+        self._pending: list[tuple[list[Selected], list[int]]] = []
+
+    def targets(self, side: int, states: Tensor, words: Tensor, translations: Tensor | None = None) -> Targets:
+        """The sense of each word that its own state selects, and those of its translations (Eq. 7).
+
+        Args:
+            side: number of the table.
+            states: `[n, dim]`, of the words themselves; no gradient comes from them.
+            words: int64 `[n]`.
+            translations: int64 `[n, languages, t]`, words that translate each word into each other language, −1 for none.
+                Of each language the nearest sense of all is taken; with several, Eq. 6 is their mean.
+        """
+        table = self.tables[side]
+        own = table.select(states, words)
+        if translations is None or not translations.numel():
+            return Targets(own[:, None], states.new_ones(len(own), 1))
+        nearest = torch.stack([table.nearest(states, several) for several in translations.unbind(1)], dim=1)
+        for k in range(1, nearest.shape[1]):  # a form that two languages share is one class
+            again = (nearest[:, k, None] == nearest[:, :k]).any(1)
+            nearest[:, k] = nearest[:, k].masked_fill(again, -1)
+        exists = nearest >= 0
+        number = exists.sum(1, keepdim=True)
+        weights = torch.where(exists, 0.5 / number.clamp(min=1), 0.0)
+        first = torch.where(number > 0, 0.5, 1.0)
+        return Targets(torch.cat([own[:, None], nearest], dim=1), torch.cat([first, weights], dim=1).to(states.dtype))
+
+    def keep(self, parts: Sequence[Sequence[Selected]], counts: list[int]) -> None:
+        """What was selected in an update.
+
+        Args:
+            parts: for each table what this process's threads selected.
+            counts: predictions of every process, for each table.
+        """
+        self._pending = [(list(of_table), counts) for of_table in parts]
+
+    def after_update(self, step: int) -> dict[str, Any]:
+        """Let the tables follow, once the weights are those after `step` updates."""
+        settings = self.settings
+        for table, (parts, counts) in zip(self.tables, self._pending, strict=True):
+            order, states, classes = self._together(table, parts, counts)
+            place = torch.argsort(order)
+            states, classes = states[place], classes[place]
+            table.follow(states, classes, settings.rate)
+            table.remember(states)
+            if step % settings.project_every == 0:
+                table.project()
+            if step == self._warmup:
+                table.open(start=settings.start)
+            elif step > self._warmup and settings.below and step % settings.prune_every == 0:
+                table.prune(settings.below)
+        self._pending = []
+        return {}
+
+    def begin(self) -> None:
+        """Before the first update: without a warm-up all senses are in use at once."""
+        if self._warmup == 0:
+            for table in self.tables:
+                table.open(start=self.settings.start)
+
+    def _together(
+        self, table: SenseTable, parts: list[Selected], counts: list[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        device = table.centres.device
+        states = torch.cat([part.states.detach().float() for part in parts] or [table.centres[:0]])
+        numbers = torch.stack(
+            [
+                torch.cat([part.order.to(device) for part in parts] or [table.counts[:0]]),
+                torch.cat([part.classes for part in parts] or [table.counts[:0]]),
+            ],
+            dim=1,
+        )
+        order, classes = self.processes.gather_rows(numbers, counts).unbind(1)
+        return order, self.processes.gather_rows(states, counts), classes
+
+
+def add_rows(table: SenseTable, shares: Sequence[tuple[Tensor, Sequence[Tensor | None]]]) -> None:
+    """Add gradients of some rows of a table to those of the table.
+
+    Args:
+        shares: classes int64 `[m]`, and the gradients in their vectors `[m, dim]` and biases `[m]`.
+    """
+    for k, weights in enumerate((table.weight, table.bias)):
+        if weights.grad is None:
+            weights.grad = torch.zeros_like(weights)
+        for classes, gradients in shares:
+            if gradients[k] is not None:
+                weights.grad.index_add_(0, classes, gradients[k])
