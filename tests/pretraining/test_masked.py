@@ -14,7 +14,8 @@ from calque.encoders import load_encoder
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
 from calque.pretraining.blocks import Blocks, Mixture, mask
-from calque.pretraining.masked import MaskedLanguageModel, MaskedPrediction, train_tokenizer
+from calque.pretraining.hidden import MaskedPrediction
+from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer
 from calque.pretraining.wordpiece import SPECIAL, train_wordpiece
 from calque.text import Sentences
 from calque.threads import Threads

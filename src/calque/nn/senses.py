@@ -58,7 +58,9 @@ class SenseTable(nn.Module):
         super().__init__()
         of_words = torch.as_tensor(np.asarray(senses), dtype=torch.int64)
         if not len(of_words) or not 1 <= int(of_words.min()) <= int(of_words.max()) <= _MOST:
-            raise SettingError(f"a word has from 1 to {_MOST} senses, got {int(of_words.max()) if len(of_words) else 0}")
+            raise SettingError(
+                f"a word has from 1 to {_MOST} senses, got {int(of_words.max()) if len(of_words) else 0}"
+            )
         if not 1 <= axes <= dim:
             raise SettingError(f"states of {dim} dimensions cannot be projected onto {axes} axes: expected 1 to {dim}")
         if queue < axes:
@@ -93,6 +95,12 @@ class SenseTable(nn.Module):
     @property
     def n_words(self) -> int:
         return len(self.index)
+
+    @torch.no_grad()
+    def begin_with(self, weight: Tensor, bias: Tensor) -> None:
+        """Let the first sense of each word begin with a vector `[n_words, dim]` and bias `[n_words]`."""
+        self.weight[self.index[:, 0]] = weight.to(self.weight)
+        self.bias[self.index[:, 0]] = bias.to(self.bias)
 
     # -- which sense is meant --------------------------------------------------------------------------------------------
     @torch.no_grad()

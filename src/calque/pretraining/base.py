@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -72,9 +72,9 @@ class LanguageModel(ABC):
     def default_rate(self) -> float:
         """Learning rate where the user names none."""
 
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """What the result depends on."""
+        return {} if self.senses is None else {"senses": asdict(self.senses)}
 
     def _run(
         self, objective: Prediction, *, identity: Mapping[str, Any], folder: str | Path | None, **options: Any

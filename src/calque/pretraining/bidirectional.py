@@ -16,15 +16,15 @@ from calque.distributed import Processes
 from calque.encoders.elmo import ElmoEncoder
 from calque.errors import SettingError, check_number
 from calque.nn.elmo import ElmoNetwork, elmo_options
-from calque.pretraining.base import Done, LanguageModel, Prediction, Term, Update
 from calque.offsets import offsets_of, ranges
+from calque.pretraining.base import Done, LanguageModel, Prediction, Term, Update
 from calque.pretraining.blocks import Mixture
 from calque.pretraining.sense_softmax import SenseSoftmax
-from calque.pretraining.senses import Selected, Senses, SenseTraining, add_rows
+from calque.pretraining.senses import Selected, SenseTraining, add_rows
 from calque.pretraining.softmax import Negatives, WordSoftmax
 from calque.pretraining.translations import Translations
 from calque.pretraining.word_model import Contexts, WordModel
-from calque.pretraining.words import FIRST_WORD, WordText
+from calque.pretraining.words import FIRST_WORD, Vocabulary, WordText
 from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.loop import Schedule, adam
@@ -109,7 +109,7 @@ class BiLanguageModel(LanguageModel):
         names = ("vocabulary", "min_count", "negatives", "tables", "correction", "dropout", "length", "alpha", "batch",
                  "updates", "optimiser", "precision", "seed")  # fmt: skip
         return {"method": "bidirectional language model", "options": self.options,
-                **{name: getattr(self, name) for name in names}}  # fmt: skip
+                **{name: getattr(self, name) for name in names}, **super().settings()}  # fmt: skip
 
     def train(
         self,
@@ -138,38 +138,43 @@ class BiLanguageModel(LanguageModel):
         )
         mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
         torch.manual_seed(self.seed)
-        network, senses = ElmoNetwork(self.options), self.senses
-        if senses is None:
-            if dictionaries:
-                raise SettingError("dictionaries are for senses: name how many, at least 2")
-            head = WordSoftmax(
-                len(text.vocabulary), network.size, tables=self.tables, negatives=self.negatives,
-                correction=self.correction,
-            )  # fmt: skip
-        else:
-            head = SenseSoftmax(
-                [senses.table(text.vocabulary.counts, network.size) for _ in range(2)], negatives=self.negatives,
-                correction=self.correction, own=senses.own,
-            )  # fmt: skip
+        network, head = ElmoNetwork(self.options), self._head(text.vocabulary)
         model = self.model = WordModel(network, head, text.vocabulary)
         model.to(processes.device).train()
         weights = sum(p.numel() for p in model.parameters())
         shares = min(torch.get_num_threads(), _SHARES, max(1, _GRADIENTS // (4 * weights)))
+        identity = {"words": text.vocabulary.fingerprint}
         with Threads(shares if processes.device.type == "cpu" else 1) as threads:
-            if senses is None:
-                objective = WordPrediction(model, text, mixture, self.dropout, processes, threads)
-            else:
-                numbers = {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
-                translations = Translations(dictionaries, list(texts), numbers) if dictionaries else None
-                training = SenseTraining(head.tables, senses, self.updates, processes)
-                objective = SensePrediction(model, text, mixture, self.dropout, processes, threads, training, translations)
+            objective = WordPrediction(model, text, mixture, self.dropout, processes, threads)
+            if isinstance(head, SenseSoftmax):
+                training = self._training(head, text, dictionaries, processes)
+                identity |= training.identity
+                objective = SensePrediction(model, text, mixture, self.dropout, processes, threads, training)
+            elif dictionaries:
+                raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
             self._run(
-                objective,
-                identity={"words": text.vocabulary.fingerprint}, folder=folder, checkpoint_every=checkpoint_every,
-                progress=progress, optimiser=OPTIMISERS[self.optimiser],
+                objective, identity=identity, folder=folder, checkpoint_every=checkpoint_every, progress=progress,
+                optimiser=OPTIMISERS[self.optimiser],
             )  # fmt: skip
         model.eval()
         return model.encoder("pretrained")
+
+    def _head(self, vocabulary: Vocabulary) -> WordSoftmax | SenseSoftmax:
+        size = self.options["lstm"]["projection_dim"]
+        sampled: dict[str, Any] = {"negatives": self.negatives, "correction": self.correction}
+        if self.senses is None:
+            return WordSoftmax(len(vocabulary), size, tables=self.tables, **sampled)
+        return SenseSoftmax(
+            [self.senses.table(vocabulary.counts, size) for _ in range(2)], own=self.senses.own, **sampled
+        )
+
+    def _training(
+        self, head: SenseSoftmax, text: WordText, dictionaries: Sequence[Dictionary], processes: Processes
+    ) -> SenseTraining:
+        settings: Any = self.senses
+        numbers = {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
+        translations = Translations(dictionaries, list(text.blocks), numbers) if dictionaries else None
+        return SenseTraining(head.senses, settings, self.updates, processes, translations)
 
 
 class WordPrediction(Prediction):
@@ -259,16 +264,15 @@ class SensePrediction(WordPrediction):
     Args:
         model: predicts with a `SenseSoftmax`.
         training: of its tables.
-        translations: of the words, by language; None for one language.
         text, mixture, dropout, processes, threads: see `WordPrediction`.
     """
 
     def __init__(
         self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes, threads: Threads,
-        training: SenseTraining, translations: Translations | None,
+        training: SenseTraining,
     ):  # fmt: skip
         super().__init__(model, text, mixture, dropout, processes, threads)
-        self.training, self.translations = training, translations
+        self.training = training
         self._weights = list(model.network.parameters())
         training.begin()
 
@@ -277,8 +281,7 @@ class SensePrediction(WordPrediction):
         states, own = contexts.states[side], contexts.own[side]
         words = torch.from_numpy(contexts.following[side]).to(states.device)
         order, languages = (torch.from_numpy(x).to(states.device) for x in where)
-        translations = None if self.translations is None else self.translations.of(languages, words)
-        targets = self.training.targets(side, own, words, translations)
+        targets = self.training.targets(side, own, words, languages)
         loss = head.loss(states, targets, side, negatives)
         return Term(loss.value, loss.rows, (loss.classes, Selected(order, own, targets.classes[:, 0])))
 

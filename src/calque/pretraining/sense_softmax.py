@@ -115,6 +115,11 @@ class SenseSoftmax(nn.Module):
         self.samplers = [SenseSampler(table) for table in tables]
         self.negatives, self.correction, self.own = negatives, correction, own
 
+    @property
+    def senses(self) -> list[SenseTable]:
+        """The tables."""
+        return list(self.tables)  # type: ignore[arg-type]
+
     def draw(self, rng: np.random.Generator) -> list[Negatives | None]:
         """Negatives for each table, or None for all classes."""
         return [None if self.negatives is None else s.draw(self.negatives, rng) for s in self.samplers]
@@ -128,7 +133,7 @@ class SenseSoftmax(nn.Module):
             side: number of the table.
             negatives: None for all classes in use.
         """
-        table: SenseTable = self.tables[side]  # type: ignore[assignment]
+        table = self.senses[side]
         device = states.device
         answers, weights = targets.classes, targets.weights.to(states)
         counted = None
@@ -164,7 +169,7 @@ class SenseSoftmax(nn.Module):
     @torch.inference_mode()
     def negative_log_likelihood(self, states: Tensor, words: Tensor, side: int) -> Tensor:
         """−log of the sum of p over the senses of each word, `[n]`."""
-        table: SenseTable = self.tables[side]  # type: ignore[assignment]
+        table = self.senses[side]
         live = table.live.nonzero().squeeze(1)
         weight, bias, of_word = table.weight[live], table.bias[live], table.words[live]
         parts = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from calque.distributed import Processes
 from calque.errors import SettingError, check_number
 from calque.nn.senses import SenseTable
 from calque.pretraining.sense_softmax import Own, Targets
+from calque.pretraining.translations import Translations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,27 +109,48 @@ class SenseTraining:
         settings: see `Senses`.
         updates: of the whole training.
         processes: of this run.
+        translations: of the words, by language; None predicts none.
     """
 
-    def __init__(self, tables: Sequence[SenseTable], settings: Senses, updates: int, processes: Processes):
-        self.tables, self.settings, self.processes = list(tables), settings, processes
+    def __init__(
+        self,
+        tables: Sequence[SenseTable],
+        settings: Senses,
+        updates: int,
+        processes: Processes,
+        translations: Translations | None = None,
+    ):
+        self.tables, self.settings, self.processes, self.translations = list(tables), settings, processes, translations
         self._warmup = settings.warmup_of(updates)
         self._pending: list[tuple[list[Selected], list[int]]] = []
 
-    def targets(self, side: int, states: Tensor, words: Tensor, translations: Tensor | None = None) -> Targets:
+    @property
+    def identity(self) -> dict[str, str]:
+        """What a checkpoint depends on besides the settings and the text."""
+        return {} if self.translations is None else {"translations": self.translations.fingerprint}
+
+    def targets(
+        self, side: int, states: Tensor, words: Tensor, languages: Tensor, whole: Tensor | None = None
+    ) -> Targets:
         """The sense of each word that its own state selects, and those of its translations (Eq. 7).
+
+        Of each other language the nearest sense of all of the word's translations is taken; with several languages, Eq. 6
+        is their mean.
 
         Args:
             side: number of the table.
             states: `[n, dim]`, of the words themselves; no gradient comes from them.
             words: int64 `[n]`.
-            translations: int64 `[n, languages, t]`, words that translate each word into each other language, −1 for none.
-                Of each language the nearest sense of all is taken; with several, Eq. 6 is their mean.
+            languages: int64 `[n]`, of the text that each stands in.
+            whole: bool `[n]`, which of them have translations at all; None for all.
         """
         table = self.tables[side]
         own = table.select(states, words)
-        if translations is None or not translations.numel():
+        if self.translations is None:
             return Targets(own[:, None], states.new_ones(len(own), 1))
+        translations = self.translations.of(languages, words)
+        if whole is not None:
+            translations = translations.masked_fill(~whole[:, None, None], -1)
         nearest = torch.stack([table.nearest(states, several) for several in translations.unbind(1)], dim=1)
         for k in range(1, nearest.shape[1]):  # a form that two languages share is one class
             again = (nearest[:, k, None] == nearest[:, :k]).any(1)
@@ -148,7 +170,7 @@ class SenseTraining:
         """
         self._pending = [(list(of_table), counts) for of_table in parts]
 
-    def after_update(self, step: int) -> dict[str, Any]:
+    def after_update(self, step: int) -> None:
         """Let the tables follow, once the weights are those after `step` updates."""
         settings = self.settings
         for table, (parts, counts) in zip(self.tables, self._pending, strict=True):
@@ -164,7 +186,6 @@ class SenseTraining:
             elif step > self._warmup and settings.below and step % settings.prune_every == 0:
                 table.prune(settings.below)
         self._pending = []
-        return {}
 
     def begin(self) -> None:
         """Before the first update: without a warm-up all senses are in use at once."""
@@ -172,9 +193,7 @@ class SenseTraining:
             for table in self.tables:
                 table.open(start=self.settings.start)
 
-    def _together(
-        self, table: SenseTable, parts: list[Selected], counts: list[int]
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _together(self, table: SenseTable, parts: list[Selected], counts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         device = table.centres.device
         states = torch.cat([part.states.detach().float() for part in parts] or [table.centres[:0]])
         numbers = torch.stack(

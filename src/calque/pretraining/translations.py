@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -52,7 +53,9 @@ class Translations:
                 into = known.setdefault((ends[side], ends[1 - side]), {})
                 for word, translation in zip(columns[side], columns[1 - side], strict=True):
                     right = _one(translation, vocabulary, folded)
-                    for form in () if right is None else _all(word, vocabulary, folded, exact):
+                    if right is None:
+                        continue
+                    for form in _all(word, vocabulary, folded, exact):
                         several = into.setdefault(vocabulary[form], [])
                         if right != vocabulary[form] and right not in several and len(several) < most:
                             several.append(right)
@@ -91,6 +94,14 @@ class Translations:
                     rows[place[source, word]][column, : len(several)] = several
         self._place, self._rows = torch.from_numpy(place), torch.from_numpy(np.stack(rows))
 
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what translates what."""
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (self._place, self._rows):
+            digest.update(part.cpu().numpy().tobytes())
+        return digest.hexdigest()
+
     def to(self, device: torch.device) -> Translations:
         """The same on a device."""
         self._place, self._rows = self._place.to(device), self._rows.to(device)
@@ -117,9 +128,7 @@ def _one(word: str, vocabulary: Mapping[str, int], folded: Mapping[str, list[str
     return None if forms is None else vocabulary[forms[0]]
 
 
-def _all(
-    word: str, vocabulary: Mapping[str, int], folded: Mapping[str, list[str]], exact: set[str]
-) -> list[str]:
+def _all(word: str, vocabulary: Mapping[str, int], folded: Mapping[str, list[str]], exact: set[str]) -> list[str]:
     """The forms that an entry speaks of: as it is written, and with other capitals where no entry has these."""
     others = [form for form in folded.get(word.lower(), ()) if form != word and form not in exact]
     return ([word] if word in vocabulary else []) + others

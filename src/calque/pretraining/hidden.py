@@ -1,0 +1,214 @@
+"""What a masked language model minimises: hidden subwords, or their senses, are predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.distributed import Processes
+from calque.encoders.batches import WordBatch
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.pretraining.base import Done, Prediction, Term, Update
+from calque.pretraining.blocks import Mixture, mask
+from calque.pretraining.sense_softmax import SenseSoftmax
+from calque.pretraining.senses import Selected, SenseTraining, add_rows
+from calque.threads import Threads
+from calque.training.passes import Pass, add_gradients
+
+
+class MaskedPrediction(Prediction):
+    """The mean cross-entropy of hidden subwords.
+
+    Args:
+        model: with its head.
+        encoder: around the model's body.
+        share: of the subwords to hide.
+        mixture, processes, threads: see `Prediction`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        encoder: HuggingFaceEncoder,
+        mixture: Mixture,
+        share: float,
+        processes: Processes,
+        threads: Threads,
+    ):
+        super().__init__(model, mixture, processes, threads)
+        self.encoder, self.share = encoder, share
+        tokenizer: Any = encoder.tokenizer
+        self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
+        self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
+        self._head: Any = model.cls
+        self._head_weights = list(model.cls.parameters())
+
+    def backward(self, update: Update) -> dict[str, float]:
+        ids = self._ids(update)
+        # The text that is hidden follows from the update's own random state, which `Loop` sets from its number.
+        rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=_shared_generator(self.processes))))
+        read, chosen = mask(
+            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share, rng=rng
+        )
+        width, (languages, words) = ids.shape[1], self._about(update, ids.shape)
+        blocks = np.arange(len(ids))
+        counts = [int(np.isin(chosen // width, part).sum()) for part in self.processes.shares(blocks)]
+        mine = self.processes.share(blocks)
+        rows = [part for part in np.array_split(mine, self.threads.count) if len(part)]
+        if not rows:  # fewer blocks than processes
+            self._finish([], counts)
+            return {"loss": float(self.processes.sum_numbers(torch.zeros((), device=self.processes.device)))}
+        shares, hidden = [], []
+        for part in rows:
+            order = np.flatnonzero((chosen // width >= part[0]) & (chosen // width <= part[-1]))
+            shares.append(self._batch(read, chosen[order], part))
+            about = (
+                ids.flat[chosen[order]].astype(np.int64),
+                order,
+                languages[chosen[order] // width],
+                words.flat[chosen[order]],
+            )
+            hidden.append(Hidden(*(torch.from_numpy(x).to(self.processes.device) for x in about)))
+        last = self.encoder.n_layers
+        done = Pass(
+            self.encoder, [[batch] for batch in shares], [last], threads=self.threads, context=self.processes.autocast
+        )
+        vectors = done.vectors[last].split([len(part.answers) for part in hidden])
+
+        self._draw()
+
+        def work(number: int) -> Done:
+            with torch.enable_grad(), self.processes.autocast():
+                given = vectors[number].detach().requires_grad_()
+                term = self._term(given, hidden[number])
+                loss = term.value / len(chosen)
+            return Done.of(loss, [given, *self._head_weights], [term])
+
+        parts = self.threads.map(work, range(len(hidden)))
+        add_gradients(self._head_weights, [part.gradients[1:] for part in parts])
+        done.backward({last: torch.cat([part.gradients[0] for part in parts])})  # type: ignore[misc]
+        self._finish(parts, counts)
+        return {"loss": float(self.processes.sum_numbers(torch.stack([part.loss for part in parts]).sum()))}
+
+    def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
+        """The summed loss of the hidden subwords of a share."""
+        scores = self._head(vectors)
+        return Term(F.cross_entropy(scores.float(), hidden.answers, reduction="sum"))
+
+    def _draw(self) -> None:
+        """Whatever all shares of an update have in common."""
+
+    def _finish(self, done: Sequence[Done], counts: list[int]) -> None:
+        """Take what the shares of an update left besides the gradients.
+
+        Args:
+            done: this process's shares.
+            counts: hidden subwords of every process.
+        """
+
+    def _ids(self, update: Update) -> np.ndarray:
+        pad = self._special[0]
+        parts = [self.mixture.languages[lang].padded(numbers, pad) for lang, numbers in update]
+        width = max(part.shape[1] for part in parts)
+        return np.concatenate(
+            [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=pad) for part in parts]
+        )
+
+    def _about(self, update: Update, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each block's language, and which subwords are whole words."""
+        names, words = list(self.mixture.languages), np.zeros(shape, dtype=bool)
+        languages = np.repeat([names.index(lang) for lang, _ in update], [len(numbers) for _, numbers in update])
+        for k, (lang, numbers) in enumerate(update):
+            whole = self.mixture.languages[lang].whole_words(numbers)
+            first = sum(len(earlier) for _, earlier in update[:k])
+            words[first : first + len(numbers), : whole.shape[1]] = whole
+        return languages, words
+
+    def _batch(self, read: np.ndarray, chosen: np.ndarray, rows: np.ndarray) -> WordBatch:
+        """Some rows of what is read, whose hidden subwords are its words."""
+        device, width = self.processes.device, read.shape[1]
+        part = read[rows]
+        inside = part != self._special[0]
+        starts = chosen - rows[0] * width
+        padded = not inside.all()
+        packed = np.cumsum(inside) - 1
+        return WordBatch(
+            input_ids=torch.from_numpy(part.astype(np.int64)),
+            attention_mask=torch.from_numpy(inside.astype(np.int64)) if padded else None,
+            inside=torch.from_numpy(np.flatnonzero(inside)) if padded else None,
+            spread=torch.from_numpy(np.maximum(packed, 0)) if padded else None,
+            starts=torch.from_numpy(starts),
+            packed=torch.from_numpy(packed[starts]),
+            lengths=torch.ones(len(starts), dtype=torch.int64),
+            word_counts=torch.from_numpy(np.bincount(starts // width, minlength=len(rows))),
+        ).to(device)
+
+
+class Hidden(NamedTuple):
+    """The hidden subwords of a share.
+
+    Attributes:
+        answers: int64 `[n]`, what they are.
+        order: int64 `[n]`, the place of each among those of the update.
+        languages: int64 `[n]`, number of the language of each one's text.
+        words: bool `[n]`, whether each is a whole word.
+    """
+
+    answers: Tensor
+    order: Tensor
+    languages: Tensor
+    words: Tensor
+
+
+class MaskedSensePrediction(MaskedPrediction):
+    """The same of senses of subwords, and of translations of whole words (Multi-sense, Eqs. 4 to 7).
+
+    Selected by and predicted from the state after the head's dense layer and norm.
+
+    Args:
+        senses: predicts in place of the head's last layer.
+        training: of its table.
+        model, encoder, mixture, share, processes, threads: see `MaskedPrediction`.
+    """
+
+    def __init__(
+        self, model: Any, encoder: HuggingFaceEncoder, mixture: Mixture, share: float, processes: Processes,
+        threads: Threads, senses: SenseSoftmax, training: SenseTraining,
+    ):  # fmt: skip
+        super().__init__(model, encoder, mixture, share, processes, threads)
+        self.module = nn.ModuleDict({"model": model, "senses": senses})
+        self.senses, self.training = senses, training
+        self._transform = model.cls.predictions.transform
+        self._head_weights = list(self._transform.parameters())
+        training.begin()
+
+    def _draw(self) -> None:
+        seed = torch.initial_seed() - self.processes.rank
+        (self._negatives,) = self.senses.draw(np.random.default_rng([seed, 1]))
+
+    def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
+        states = self._transform(vectors).float()
+        targets = self.training.targets(0, states.detach(), hidden.answers, hidden.languages, hidden.words)
+        loss = self.senses.loss(states, targets, 0, self._negatives)
+        return Term(
+            loss.value, loss.rows, (loss.classes, Selected(hidden.order, states.detach(), targets.classes[:, 0]))
+        )
+
+    def _finish(self, done: Sequence[Done], counts: list[int]) -> None:
+        notes = [part.terms[0].notes for part in done]
+        (table,) = self.training.tables
+        add_rows(table, [(classes, part.of_leaves[0]) for (classes, _), part in zip(notes, done, strict=True)])
+        self.training.keep([[selected for _, selected in notes]], counts)
+
+    def after_update(self, step: int) -> None:
+        self.training.after_update(step)
+
+
+def _shared_generator(processes: Processes) -> torch.Generator:
+    """Random numbers that are the same in every process of an update; each knows its own seed from its rank."""
+    return torch.Generator().manual_seed(torch.initial_seed() - processes.rank)
