@@ -1,0 +1,182 @@
+"""Senses and translations that are known because they were planted, and how far a model finds them.
+
+python -m benchmarks.planted make senses TEXT --out DIR
+calque pretrain en=DIR/train.txt --pretokenized --senses 5 … --out FOLDER
+calque senses FOLDER --text DIR/test.txt --pretokenized --out FILE
+python -m benchmarks.planted score senses DIR --senses FILE --encoder FOLDER
+
+python -m benchmarks.planted make translations TEXT --out DIR
+calque pretrain aa=DIR/train.aa.txt bb=DIR/train.bb.txt --pretokenized --dictionary aa-bb=DIR/dictionary.tsv … --out FOLDER
+python -m benchmarks.planted score translations DIR --encoder FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.planted_senses import plant, replace, score_found, score_separation, supervised, v_measure
+from benchmarks.planted_translations import RARE, rename, score_retrieval
+from calque.corpora import read_sentences
+from calque.encoders import load_encoder
+from calque.errors import CalqueError, InputError
+from calque.text import Sentences
+
+LANGS = ("aa", "bb")
+
+
+def read_text(path: Path, *, lang: str, lengths: tuple[int, int], most: int) -> list[list[str]]:
+    """Sentences of a text in small letters, of some lengths in words, evenly from the whole file, none twice."""
+    lines = (tuple(word.lower() for word in sentence.words) for sentence in read_sentences(path, lang=lang))
+    fitting = list(dict.fromkeys(line for line in lines if lengths[0] <= len(line) <= lengths[1]))
+    return [list(fitting[k]) for k in _evenly(len(fitting), most)]
+
+
+def _evenly(n: int, most: int) -> list[int]:
+    return np.linspace(0, n - 1, min(n, most)).round().astype(int).tolist()
+
+
+def write_lines(path: Path, lines: Iterable[Sequence[str]]) -> None:
+    path.write_text("".join(f"{' '.join(line)}\n" for line in lines), encoding="utf-8")
+
+
+def read_lines(path: Path) -> list[list[str]]:
+    return [line.split() for line in _text(path)]
+
+
+def make_senses(given: argparse.Namespace) -> None:
+    text = read_text(given.text, lang=given.lang, lengths=given.lengths, most=given.sentences + given.test)
+    held_out = set(_evenly(len(text), given.test))
+    train = [line for k, line in enumerate(text) if k not in held_out]
+    test = [text[k] for k in sorted(held_out)]
+    planted = plant(train, words=given.pseudo, at_least=given.at_least, seed=given.seed)
+    parts = {"train": (planted.sentences, planted.truth), "test": replace(test, planted.members)}
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name, (sentences, truth) in parts.items():
+        write_lines(given.out / f"{name}.txt", sentences)
+        write_lines(given.out / f"{name}.truth.txt", truth)
+    about = {"members": planted.members, "controls": planted.controls, "seed": given.seed, "text": given.text.name}
+    about["lang"] = given.lang
+    about["sentences"] = {name: len(sentences) for name, (sentences, _) in parts.items()}
+    for sides in ("both", "left", "right"):
+        told = [supervised(*parts["train"], *parts["test"], form, sides=sides) for form in planted.members]
+        about[f"supervised, neighbours of {sides}"] = round(
+            float(np.mean([v_measure(*each).v_measure for each in told])), 3
+        )
+    (given.out / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps({key: value for key, value in about.items() if key not in ("members", "controls")}))
+
+
+def make_translations(given: argparse.Namespace) -> None:
+    text = read_text(given.text, lang=given.lang, lengths=given.lengths, most=2 * given.sentences + given.test)
+    renamed = rename(text, held_out=given.test, words=given.words, seed=given.seed)
+    given.out.mkdir(parents=True, exist_ok=True)
+    for lang, lines in zip(LANGS, (renamed.first, renamed.second), strict=True):
+        write_lines(given.out / f"train.{lang}.txt", lines)
+    for name, entries in (("names", renamed.names), ("dictionary", renamed.dictionary)):
+        (given.out / f"{name}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in entries.items()), encoding="utf-8")
+    pairs = (f"{' '.join(a)}\t{' '.join(b)}\n" for a, b in renamed.test)
+    (given.out / "test.tsv").write_text("".join(pairs), encoding="utf-8")
+    about = {
+        "text": given.text.name, "seed": given.seed, "sentences": [len(renamed.first), len(renamed.second)],
+        "test": len(renamed.test), "types": len(renamed.names), "dictionary": len(renamed.dictionary),
+    }  # fmt: skip
+    (given.out / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(about))
+
+
+def score_senses(given: argparse.Namespace) -> None:
+    about = json.loads((given.dir / "about.json").read_text(encoding="utf-8"))
+    text, truth = (read_lines(given.dir / f"{given.part}{kind}") for kind in (".txt", ".truth.txt"))
+    figures: dict[str, object] = {"part": given.part}
+    if given.senses is not None:
+        found = read_lines(given.senses)
+        _check_words(found, text, given.senses)
+        figures |= score_found(text, truth, found, list(about["members"]), about["controls"])
+    if given.encoder is not None:
+        vectors = load_encoder(given.encoder, layer=-1).encode(Sentences.of(text, about["lang"]))
+        figures |= score_separation(text, truth, vectors, list(about["members"]))
+    print(json.dumps(_rounded(figures)))
+
+
+def _check_words(found: list[list[str]], text: list[list[str]], path: Path) -> None:
+    """Senses of another text would be counted for words that they are not of."""
+    if len(found) != len(text):
+        raise InputError(f"{len(found)} lines, but the text has {len(text)}: give the senses of this text", path=path)
+    for number, (senses, words) in enumerate(zip(found, text, strict=True), 1):
+        if len(senses) != len(words):
+            fact = f"{len(senses)} senses, but the line of the text has {len(words)} words; was it read with --pretokenized?"
+            raise InputError(fact, path=path, line=number)
+
+
+def score_translations(given: argparse.Namespace) -> None:
+    pairs = [line.split("\t") for line in _text(given.dir / "test.tsv")]
+    test = [(first.split(), second.split()) for first, second in pairs]
+    words, told = (
+        {line.split("\t")[0] for line in _text(given.dir / f"{name}.tsv")} for name in ("names", "dictionary")
+    )
+    encoder = load_encoder(given.encoder, layer=given.layer)
+    first, second = (encoder.encode(Sentences.of([pair[k] for pair in test], lang)) for k, lang in enumerate(LANGS))
+    print(json.dumps(_rounded(score_retrieval(test, first, second, words - told - {RARE}))))
+
+
+def _text(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def _rounded(figures: dict) -> dict:
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(prog="python -m benchmarks.planted", description=(__doc__ or "").split("\n")[0])
+    what = options.add_subparsers(required=True)
+    make = what.add_parser("make", help="plant, and write the texts").add_subparsers(required=True)
+    for name, action, sentences, test in (
+        ("senses", make_senses, 60_000, 3000),
+        ("translations", make_translations, 40_000, 1000),
+    ):
+        one = make.add_parser(name)
+        one.set_defaults(action=action)
+        one.add_argument("text", type=Path, help="a sentence a line, packed or not")
+        one.add_argument("--out", type=Path, required=True)
+        one.add_argument("--lang", default="en", help="of the text, for its division into words")
+        one.add_argument("--sentences", type=int, default=sentences, help="most for training, of each language")
+        one.add_argument("--test", type=int, default=test, help="held-out sentences")
+        one.add_argument("--lengths", type=int, nargs=2, default=(5, 30), help="least and most words of a sentence")
+        one.add_argument("--seed", type=int, default=0)
+        if name == "senses":
+            one.add_argument("--pseudo", type=int, default=60, help="pseudo-words")
+            one.add_argument("--at-least", type=int, default=100, help="occurrences of a word that may be joined")
+        else:
+            one.add_argument("--words", type=int, default=6000, help="words that keep their form; others are <rare>")
+    score = what.add_parser("score", help="one line of JSON").add_subparsers(required=True)
+    senses = score.add_parser("senses")
+    senses.set_defaults(action=score_senses)
+    senses.add_argument("dir", type=Path, help="what `make senses` wrote")
+    senses.add_argument("--senses", type=Path, help="a line for each of the text, the sense of each word or -")
+    senses.add_argument("--encoder", help="whose last layer the separation is measured in")
+    senses.add_argument("--part", choices=("train", "test"), default="test", help="the text that the senses are of")
+    translations = score.add_parser("translations")
+    translations.set_defaults(action=score_translations)
+    translations.add_argument("dir", type=Path, help="what `make translations` wrote")
+    translations.add_argument("--encoder", required=True)
+    translations.add_argument("--layer", type=int, default=-1)
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parser().parse_args(arguments)
+    try:
+        given.action(given)
+    except CalqueError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

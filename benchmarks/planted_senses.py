@@ -1,0 +1,229 @@
+"""Pseudo-words, whose senses are known because they were put there, and what can be said of senses found for them.
+
+A pseudo-word stands for two to four real words of a text, each of which is one of its senses (Gale, Church and Yarowsky
+1992; Schütze 1992). The words are chosen from the text alone, and so that their neighbours tell them apart: whatever does
+not find the senses then cannot say that they were not there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.planted_words import (
+    Words,
+    as_frequent,
+    confusions,
+    contexts,
+    frequent_words,
+    group_unlike,
+    known_words,
+    least_confused,
+    neighbour_chances,
+    occurrences,
+    one_side,
+)
+from calque.errors import InputError
+from calque.vectors import Embeddings
+
+NONE = "-"  # stands where a word has no sense, in truth as in what is found
+_SPARE = 1.2  # times as many pseudo-words are tried as are kept
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A text with pseudo-words.
+
+    Attributes:
+        sentences: the text, each of the members replaced by its pseudo-word.
+        truth: for each word of each sentence the number of the member that stood there, `-` for other words.
+        members: the pseudo-words, and the real words that each stands for, in the order of their numbers.
+        controls: real words, left as they are, each as frequent as one of the members.
+    """
+
+    sentences: list[list[str]]
+    truth: list[list[str]]
+    members: dict[str, tuple[str, ...]]
+    controls: tuple[str, ...]
+
+
+def plant(
+    sentences: Sequence[Words],
+    *,
+    words: int = 60,
+    per_pseudo: tuple[int, int] = (2, 4),
+    at_least: int = 100,
+    seed: int = 0,
+) -> Planted:
+    """Join frequent words of a text that are unlike each other, and keep which was which.
+
+    Args:
+        sentences: the text, in small letters.
+        words: pseudo-words to make.
+        per_pseudo: least and greatest number of real words of each; all numbers between are equally many.
+        at_least: occurrences that a real word needs.
+        seed: of the order of the sizes in which words are asked for partners.
+
+    Raises:
+        InputError: the text has too few words that are frequent enough.
+    """
+    counts = Counter(word for sentence in sentences for word in sentence)
+    pool = frequent_words(sentences, counts, at_least)
+    sizes = np.resize(np.arange(per_pseudo[0], per_pseudo[1] + 1), words)
+    needed = round(_SPARE * sizes.sum()) + words
+    if len(pool) < needed:
+        raise InputError(
+            f"{len(pool)} words occur {at_least} times or more, {needed} are needed to choose {words} pseudo-words and as many "
+            "controls from: take more text, or fewer pseudo-words"
+        )
+    frequency = np.array([counts[word] for word in pool])
+    tried = np.resize(np.arange(per_pseudo[0], per_pseudo[1] + 1), round(_SPARE * words))
+    wrong = confusions(sentences, pool)
+    tried = np.random.default_rng(seed).permutation(tried)
+    groups = least_confused(group_unlike(wrong, frequency, tried), wrong, Counter(sizes.tolist()))
+    members = {}
+    for group in groups:
+        parts = tuple(pool[k] for k in group)
+        form = "".join(parts)
+        while form in counts or form in members:
+            form += parts[0]
+        members[form] = parts
+    taken = [k for group in groups for k in group]
+    controls = as_frequent(frequency, [group[0] for group in groups], taken)
+    return Planted(*replace(sentences, members), members, tuple(pool[k] for k in controls))
+
+
+def replace(sentences: Sequence[Words], members: dict[str, tuple[str, ...]]) -> tuple[list[list[str]], list[list[str]]]:
+    """The text with pseudo-words instead of their members, and the truth beside it."""
+    place = {part: (form, str(k)) for form, parts in members.items() for k, part in enumerate(parts)}
+    both = [[place.get(word, (word, NONE)) for word in sentence] for sentence in sentences]
+    return [[word for word, _ in line] for line in both], [[number for _, number in line] for line in both]
+
+
+def supervised(
+    train: Sequence[Words], train_truth: Sequence[Words], test: Sequence[Words], test_truth: Sequence[Words], form: str,
+    *, sides: str = "both",
+) -> tuple[list[str], list[str]]:  # fmt: skip
+    """Truth, and the predictions of naive Bayes that was told the truth of the training text, for one pseudo-word."""
+    known = known_words(train)
+    tables, labels = [], []
+    for text, truth in ((train, train_truth), (test, test_truth)):
+        places, _ = occurrences(text, [form])
+        tables.append(one_side(contexts(text, places, known), sides))
+        labels.append(np.array([int(truth[i][j]) for i, j in places]))
+    classes = int(labels[0].max()) + 1
+    prior = np.log(np.bincount(labels[0], minlength=classes))
+    found = (tables[1] @ neighbour_chances(tables[0], labels[0], classes).T + prior).argmax(axis=1)
+    return [str(k) for k in labels[1]], [str(k) for k in found]
+
+
+# -- how well senses agree with the truth --------------------------------------------------------------------
+@dataclass(frozen=True)
+class Agreement:
+    """How far two divisions of the same things agree, each figure from 0 to 1."""
+
+    homogeneity: float
+    completeness: float
+
+    @property
+    def v_measure(self) -> float:
+        """Harmonic mean of the two."""
+        both = self.homogeneity + self.completeness
+        return 2 * self.homogeneity * self.completeness / both if both else 0.0
+
+
+def v_measure(truth: Sequence[str], found: Sequence[str]) -> Agreement:
+    """Homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1), natural logarithms.
+
+    Homogeneity is `1 − H(truth | found) / H(truth)`, completeness `1 − H(found | truth) / H(found)`; each is 1 where its
+    denominator is 0.
+    """
+    joint = _entropy(list(zip(truth, found, strict=True)))
+    of_truth, of_found = _entropy(truth), _entropy(found)
+    homogeneity = 1 - (joint - of_found) / of_truth if of_truth > 0 else 1.0
+    completeness = 1 - (joint - of_truth) / of_found if of_found > 0 else 1.0
+    return Agreement(homogeneity, completeness)
+
+
+def _entropy(labels: Sequence) -> float:
+    share = np.array(list(Counter(labels).values())) / len(labels)
+    return float(-(share * np.log(share)).sum())
+
+
+def share_of_one(found: Sequence[str]) -> float:
+    """The share of uses in the sense that is used most."""
+    return Counter(found).most_common(1)[0][1] / len(found)
+
+
+def separation(vectors: np.ndarray, labels: np.ndarray, *, most: int = 500) -> float:
+    """Mean Euclidean distance between occurrences of different senses, divided by that between occurrences of the same.
+
+    Args:
+        vectors: `[n, dim]`, of the occurrences of one word.
+        labels: `[n]`, the true sense of each.
+        most: occurrences that are looked at, evenly taken.
+
+    Returns:
+        1 where senses play no part; nan where there are no two occurrences of one sense, or no two senses.
+    """
+    rows = np.unique(np.linspace(0, len(vectors) - 1, min(len(vectors), most)).astype(int))
+    x, labels = np.asarray(vectors, dtype=np.float64)[rows], np.asarray(labels)[rows]
+    square = (x * x).sum(axis=1)
+    distance = np.sqrt(np.maximum(square[:, None] + square - 2 * x @ x.T, 0))
+    same = labels[:, None] == labels
+    others = ~np.eye(len(rows), dtype=bool)
+    if not (same & others).any() or same.all():
+        return float("nan")
+    return float(distance[~same].mean() / distance[same & others].mean())
+
+
+def score_found(
+    text: Sequence[Words], truth: Sequence[Words], found: Sequence[Words], forms: Sequence[str], controls: Sequence[str]
+) -> dict[str, float | int]:
+    """Agreement of senses found with the truth, the mean over pseudo-words; and how far control words keep to one sense.
+
+    Where no sense was found, that counts as a sense of its own.
+    """
+    agreements, senses, unfound, uses = [], [], 0, 0
+    for form in forms:
+        places, _ = occurrences(text, [form])
+        if not places:
+            continue
+        selected = [found[i][j] for i, j in places]
+        agreements.append(v_measure([truth[i][j] for i, j in places], selected))
+        senses.append(len(set(selected)))
+        unfound += selected.count(NONE)
+        uses += len(places)
+    shares = []
+    for word in controls:
+        places, _ = occurrences(text, [word])
+        shares += [share_of_one([found[i][j] for i, j in places])] if places else []
+    return {
+        "v_measure": float(np.mean([each.v_measure for each in agreements])),
+        "homogeneity": float(np.mean([each.homogeneity for each in agreements])),
+        "completeness": float(np.mean([each.completeness for each in agreements])),
+        "pseudo_words": len(agreements),
+        "occurrences": uses,
+        "without_sense": unfound,
+        "senses_selected": float(np.mean(senses)),
+        "controls": len(shares),
+        "controls_share_of_one": float(np.mean(shares)),
+        "controls_with_90_percent_in_one": float(np.mean(np.array(shares) >= 0.9)),
+    }
+
+
+def score_separation(
+    text: Sequence[Words], truth: Sequence[Words], vectors: Embeddings, forms: Sequence[str]
+) -> dict[str, float | int]:
+    """`separation`, the mean over those pseudo-words that it can be said of."""
+    covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
+    ratios = []
+    for form in forms:
+        places = [(i, j) for i, j in occurrences(text, [form])[0] if covered[vectors.offsets[i] + j]]
+        rows = np.array([vectors.offsets[i] + j for i, j in places], dtype=np.int64)
+        ratios.append(separation(vectors.data[rows], np.array([truth[i][j] for i, j in places])))
+    told = [ratio for ratio in ratios if not np.isnan(ratio)]
+    return {"separation": float(np.mean(told)) if told else float("nan"), "separation_of": len(told)}

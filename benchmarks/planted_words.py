@@ -1,0 +1,173 @@
+"""Which frequent words of a text are unlike each other: those that their neighbours tell apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from calque.errors import InputError
+
+_NEAR, _WIDE = 3, 10  # neighbours that count at their distance, and at any
+_KEPT = 50  # most frequent words, which are never joined
+_KNOWN = 5000  # neighbours that count as themselves; the others are one
+
+Words = Sequence[str]
+
+
+def contexts(sentences: Sequence[Words], places: Sequence[tuple[int, int]], known: dict[str, int]) -> csr_matrix:
+    """What stands around words: counts `[places, features]`.
+
+    Each neighbour up to three words away counts at its distance, and all up to ten words away, by their side, at any distance.
+
+    Args:
+        sentences: the text.
+        places: sentence and position of each word in question.
+        known: numbers of the neighbours that count as themselves; both ends of a sentence are neighbours too.
+    """
+    width = len(known) + 3  # and the beginning, the end, any other word
+    numbers = {i: [width - 3, *(known.get(word, width - 1) for word in sentences[i]), width - 2] for i, _ in places}
+    rows, columns = [], []
+    for row, (i, j) in enumerate(places):
+        line, at = numbers[i], j + 1
+        left, right = line[max(at - _WIDE, 0) : at][::-1], line[at + 1 : at + 1 + _WIDE]
+        for side, near in enumerate((left, right)):
+            first = side * (_NEAR + 1) * width
+            found = [first + distance * width + word for distance, word in enumerate(near[:_NEAR])]
+            found += [first + _NEAR * width + word for word in near]
+            rows += [row] * len(found)
+            columns += found
+    shape = (len(places), 2 * (_NEAR + 1) * width)
+    return csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, columns)), shape=shape)
+
+
+def known_words(sentences: Sequence[Words]) -> dict[str, int]:
+    """The most frequent words and their numbers."""
+    counts = Counter(word for sentence in sentences for word in sentence)
+    return {word: k for k, (word, _) in enumerate(counts.most_common(_KNOWN))}
+
+
+def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, prior: float = 20.0) -> np.ndarray:
+    """Logarithms of how probable each neighbour is beside each class, drawn towards all classes; float32 `[classes, features]`.
+
+    Args:
+        counts: `contexts` of some words.
+        labels: int `[places]`, the class of each.
+        classes: how many there are.
+        prior: neighbours' worth of all classes together that each class is given.
+    """
+    member = csr_matrix(
+        (np.ones(len(labels), dtype=np.float32), (labels, np.arange(len(labels)))), (classes, len(labels))
+    )
+    seen = csr_matrix(member @ counts).toarray()
+    everywhere = np.asarray(counts.sum(axis=0)).ravel() + 0.01
+    chances = seen + prior * everywhere / everywhere.sum()
+    return np.log(chances / chances.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def occurrences(sentences: Sequence[Words], wanted: Sequence[str]) -> tuple[list[tuple[int, int]], np.ndarray]:
+    """Sentence and position of every occurrence of some words, and which word it is."""
+    number = {word: k for k, word in enumerate(wanted)}
+    found = [(i, j, number[word]) for i, line in enumerate(sentences) for j, word in enumerate(line) if word in number]
+    return [(i, j) for i, j, _ in found], np.array([k for _, _, k in found], dtype=np.int64)
+
+
+def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 200) -> np.ndarray:
+    """How often naive Bayes takes one word for another by its neighbours: float `[words, words]`, symmetric.
+
+    The chances come from one half of the sentences, and up to `asked` occurrences of each word in the other half are asked;
+    then the halves change places. Of the two directions of a pair the worse counts. Three fifths of the figure are with the
+    neighbours of both sides, a fifth with those of each side alone, which is what a language model of one direction sees.
+    """
+    places, labels = occurrences(sentences, pool)
+    half = np.array([i % 2 for i, _ in places])
+    counts = contexts(sentences, places, known_words(sentences))
+    wrong = np.zeros((len(pool), len(pool)))
+    for sides, weight in (("both", 0.6), ("left", 0.2), ("right", 0.2)):
+        table = one_side(counts, sides)
+        for seen in (0, 1):
+            chances = neighbour_chances(table[half == seen], labels[half == seen], len(pool))
+            chances = np.ascontiguousarray(chances.T)  # or it would be copied for every word
+            for word in range(len(pool)):
+                rows = np.flatnonzero((half != seen) & (labels == word))[:asked]
+                scores = table[rows] @ chances
+                wrong[word] += weight / 2 * (scores >= scores[:, word : word + 1]).mean(axis=0)
+    wrong = np.maximum(wrong, wrong.T)
+    np.fill_diagonal(wrong, 0)
+    return wrong
+
+
+def group_unlike(
+    wrong: np.ndarray, frequency: np.ndarray, sizes: np.ndarray, *, factor: float = 3.0, rounds: int = 10
+) -> list[list[int]]:
+    """Groups of words that are least taken for each other, their frequencies within a factor.
+
+    The groups grow in turns, from those words that are seldom taken for any other, by the word that is least taken for their
+    members. Then each member in turn is given up for the free word that is taken for the others less, until none is.
+    """
+    free = np.ones(len(wrong), dtype=bool)
+    groups = [[int(first)] for first in np.argsort(wrong.mean(axis=1))[: len(sizes)]]
+    free[[group[0] for group in groups]] = False
+
+    def best(rest: list[int]) -> int:
+        near = (frequency <= factor * frequency[rest].min()) & (factor * frequency >= frequency[rest].max())
+        worst = np.where(free & near, wrong[rest].sum(axis=0), np.inf)
+        if not np.isfinite(worst).any():
+            raise InputError(f"no word is as frequent as {frequency[rest].tolist()} within a factor of {factor:g}")
+        return int(worst.argmin())
+
+    for size in range(2, int(sizes.max()) + 1):
+        for group in (group for group, wanted in zip(groups, sizes, strict=True) if wanted >= size):
+            group.append(best(group))
+            free[group[-1]] = False
+    for _ in range(rounds):
+        before = [list(group) for group in groups]
+        for group in groups:
+            for k, member in enumerate(group):
+                free[member] = True
+                group[k] = best(group[:k] + group[k + 1 :])
+                free[group[k]] = False
+        if groups == before:
+            break
+    return groups
+
+
+def least_confused(groups: list[list[int]], wrong: np.ndarray, wanted: Mapping[int, int]) -> list[list[int]]:
+    """Of each size as many groups as are wanted: those whose worst pair is least often confused."""
+    order = sorted(groups, key=lambda group: float(wrong[np.ix_(group, group)].max()))
+    return [group for size, n in wanted.items() for group in [each for each in order if len(each) == size][:n]]
+
+
+def one_side(counts: csr_matrix, sides: str) -> csr_matrix:
+    """Only the neighbours of one side: what a language model of one direction sees."""
+    middle = counts.get_shape()[1] // 2
+    return {"both": counts, "left": counts[:, :middle], "right": counts[:, middle:]}[sides]
+
+
+def frequent_words(sentences: Sequence[Words], counts: Counter[str], at_least: int) -> list[str]:
+    """Words that may be joined, the most frequent first.
+
+    The fifty most frequent of all hold a text together and stay as they are; what an apostrophe follows half of the time
+    is a piece of a word (`didn 't`).
+    """
+    before = Counter(word for line in sentences for word, after in pairwise(line) if after[0] in "'’")
+    return [
+        word
+        for word, n in counts.most_common()[_KEPT:]
+        if n >= at_least and len(word) >= 3 and word.isalpha() and word.isascii() and before[word] < n / 2
+    ]
+
+
+def as_frequent(frequency: np.ndarray, wanted: list[int], taken: list[int]) -> list[int]:
+    """For each wanted word another one, not taken, that is nearest to it in frequency."""
+    free = np.ones(len(frequency), dtype=bool)
+    free[taken] = False
+    chosen = []
+    for k in wanted:
+        distance = np.where(free, np.abs(np.log(frequency / frequency[k])), np.inf)
+        chosen.append(int(distance.argmin()))
+        free[chosen[-1]] = False
+    return chosen

@@ -1,0 +1,177 @@
+"""Planted senses and translations are what they say they are, and the figures are those of their definitions."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from benchmarks.planted import main
+from benchmarks.planted_senses import plant, score_found, separation, supervised, v_measure
+from benchmarks.planted_translations import RARE, rename, score_retrieval
+from sklearn.metrics import homogeneity_completeness_v_measure
+
+from calque.errors import InputError
+from calque.offsets import offsets_of
+from calque.vectors import Embeddings
+
+LETTERS = "abcdefghijklmnopqrst"
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    """Text on twenty subjects, each with twelve words of its own; words of other subjects seldom stray in."""
+    rng = np.random.default_rng(0)
+    words = [[f"{subject}{letter}ord" for letter in "abcdefghijkl"] for subject in LETTERS]
+    lines = []
+    for _ in range(2500):
+        own = words[rng.integers(20)]
+        line = [own[rng.integers(12)] if rng.random() < 0.9 else words[rng.integers(20)][0] for _ in range(8)]
+        lines.append(line)
+    return lines
+
+
+@pytest.fixture(scope="module")
+def planted(sentences):
+    return plant(sentences, words=12, at_least=50, seed=1)
+
+
+def test_every_member_became_its_pseudo_word_and_the_truth_gives_the_text_back(sentences, planted):
+    assert len(planted.members) == 12
+    assert sorted(len(parts) for parts in planted.members.values()) == [2] * 4 + [3] * 4 + [4] * 4
+    parts = [part for parts in planted.members.values() for part in parts]
+    assert len(set(parts)) == len(parts) == 36
+    restored = [
+        [word if number == "-" else planted.members[word][int(number)] for word, number in zip(*pair, strict=True)]
+        for pair in zip(planted.sentences, planted.truth, strict=True)
+    ]
+    assert restored == sentences
+    text = {word for line in planted.sentences for word in line}
+    assert text.isdisjoint(parts)
+    assert not {word for line in sentences for word in line} & set(planted.members)
+    assert len(set(planted.controls)) == 12
+    assert text.issuperset(planted.controls)
+    assert set(planted.controls).isdisjoint(planted.members)
+
+
+def test_members_are_alike_in_frequency_and_of_different_subjects(sentences, planted):
+    flat = [word for line in sentences for word in line]
+    for parts in planted.members.values():
+        counts = [flat.count(part) for part in parts]
+        assert max(counts) <= 3 * min(counts)
+        assert len({part[0] for part in parts}) == len(parts)
+
+
+def test_the_same_seed_gives_the_same_and_neighbours_tell_the_members_apart(sentences, planted):
+    assert plant(sentences, words=12, at_least=50, seed=1) == planted
+    half = len(sentences) // 2
+    for form in planted.members:
+        truth, found = supervised(
+            planted.sentences[:half], planted.truth[:half], planted.sentences[half:], planted.truth[half:], form
+        )
+        assert v_measure(truth, found).v_measure > 0.6
+
+
+def test_too_little_text_is_said(sentences):
+    with pytest.raises(InputError, match="more text"):
+        plant(sentences[:200], words=12, at_least=50)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_v_measure_is_that_of_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    truth, found = ([str(k) for k in rng.integers(0, n, 60)] for n in (3, 5))
+    ours = v_measure(truth, found)
+    expected = homogeneity_completeness_v_measure(truth, found)
+    assert (ours.homogeneity, ours.completeness, ours.v_measure) == pytest.approx(expected, abs=1e-12)
+
+
+def test_v_measure_of_one_label_only():
+    assert v_measure("aaaa", "aaaa").v_measure == 1
+    assert v_measure("aabb", "xxxx").v_measure == 0
+    assert v_measure("aabb", "xxxx").completeness == 1
+    assert v_measure("aabb", "yyxx").v_measure == 1
+
+
+def test_words_without_a_sense_count_as_one_sense_and_controls_by_their_share():
+    text = [["ab", "c", "ab"], ["ab", "c"], ["ab", "c", "c"]]
+    truth = [["0", "-", "1"], ["0", "-"], ["1", "-", "-"]]
+    found = [["-", "1", "-"], ["-", "1"], ["-", "1", "0"]]
+    figures = score_found(text, truth, found, ["ab"], ["c"])
+    assert figures["v_measure"] == 0
+    assert figures["without_sense"] == figures["occurrences"] == 4
+    assert figures["controls_share_of_one"] == 0.75
+    assert figures["controls_with_90_percent_in_one"] == 0
+    assert score_found(text, truth, truth, ["ab"], ["c"])["v_measure"] == 1
+
+
+def test_separation_is_the_ratio_of_the_mean_distances():
+    vectors = np.array([[0.0, 0], [0, 1], [3, 0], [3, 2]])
+    labels = np.array(["a", "a", "b", "b"])
+    between = (3 + np.hypot(3, 2) + np.hypot(3, 1) + np.hypot(3, 1)) / 4
+    assert separation(vectors, labels) == pytest.approx(between / 1.5)
+    assert np.isnan(separation(vectors[:2], labels[:2]))
+
+
+def test_renamed_languages_share_no_word_and_say_the_same(sentences):
+    renamed = rename(sentences, held_out=100, words=150, seed=0)
+    first, second = ({word for line in lines for word in line} for lines in (renamed.first, renamed.second))
+    assert first.isdisjoint(second)
+    assert first <= set(renamed.names)
+    assert RARE in first
+    assert len(set(renamed.names.values())) == len(renamed.names) == 151
+    assert abs(len(renamed.first) - len(renamed.second)) <= 1
+    assert len(renamed.first) + len(renamed.second) + 100 == len(sentences)
+    assert all([renamed.names[word] for word in a] == b for a, b in renamed.test)
+    assert len(renamed.dictionary) == 75
+    assert renamed.dictionary.items() <= renamed.names.items()
+    assert RARE not in renamed.dictionary
+
+
+def test_retrieval_asks_only_hidden_words_and_tells_occurrences_from_words():
+    test = [(["a", "b"], ["x", "y"]), (["a", "c"], ["x", "z"])]
+    offsets = offsets_of(np.array([2, 2]))
+    source = Embeddings(np.eye(4, dtype=np.float32), offsets)
+    perfect = score_retrieval(test, source, source, {"a", "c"})
+    assert perfect["queries"] == 3
+    assert perfect["words"] == 2
+    assert perfect["accuracy"] == perfect["accuracy_of_the_word"] == 1
+    exchanged = Embeddings(np.eye(4, dtype=np.float32)[[2, 1, 0, 3]], offsets)  # the two x for each other
+    figures = score_retrieval(test, source, exchanged, {"a", "c"})
+    assert figures["accuracy_forward"] == figures["accuracy_backward"] == pytest.approx(1 / 3)
+    assert figures["accuracy_of_the_word"] == 1
+
+
+def test_the_commands_from_text_to_figures(tmp_path, sentences, capsys):
+    (tmp_path / "text.txt").write_text("".join(f"{' '.join(line)}\n" for line in sentences), encoding="utf-8")
+
+    def run(*arguments) -> dict:
+        main([str(argument) for argument in arguments])
+        return json.loads(capsys.readouterr().out)
+
+    senses, translations = tmp_path / "senses", tmp_path / "translations"
+    made = ("--pseudo", 6, "--test", 300, "--at-least", 50)
+    assert run("make", "senses", tmp_path / "text.txt", "--out", senses, *made)["sentences"] == {
+        "train": 2200,
+        "test": 300,
+    }
+    truth = senses / "test.truth.txt"
+    figures = run("score", "senses", senses, "--senses", truth, "--encoder", "mini")
+    assert figures["v_measure"] == 1
+    assert figures["pseudo_words"] == figures["separation_of"] == 6
+    assert figures["separation"] > 0.5
+    with pytest.raises(SystemExit, match="2200 lines, but the text has 300"):
+        run("score", "senses", senses, "--senses", senses / "train.truth.txt")
+    lines = truth.read_text(encoding="utf-8").splitlines()
+    truth.write_text("\n".join([*lines[:6], lines[6] + " 0", *lines[7:]]), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"line 7: 9 senses, but the line of the text has 8 words"):
+        run("score", "senses", senses, "--senses", truth)
+    run("make", "translations", tmp_path / "text.txt", "--out", translations, "--words", 150, "--test", 100)
+    told, names, test = (
+        {line.split("\t")[0] for line in (translations / f"{name}.tsv").read_text(encoding="utf-8").splitlines()}
+        for name in ("dictionary", "names", "test")
+    )
+    assert (len(told), len(names)) == (75, 151)
+    figures = run("score", "translations", translations, "--encoder", "mini")
+    assert figures["words"] == len({word for line in test for word in line.split()} - told - {RARE})
+    assert 0 <= figures["accuracy"] < 0.5
