@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 # Scores held at once. On a processor they stay in its cache; a graphics card wants large products.
 _HELD = {"cpu": 500_000, "cuda": 50_000_000}
 _ROWS = 32  # states at a time at least, however many classes there are: thinner products are slow
+_LOWEST = torch.finfo(torch.float32).min
 
 
 def cross_entropy(
@@ -58,33 +59,30 @@ class _CrossEntropy(torch.autograd.Function):
         gradients = [torch.zeros_like(part) for part in (states, w_own, b_own, w, b)] if learn else []
         rows = max(_ROWS, _HELD.get(states.device.type, _HELD["cuda"]) // max(1, len(w)))
         struck, kernel, offset = hits >= 0, w.to(states.dtype), b.to(states.dtype)
-        exists, counted = (weights > 0) | counted, counted.to(right.dtype)
+        told = counted[:, None] | torch.eye(hits.shape[1], dtype=torch.bool, device=hits.device)  # [n, k, l]
         for k in range(0, len(states), rows):
             here = slice(k, k + rows)
-            block, answer, share, among = states[here], right[here], weights[here], counted[here]
+            block, answer, share = states[here], right[here], weights[here]
             scores = torch.addmm(offset, block, kernel.t()).float()
             place, column = struck[here].nonzero(as_tuple=True)
             scores[place, hits[here][place, column]] = -torch.inf
-            present = answer.masked_fill(~exists[here], -torch.inf)
-            top = present.amax(1, keepdim=True)
-            if len(kernel):
-                top = torch.maximum(scores.amax(1, keepdim=True), top)
-            scores.sub_(top).exp_()
-            mine = (present - top).exp_()
-            total = scores.sum(1, keepdim=True) + (among * mine).sum(1, keepdim=True) + (1 - among) * mine
-            loss += (share * (total.log() + top - answer)).sum()
+            # Others and own classes have a largest score of their own: either may be too far below the other for exp.
+            top = scores.amax(1, keepdim=True).clamp_(min=_LOWEST) if len(kernel) else answer[:, :1] * 0
+            total = scores.sub_(top).exp_().sum(1, keepdim=True)
+            of_others, of_own = total.log() + top, answer[:, None].masked_fill(~told[here], -torch.inf)
+            whole = torch.logaddexp(of_own.logsumexp(2), of_others)
+            loss += (share * (whole - answer)).sum()
             if not learn:
                 continue
-            inverse = share / total
-            all_of = inverse.sum(1, keepdim=True)
-            error = mine * ((1 - among) * inverse + among * all_of) - share
+            error = (share[:, :, None] * (of_own - whole[:, :, None]).exp()).sum(1) - share
+            rest = (share * (of_others - whole).exp()).sum(1, keepdim=True) / total.clamp(min=1)
             scores = scores.to(kernel.dtype)
             d_states, d_own, d_own_b, d_w, d_b = gradients
-            d_states[here] = (scores @ kernel).mul_(all_of).add_((error[:, :, None] * w_own[here]).sum(1))
+            d_states[here] = (scores @ kernel).mul_(rest).add_((error[:, :, None] * w_own[here]).sum(1))
             d_own[here] = error[:, :, None] * block[:, None]
             d_own_b[here] = error
-            d_w += scores.t() @ (block * all_of).to(kernel.dtype)
-            d_b += scores.t() @ all_of.squeeze(1).to(kernel.dtype)
+            d_w += scores.t() @ (block * rest).to(kernel.dtype)
+            d_b += scores.t() @ rest.squeeze(1).to(kernel.dtype)
         ctx.save_for_backward(*gradients)
         return loss
 
