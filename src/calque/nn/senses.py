@@ -57,10 +57,9 @@ class SenseTable(nn.Module):
     ):
         super().__init__()
         of_words = torch.as_tensor(np.asarray(senses), dtype=torch.int64)
-        if not len(of_words) or not 1 <= int(of_words.min()) <= int(of_words.max()) <= _MOST:
-            raise SettingError(
-                f"a word has from 1 to {_MOST} senses, got {int(of_words.max()) if len(of_words) else 0}"
-            )
+        fewest, most = (int(of_words.min()), int(of_words.max())) if len(of_words) else (0, 0)
+        if fewest < 1 or most > _MOST:
+            raise SettingError(f"a word has from 1 to {_MOST} senses, got {fewest if fewest < 1 else most}")
         if not 1 <= axes <= dim:
             raise SettingError(f"states of {dim} dimensions cannot be projected onto {axes} axes: expected 1 to {dim}")
         if queue < axes:
@@ -129,12 +128,12 @@ class SenseTable(nn.Module):
         """
         if not words.numel():
             return words.new_full((len(words),), -1)
-        states = states.detach().float() @ self.projection
         different, place = torch.unique(words.clamp(min=0), return_inverse=True)
         classes = self.index[different]  # [u, S]
-        centres = nn.functional.normalize(self.centres[classes.clamp(min=0)] @ self.projection, dim=2, eps=1e-30)
         usable = (classes >= 0) & self.live[classes.clamp(min=0)]
-        similarity = torch.einsum("na,ntsa->nts", states, centres[place])
+        with torch.autocast(states.device.type, enabled=False):  # near centres are not to be told apart by rounding
+            centres = nn.functional.normalize(self.centres[classes.clamp(min=0)] @ self.projection, dim=2, eps=1e-30)
+            similarity = torch.einsum("na,ntsa->nts", states.detach().float() @ self.projection, centres[place])
         allowed = usable[place] & (words >= 0)[:, :, None]
         similarity = similarity.masked_fill(~allowed, -torch.inf).flatten(1)
         best = similarity.argmax(1, keepdim=True)
