@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,32 +22,27 @@ from calque.threads import Threads
 from calque.training.passes import Pass, add_gradients
 
 
-class MaskedPrediction(Prediction):
-    """The mean cross-entropy of hidden subwords.
+class HiddenPrediction(Prediction):
+    """What hidden subwords are told by: the last layer's states in the place of each.
 
     Args:
-        model: with its head.
+        module: all that is trained.
         encoder: around the model's body.
         share: of the subwords to hide.
+        weights: of the head that predicts, which every share of an update has gradients of.
         mixture, processes, threads: see `Prediction`.
     """
 
     def __init__(
-        self,
-        model: Any,
-        encoder: HuggingFaceEncoder,
-        mixture: Mixture,
-        share: float,
-        processes: Processes,
-        threads: Threads,
-    ):
-        super().__init__(model, mixture, processes, threads)
+        self, module: nn.Module, encoder: HuggingFaceEncoder, mixture: Mixture, share: float, processes: Processes,
+        threads: Threads, weights: Sequence[nn.Parameter],
+    ):  # fmt: skip
+        super().__init__(module, mixture, processes, threads)
         self.encoder, self.share = encoder, share
         tokenizer: Any = encoder.tokenizer
         self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
         self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
-        self._head: Any = model.cls
-        self._head_weights = list(model.cls.parameters())
+        self._head_weights = list(weights)
 
     def backward(self, update: Update) -> dict[str, float]:
         ids = self._ids(update)
@@ -95,10 +91,9 @@ class MaskedPrediction(Prediction):
         self._finish(parts, counts)
         return {"loss": float(self.processes.sum_numbers(torch.stack([part.loss for part in parts]).sum()))}
 
+    @abstractmethod
     def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
         """The summed loss of the hidden subwords of a share."""
-        scores = self._head(vectors)
-        return Term(F.cross_entropy(scores.float(), hidden.answers, reduction="sum"))
 
     def _draw(self) -> None:
         """Whatever all shares of an update have in common."""
@@ -165,26 +160,54 @@ class Hidden(NamedTuple):
     words: Tensor
 
 
-class MaskedSensePrediction(MaskedPrediction):
+class MaskedPrediction(HiddenPrediction):
+    """The mean cross-entropy of hidden subwords.
+
+    Args:
+        model: with its head.
+        encoder, mixture, share, processes, threads: see `HiddenPrediction`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        encoder: HuggingFaceEncoder,
+        mixture: Mixture,
+        share: float,
+        processes: Processes,
+        threads: Threads,
+    ):
+        super().__init__(model, encoder, mixture, share, processes, threads, list(model.cls.parameters()))
+        self._head: Any = model.cls
+
+    def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
+        return Term(F.cross_entropy(self._head(vectors).float(), hidden.answers, reduction="sum"))
+
+
+class MaskedSensePrediction(HiddenPrediction):
     """The same of senses of subwords, and of translations of whole words (Multi-sense, Eqs. 4 to 7).
 
     Selected by and predicted from the state after the head's dense layer and norm.
 
     Args:
+        model: the encoder's, with or without a head.
+        transform: what stands between its states and the scores; None for that of the head of a BERT.
         senses: predicts in place of the head's last layer.
         training: of its table.
-        model, encoder, mixture, share, processes, threads: see `MaskedPrediction`.
+        rows: int64 `[n_subwords]`, the number of each subword in the table; None where it has all of them.
+        encoder, mixture, share, processes, threads: see `HiddenPrediction`.
     """
 
     def __init__(
         self, model: Any, encoder: HuggingFaceEncoder, mixture: Mixture, share: float, processes: Processes,
-        threads: Threads, senses: SenseSoftmax, training: SenseTraining,
+        threads: Threads, senses: SenseSoftmax, training: SenseTraining, *, transform: nn.Module | None = None,
+        rows: Tensor | None = None,
     ):  # fmt: skip
-        super().__init__(model, encoder, mixture, share, processes, threads)
-        self.module = nn.ModuleDict({"model": model, "senses": senses})
-        self.senses, self.training = senses, training
-        self._transform = model.cls.predictions.transform
-        self._head_weights = list(self._transform.parameters())
+        self._transform: nn.Module = model.cls.predictions.transform if transform is None else transform
+        module = nn.ModuleDict({"model": model, "transform": self._transform, "senses": senses})
+        weights = list(self._transform.parameters())
+        super().__init__(module, encoder, mixture, share, processes, threads, weights)
+        self.senses, self.training, self._rows = senses, training, rows
         training.begin()
 
     def _draw(self) -> None:
@@ -193,7 +216,8 @@ class MaskedSensePrediction(MaskedPrediction):
 
     def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
         states = self._transform(vectors).float()
-        targets = self.training.targets(0, states.detach(), hidden.answers, hidden.languages, hidden.words)
+        answers = hidden.answers if self._rows is None else self._rows[hidden.answers]
+        targets = self.training.targets(0, states.detach(), answers, hidden.languages, hidden.words)
         loss = self.senses.loss(states, targets, 0, self._negatives)
         return Term(
             loss.value, loss.rows, (loss.classes, Selected(hidden.order, states.detach(), targets.classes[:, 0]))
