@@ -51,7 +51,7 @@ def assert_as_literal(head: SenseSoftmax, targets: Targets, negatives, candidate
     torch.manual_seed(5)
     table, states = head.senses[side], torch.randn(len(targets.classes), DIM)
     exact = [x.detach().double().requires_grad_() for x in (states, table.weight, table.bias)]
-    expected = literal_loss(*exact, targets, candidates, log_q)
+    expected = literal_loss(exact[0], exact[1], exact[2], targets, candidates, log_q)
     theirs = torch.autograd.grad(expected, exact)
     states.requires_grad_()
     table.weight.grad = table.bias.grad = None

@@ -182,10 +182,7 @@ class MaskedLanguageModel(LanguageModel):
     def _sense_softmax(self, senses: Senses, model: Any, mixture: Mixture) -> SenseSoftmax:
         """Untied from the embeddings; of a model to go on from, the first senses begin with its output layer."""
         head: Any = model.cls.predictions.decoder
-        counts = np.zeros(len(head.weight), dtype=np.int64)
-        for blocks in mixture.languages.values():
-            counts += np.bincount(blocks.ids, minlength=len(counts))
-        table = senses.table(counts, self.shape["hidden_size"])
+        table = senses.table(_counts(mixture, len(head.weight)), self.shape["hidden_size"])
         if self.start is not None:
             table.begin_with(head.weight, head.bias)
         return SenseSoftmax([table], negatives=None, own=senses.own)
@@ -196,8 +193,9 @@ class MaskedLanguageModel(LanguageModel):
     ) -> SenseTraining:  # fmt: skip
         translations = None
         if dictionaries:
-            words = _whole_words(encoder, dictionaries)
-            translations = Translations(dictionaries, list(mixture.languages), words).to(processes.device)
+            words, counts = _whole_words(encoder, dictionaries), _counts(mixture, softmax.senses[0].n_words)
+            words = dict(sorted(words.items(), key=lambda item: -counts[item[1]]))
+            translations = Translations(dictionaries, list(mixture.languages), words)
         return SenseTraining(softmax.senses, senses, self.updates, processes, translations)
 
     def _started(self, vocabulary: int) -> Any:
@@ -224,6 +222,11 @@ class MaskedLanguageModel(LanguageModel):
         self.shape = {name: getattr(config, name) for name in self.shape}
         self._start_weights = weights_digest(model)
         return model
+
+
+def _counts(mixture: Mixture, size: int) -> np.ndarray:
+    """How often each subword occurs in the text, int64 `[size]`."""
+    return np.sum([np.bincount(blocks.ids, minlength=size) for blocks in mixture.languages.values()], axis=0)
 
 
 def _whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:

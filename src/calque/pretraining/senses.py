@@ -120,7 +120,8 @@ class SenseTraining:
         processes: Processes,
         translations: Translations | None = None,
     ):
-        self.tables, self.settings, self.processes, self.translations = list(tables), settings, processes, translations
+        self.tables, self.settings, self.processes = list(tables), settings, processes
+        self.translations = None if translations is None else translations.to(processes.device)
         self._warmup = settings.warmup_of(updates)
         self._pending: list[tuple[list[Selected], list[int]]] = []
 
@@ -217,5 +218,6 @@ def add_rows(table: SenseTable, shares: Sequence[tuple[Tensor, Sequence[Tensor |
         if weights.grad is None:
             weights.grad = torch.zeros_like(weights)
         for classes, gradients in shares:
-            if gradients[k] is not None:
-                weights.grad.index_add_(0, classes, gradients[k])
+            rows = gradients[k]
+            if rows is not None:
+                weights.grad.index_add_(0, classes, rows)

@@ -46,7 +46,7 @@ class Translations:
             folded.setdefault(word.lower(), []).append(word)
         known: dict[tuple[int, int], dict[int, list[int]]] = {}
         for dictionary in dictionaries:
-            ends = [self._number(dictionary, lang) for lang in dictionary.langs]
+            ends = self._ends(dictionary)
             columns, pairs = (dictionary.source, dictionary.target), 0
             for side in (0, 1):
                 exact = set(columns[side])
@@ -57,28 +57,29 @@ class Translations:
                         continue
                     for form in _all(word, vocabulary, folded, exact):
                         several = into.setdefault(vocabulary[form], [])
+                        pairs += right != vocabulary[form]
                         if right != vocabulary[form] and right not in several and len(several) < most:
                             several.append(right)
-                            pairs += 1
             if not pairs:
                 raise SettingError(
-                    f"{dictionary.path or 'the dictionary'}: none of its {len(dictionary):,} pairs is in the vocabulary "
-                    f"of the text; is it of {' and '.join(dictionary.langs)}?"
+                    f"{dictionary.path or 'the dictionary'}: none of its {len(dictionary):,} pairs of different words is "
+                    f"in the vocabulary of the text; is it of {' and '.join(dictionary.langs)}?"
                 )
         self._fill(known, max(vocabulary.values()) + 1, most)
 
-    def _number(self, dictionary: Dictionary, lang: str) -> int:
-        if lang not in self.languages:
-            raise SettingError(
-                f"{dictionary.path or 'a dictionary'} is of {'-'.join(dictionary.langs)}, but the text is in "
-                f"{', '.join(self.languages)}"
-            )
-        return self.languages.index(lang)
+    def _ends(self, dictionary: Dictionary) -> list[int]:
+        """The numbers of its two languages."""
+        place, langs = dictionary.path or "a dictionary", dictionary.langs
+        if not set(langs) <= set(self.languages):
+            raise SettingError(f"{place} is of {'-'.join(langs)}, but the text is in {', '.join(self.languages)}")
+        if langs[0] == langs[1]:
+            raise SettingError(f"{place} is of {'-'.join(langs)}: expected two different languages")
+        return [self.languages.index(lang) for lang in langs]
 
     def _fill(self, known: Mapping[tuple[int, int], Mapping[int, list[int]]], size: int, most: int) -> None:
         n = len(self.languages)
         rows, self.words = [np.full((max(1, n - 1), most), -1, dtype=np.int64)], dict.fromkeys(self.languages, 0)
-        place = np.zeros((n, size), dtype=np.int64)
+        place = np.zeros((n, size + 1), dtype=np.int64)  # the last column is that of all other numbers
         for source in range(n):
             for (begin, end), into in known.items():
                 if begin != source:
@@ -112,12 +113,12 @@ class Translations:
 
         Args:
             languages: int64 `[n]`, of the text that each word stands in.
-            words: int64 `[n]`.
+            words: int64 `[n]`; a number that the vocabulary has not has no translations.
 
         Returns:
             int64 `[n, n_languages - 1, most]`, into the other languages in their order; −1 for none.
         """
-        return self._rows[self._place[languages, words]]
+        return self._rows[self._place[languages, words.clamp(max=self._place.shape[1] - 1)]]
 
 
 def _one(word: str, vocabulary: Mapping[str, int], folded: Mapping[str, list[str]]) -> int | None:
