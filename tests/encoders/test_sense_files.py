@@ -19,7 +19,7 @@ def a_table(seed: int = 0) -> SenseTable:
     for part in range(5):
         here = slice(10 * part, 10 * part + 10)
         table.follow(states[here], table.select(states[here], words[here]), 0.5)
-        table.remember(states[here])
+        table.remember(states[here], torch.zeros(len(states[here]), dtype=torch.int64))
         table.project()
     table.live[2] = False
     return table

@@ -94,7 +94,7 @@ def test_fifty_updates_are_those_of_the_algorithms():
 
         before = table.centres.clone()
         table.follow(torch.from_numpy(states), found, RATE)
-        table.remember(torch.from_numpy(states))
+        table.remember(torch.from_numpy(states), torch.zeros(len(states), dtype=torch.int64))
         moved = (table.centres != before).any(1).nonzero().flatten().tolist()
         assert moved == sorted(set(expected)), step  # only winners move
 
@@ -194,7 +194,7 @@ def test_the_queue_holds_the_last_states(sizes):
     numbers = iter(range(1, 1000))
     for size in sizes:
         states = [[float(next(numbers)), 0.5] for _ in range(size)]
-        table.remember(torch.tensor(states).view(-1, 2))
+        table.remember(torch.tensor(states).view(-1, 2), torch.zeros(len(states), dtype=torch.int64))
         last.extend(states)
         assert sorted(row for row in table.queue.tolist() if row[0]) == list(last)
     assert int(table.seen) == sum(sizes)
@@ -214,10 +214,10 @@ def test_the_first_projection_is_random_until_there_are_more_states_than_axes():
     table = SenseTable([1], 40, axes=20, queue=50)
     first = table.projection.clone()
     assert 0.9 < float(first.std()) < 1.1
-    table.remember(torch.randn(20, 40))
+    table.remember(torch.randn(20, 40), torch.zeros(20, dtype=torch.int64))
     table.project()
     assert torch.equal(table.projection, first)
-    table.remember(torch.randn(1, 40))
+    table.remember(torch.randn(1, 40), torch.zeros(1, dtype=torch.int64))
     table.project()
     torch.testing.assert_close(table.projection.T @ table.projection, torch.eye(20))
 
@@ -298,7 +298,8 @@ def test_first_senses_may_begin_with_vectors_of_another_softmax():
 
 def test_what_a_checkpoint_holds():
     table = small_table()
-    assert set(table.state_dict()) == {"weight", "bias", "centres", "projection", "queue", "seen", "counts", "live"}
+    assert set(table.state_dict()) == {"weight", "bias", "centres", "projection", "mean", "queue",
+                                       "queued", "seen", "counts", "live"}  # fmt: skip
 
 
 # -- numbers that cannot be ------------------------------------------------------------------------------------------------

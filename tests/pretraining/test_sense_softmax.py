@@ -258,9 +258,9 @@ def test_targets_of_three_languages():
     torch.manual_seed(3)
     states, rng = torch.randn(80, DIM), np.random.default_rng(0)
     languages, numbers = rng.integers(0, 3, 80), rng.integers(0, 10, 80)
-    found = training.targets(0, states, torch.from_numpy(numbers), torch.from_numpy(languages))
+    found = training.targets({0: states}, torch.from_numpy(numbers), torch.from_numpy(languages))
     whole = torch.from_numpy(rng.random(80) < 0.5)
-    of_whole = training.targets(0, states, torch.from_numpy(numbers), torch.from_numpy(languages), whole)
+    of_whole = training.targets({0: states}, torch.from_numpy(numbers), torch.from_numpy(languages), whole)
     kinds = set()
     for k in range(80):
         several = named.get((["en", "de", "es"][languages[k]], words[numbers[k]]), [[], []])
@@ -280,7 +280,7 @@ def test_without_translations_the_sense_alone_is_predicted():
     table = small_table()
     training = SenseTraining([table], Senses(), 10, Processes())
     states, words = torch.randn(30, DIM), torch.randint(10, (30,))
-    found = training.targets(0, states, words, torch.zeros(30, dtype=torch.int64))
+    found = training.targets({0: states}, words, torch.zeros(30, dtype=torch.int64))
     assert found.classes.tolist() == [
         literal_targets(table, state, word, [])[0] for state, word in zip(states, words.tolist(), strict=True)
     ]

@@ -16,7 +16,7 @@ from calque.errors import InputError
 from calque.nn.senses import SenseTable
 
 SENSES_FILE = "senses.safetensors"
-_KEPT = ("weight", "bias", "centres", "projection", "counts", "live")
+_KEPT = ("weight", "bias", "centres", "projection", "mean", "counts", "live")
 
 
 class SavedSenses(NamedTuple):
@@ -83,7 +83,8 @@ def _table(parts: dict[str, Tensor]) -> SenseTable:
     weight, projection = parts["weight"], parts["projection"]
     (n, dim), axes = weight.shape, projection.shape[1]
     senses, expected = parts.pop("senses"), {
-        "weight": (n, dim), "bias": (n,), "centres": (n, dim), "projection": (dim, axes), "counts": (n,), "live": (n,),
+        "weight": (n, dim), "bias": (n,), "centres": (n, dim), "projection": (dim, axes), "mean": (dim,),
+        "counts": (n,), "live": (n,),
     }  # fmt: skip
     for name, shape in expected.items():
         if tuple(parts[name].shape) != shape:
@@ -94,6 +95,7 @@ def _table(parts: dict[str, Tensor]) -> SenseTable:
         table = SenseTable(senses.numpy(), 1, axes=1, queue=1)
     table.weight, table.bias = (nn.Parameter(parts[name].float()) for name in ("weight", "bias"))
     table.centres, table.projection = parts["centres"].float(), projection.float()
-    table.queue = weight.new_zeros(max(1, axes), dim)
+    table.mean, table.queue = parts["mean"].float(), weight.new_zeros(max(1, axes), dim)
+    table.queued = torch.full((len(table.queue),), -1)
     table.counts, table.live = parts["counts"].long(), parts["live"].bool()
     return table

@@ -33,7 +33,10 @@ class SenseTable(nn.Module):
         weight, bias: w `[n_classes, dim]` and `[n_classes]`.
         centres: c `[n_classes, dim]`.
         projection: P `[dim, axes]`.
+        mean: `[dim]`, what is taken from states and centres before they are projected: zero as published, or the queue's
+            mean, see `project`.
         queue: `[queue, dim]`, the last states, in the order of a ring; `seen` says how many there have been.
+        queued: int64 `[queue]`, the words of these states.
         counts: int64 `[n_classes]`, selections since the senses were opened.
         live: bool `[n_classes]`, the senses in use.
         index: int64 `[n_words, S]`, the classes of each word; −1 fills up the rows.
@@ -45,7 +48,9 @@ class SenseTable(nn.Module):
     weight: nn.Parameter
     centres: Tensor
     projection: Tensor
+    mean: Tensor
     queue: Tensor
+    queued: Tensor
     seen: Tensor
     counts: Tensor
     live: Tensor
@@ -70,7 +75,9 @@ class SenseTable(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n))
         self.register_buffer("centres", torch.randn(n, dim) * spread)
         self.register_buffer("projection", torch.randn(dim, axes))
+        self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("queue", torch.zeros(queue, dim))
+        self.register_buffer("queued", torch.full((queue,), -1))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
         self.register_buffer("counts", torch.zeros(n, dtype=torch.int64))
         slots = torch.arange(int(of_words.max()))
@@ -126,19 +133,32 @@ class SenseTable(nn.Module):
         Returns:
             classes, int64 `[n]`; −1 where all words of a row are −1.
         """
-        if not words.numel():
-            return words.new_full((len(words),), -1)
+        return nearest([self.compared(states, words)])
+
+    @torch.no_grad()
+    def compared(self, states: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """All senses of some words for each state, and how near they are.
+
+        Args:
+            states: h `[n, dim]`.
+            words: int64 `[n, t]`; −1 for none.
+
+        Returns:
+            classes, int64 `[n, t · S]`, −1 for none; cosines, `[n, t · S]`, −∞ where there is none or it is not in use.
+        """
         different, place = torch.unique(words.clamp(min=0), return_inverse=True)
         classes = self.index[different]  # [u, S]
         usable = (classes >= 0) & self.live[classes.clamp(min=0)]
         with torch.autocast(states.device.type, enabled=False):  # near centres are not to be told apart by rounding
-            centres = nn.functional.normalize(self.centres[classes.clamp(min=0)] @ self.projection, dim=2, eps=1e-30)
-            similarity = torch.einsum("na,ntsa->nts", states.detach().float() @ self.projection, centres[place])
+            centres = self.projected(self.centres[classes.clamp(min=0)])
+            similarity = torch.einsum("na,ntsa->nts", self.projected(states.detach().float()), centres[place])
         allowed = usable[place] & (words >= 0)[:, :, None]
-        similarity = similarity.masked_fill(~allowed, -torch.inf).flatten(1)
-        best = similarity.argmax(1, keepdim=True)
-        chosen = classes[place].flatten(1).gather(1, best).squeeze(1)
-        return torch.where(allowed.flatten(1).any(1), chosen, -1)
+        similarity = similarity.masked_fill(~allowed, -torch.inf)
+        return torch.where(allowed, classes[place], -1).flatten(1), similarity.flatten(1)
+
+    def projected(self, vectors: Tensor) -> Tensor:
+        """States or centres `[..., dim]` on the axes, at unit length."""
+        return nn.functional.normalize((vectors - self.mean) @ self.projection, dim=-1, eps=1e-30)
 
     # -- what selections change --------------------------------------------------------------------------------------------
     @torch.no_grad()
@@ -159,41 +179,50 @@ class SenseTable(nn.Module):
         self.counts[chosen] += counts
 
     @torch.no_grad()
-    def remember(self, states: Tensor) -> None:
-        """Put states into the queue, in their order, in place of the oldest (Algorithm 2, lines 6 to 9)."""
+    def remember(self, states: Tensor, words: Tensor) -> None:
+        """Put states `[n, dim]` of words `[n]` into the queue, in their order, in place of the oldest (Algorithm 2, lines 6
+        to 9)."""
         size, seen = len(self.queue), int(self.seen)
         kept = states[-size:]
         first = seen + len(states) - len(kept)
         places = (torch.arange(len(kept), device=states.device) + first) % size
         self.queue[places] = kept.to(self.queue.dtype)
+        self.queued[places] = words[-size:]
         self.seen += len(states)
 
     @torch.no_grad()
-    def project(self) -> None:
-        """Make the projection anew from the queue (Algorithm 2, line 11), once there are more states than axes."""
+    def project(self, *, centred: bool = False) -> None:
+        """Make the projection anew from the queue (Algorithm 2, line 11), once there are more states than axes.
+
+        Args:
+            centred: compare what differs from the mean of the queue from now on.
+        """
         states, axes = self.queue[: int(self.seen)], self.projection.shape[1]
         if len(states) > axes:
             self.projection.copy_(principal_axes(states, axes))
+            if centred:
+                self.mean.copy_(states.mean(0, dtype=torch.float64))
 
     # -- which senses are in use ---------------------------------------------------------------------------------------------
     @torch.no_grad()
-    def open(self, *, start: str = "copied") -> None:
+    def open(self, *, start: str = "copied", live: Tensor | None = None) -> None:
         """End the warm-up: every word has all its senses from now on.
 
         Args:
             start: "copied": the others begin with the vector of the first, whose probability they share, and with centres
                 at random; "kept": with random vectors, as SaBERT's; "fresh": as "kept", and the first sense of a word that
                 has others is not used any more, as SaELMo's.
+            live: bool `[n_classes]`, the senses to be used instead of all.
         """
         several = self.index[:, 1] >= 0 if self.index.shape[1] > 1 else self.index[:, 0] < 0
         first = self.index[:, 0]
-        if start == "copied":
-            number = (self.index >= 0).sum(1)
-            self.weight.copy_(self.weight[first[self.words]])
-            self.bias.copy_((self.bias[first] - number.log())[self.words])
-        self.live.fill_(True)
+        self.live.copy_(torch.ones_like(self.live) if live is None else live)
         if start == "fresh":
             self.live[first[several]] = False
+        if start == "copied":
+            number = torch.zeros_like(first).index_add_(0, self.words, self.live.to(first.dtype))
+            self.weight.copy_(self.weight[first[self.words]])
+            self.bias.copy_((self.bias[first] - number.log())[self.words])
         self.counts.zero_()
 
     @torch.no_grad()
@@ -217,6 +246,22 @@ class SenseTable(nn.Module):
         going[most] = False
         self.live[going] = False
         return int(going.sum())
+
+
+def nearest(compared: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """The nearest sense of each row; of several tables of the same senses, the one with the largest sum of cosines.
+
+    Args:
+        compared: what `SenseTable.compared` gives, of one table or of several.
+
+    Returns:
+        classes, int64 `[n]`; of equally near ones the first, −1 where there is none.
+    """
+    classes = compared[0][0]
+    if not classes.shape[1]:
+        return classes.new_full((len(classes),), -1)
+    similarity = torch.stack([cosines for _, cosines in compared]).sum(0)
+    return classes.gather(1, similarity.argmax(1, keepdim=True)).squeeze(1)
 
 
 def principal_axes(states: Tensor, k: int) -> Tensor:

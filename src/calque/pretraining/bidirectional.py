@@ -24,7 +24,7 @@ from calque.pretraining.senses import Selected, SenseTraining, add_rows
 from calque.pretraining.softmax import Negatives, WordSoftmax
 from calque.pretraining.translations import Translations
 from calque.pretraining.word_model import Contexts, WordModel
-from calque.pretraining.words import FIRST_WORD, Vocabulary, WordText
+from calque.pretraining.words import FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentences
 from calque.threads import Threads
 from calque.training.loop import Schedule, adam
@@ -164,9 +164,9 @@ class BiLanguageModel(LanguageModel):
         sampled: dict[str, Any] = {"negatives": self.negatives, "correction": self.correction}
         if self.senses is None:
             return WordSoftmax(len(vocabulary), size, tables=self.tables, **sampled)
-        return SenseSoftmax(
-            [self.senses.table(vocabulary.counts, size) for _ in range(2)], own=self.senses.own, **sampled
-        )
+        counts = vocabulary.counts.copy()
+        counts[:UNKNOWN] = 0  # the ends of a sentence have no senses
+        return SenseSoftmax([self.senses.table(counts, size) for _ in range(2)], own=self.senses.own, **sampled)
 
     def _training(
         self, head: SenseSoftmax, text: WordText, dictionaries: Sequence[Dictionary], processes: Processes
@@ -174,7 +174,7 @@ class BiLanguageModel(LanguageModel):
         settings: Any = self.senses
         numbers = {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
         translations = Translations(dictionaries, list(text.blocks), numbers) if dictionaries else None
-        return SenseTraining(head.senses, settings, self.updates, processes, translations)
+        return SenseTraining(head.senses, settings, self.updates, processes, translations, self.seed)
 
 
 class WordPrediction(Prediction):
@@ -279,11 +279,12 @@ class SensePrediction(WordPrediction):
     def _term(self, contexts: Contexts, side: int, negatives: Negatives | None, where: Places) -> Term:
         head: SenseSoftmax = self.model.head  # type: ignore[assignment]
         states, own = contexts.states[side], contexts.own[side]
+        compared = dict(enumerate(own)) if self.training.settings.joint else {side: own[side]}
         words = torch.from_numpy(contexts.following[side]).to(states.device)
         order, languages = (torch.from_numpy(x).to(states.device) for x in where)
-        targets = self.training.targets(side, own, words, languages)
+        targets = self.training.targets(compared, words, languages)
         loss = head.loss(states, targets, side, negatives)
-        return Term(loss.value, loss.rows, (loss.classes, Selected(order, own, targets.classes[:, 0])))
+        return Term(loss.value, loss.rows, (loss.classes, Selected(order, own[side], words, targets.classes[:, 0])))
 
     def _finish(self, done: Sequence[Done], counts: list[int]) -> None:
         for side, table in enumerate(self.training.tables):

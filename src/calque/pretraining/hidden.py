@@ -217,10 +217,12 @@ class MaskedSensePrediction(HiddenPrediction):
     def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
         states = self._transform(vectors).float()
         answers = hidden.answers if self._rows is None else self._rows[hidden.answers]
-        targets = self.training.targets(0, states.detach(), answers, hidden.languages, hidden.words)
+        targets = self.training.targets({0: states.detach()}, answers, hidden.languages, hidden.words)
         loss = self.senses.loss(states, targets, 0, self._negatives)
         return Term(
-            loss.value, loss.rows, (loss.classes, Selected(hidden.order, states.detach(), targets.classes[:, 0]))
+            loss.value,
+            loss.rows,
+            (loss.classes, Selected(hidden.order, states.detach(), answers, targets.classes[:, 0])),
         )
 
     def _finish(self, done: Sequence[Done], counts: list[int]) -> None:

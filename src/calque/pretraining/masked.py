@@ -196,7 +196,7 @@ class MaskedLanguageModel(LanguageModel):
             words, counts = _whole_words(encoder, dictionaries), _counts(mixture, softmax.senses[0].n_words)
             words = dict(sorted(words.items(), key=lambda item: -counts[item[1]]))
             translations = Translations(dictionaries, list(mixture.languages), words)
-        return SenseTraining(softmax.senses, senses, self.updates, processes, translations)
+        return SenseTraining(softmax.senses, senses, self.updates, processes, translations, self.seed)
 
     def _started(self, vocabulary: int) -> Any:
         """The model to go on from, in float32."""

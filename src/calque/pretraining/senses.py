@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from calque.distributed import Processes
 from calque.errors import SettingError, check_number
-from calque.nn.senses import SenseTable
+from calque.nn.senses import SenseTable, nearest
+from calque.pretraining.grouping import group
 from calque.pretraining.sense_softmax import Own, Targets
 from calque.pretraining.translations import Translations
 
@@ -26,7 +27,12 @@ class Senses:
         occurrences: that a word needs in the training text for each further sense; 0 gives all words S, as published.
         warmup: updates with one sense (contextual_warmup; 20,000 of 600,000 or 1,000,000 as published); None: a tenth of
             all, 20,000 at most.
-        start: how the other senses begin then, see `SenseTable.open`.
+        start: how the other senses begin then: "fresh" (SaELMo), "kept" (SaBERT) and "copied", see `SenseTable.open`; with
+            "grouped", as many as the last states of a word form clusters, with these as centres and copied vectors, see
+            `grouping.group`. Random centres are all alike, so that the first to be selected often takes all.
+        apart: largest cosine between the centres of two senses that are grouped.
+        centred: compare states and centres after subtracting the mean of the queue, see `SenseTable.project`.
+        joint: of an ELMo, select by the states of both directions together, one sense for both, instead of each for itself.
         rate: α, of the centres (sense_learning_rate, context_rep_lr).
         spread: σ of the centres at the beginning, which the paper does not give. A centre that is small beside α times a
             state turns to the first state that selects it at once.
@@ -44,7 +50,10 @@ class Senses:
     senses: int = 5
     occurrences: int = 0
     warmup: int | None = None
-    start: Literal["copied", "kept", "fresh"] = "copied"
+    start: Literal["grouped", "copied", "kept", "fresh"] = "grouped"
+    apart: float = 0.5
+    centred: bool = True
+    joint: bool = True
     rate: float = 0.01
     spread: float = 0.01
     axes: int = 16
@@ -61,8 +70,9 @@ class Senses:
         check_number("occurrences", self.occurrences, least=0, whole=True)
         if self.warmup is not None:
             check_number("warmup", self.warmup, least=0, whole=True)
-        if self.start not in ("copied", "kept", "fresh"):
-            raise SettingError(f"start is copied, kept or fresh, got {self.start!r}")
+        if self.start not in ("grouped", "copied", "kept", "fresh"):
+            raise SettingError(f"start is grouped, copied, kept or fresh, got {self.start!r}")
+        check_number("apart", self.apart, least=-1, most=1)
         check_number("rate", self.rate, above=0, most=1)
         check_number("spread", self.spread, above=0)
         for name in ("axes", "queue", "project_every", "prune_every"):
@@ -73,7 +83,7 @@ class Senses:
 
     def table(self, counts: np.ndarray, dim: int) -> SenseTable:
         """A table for words with these counts in the training text, int `[n_words]`."""
-        several = np.full(len(counts), self.senses)
+        several = np.where(counts > 0, self.senses, 1)
         if self.occurrences:
             several = np.clip(counts // self.occurrences, 1, self.senses)
         slots = np.where(several > 1, several + 1, 1) if self.start == "fresh" else several
@@ -90,11 +100,13 @@ class Selected(NamedTuple):
     Attributes:
         order: int64 `[n]`, the place of each prediction among all of the update.
         states: `[n, dim]`, by which they were selected.
+        words: int64 `[n]`.
         classes: int64 `[n]`.
     """
 
     order: Tensor
     states: Tensor
+    words: Tensor
     classes: Tensor
 
 
@@ -110,6 +122,7 @@ class SenseTraining:
         updates: of the whole training.
         processes: of this run.
         translations: of the words, by language; None predicts none.
+        seed: of the grouping.
     """
 
     def __init__(
@@ -119,10 +132,11 @@ class SenseTraining:
         updates: int,
         processes: Processes,
         translations: Translations | None = None,
+        seed: int = 0,
     ):
         self.tables, self.settings, self.processes = list(tables), settings, processes
         self.translations = None if translations is None else translations.to(processes.device)
-        self._warmup = settings.warmup_of(updates)
+        self._warmup, self._seed = settings.warmup_of(updates), seed
         self._pending: list[tuple[list[Selected], list[int]]] = []
 
     @property
@@ -131,7 +145,11 @@ class SenseTraining:
         return {} if self.translations is None else {"translations": self.translations.fingerprint}
 
     def targets(
-        self, side: int, states: Tensor, words: Tensor, languages: Tensor, whole: Tensor | None = None
+        self,
+        states: Mapping[int, Tensor],
+        words: Tensor,
+        languages: Tensor,
+        whole: Tensor | None = None,
     ) -> Targets:
         """The sense of each word that its own state selects, and those of its translations (Eq. 7).
 
@@ -139,28 +157,31 @@ class SenseTraining:
         is their mean.
 
         Args:
-            side: number of the table.
-            states: `[n, dim]`, of the words themselves; no gradient comes from them.
+            states: `[n, dim]`, of the words themselves, by the number of the table that they are compared in; no gradient
+                comes from them.
             words: int64 `[n]`.
             languages: int64 `[n]`, of the text that each stands in.
             whole: bool `[n]`, which of them have translations at all; None for all.
         """
-        table = self.tables[side]
-        own = table.select(states, words)
+        own = self._nearest(states, words[:, None])
+        dtype = self.tables[0].centres.dtype
         if self.translations is None:
-            return Targets(own[:, None], states.new_ones(len(own), 1))
+            return Targets(own[:, None], torch.ones_like(own[:, None], dtype=dtype))
         translations = self.translations.of(languages, words)
         if whole is not None:
             translations = translations.masked_fill(~whole[:, None, None], -1)
-        nearest = torch.stack([table.nearest(states, several) for several in translations.unbind(1)], dim=1)
-        for k in range(1, nearest.shape[1]):  # a form that two languages share is one class
-            again = (nearest[:, k, None] == nearest[:, :k]).any(1)
-            nearest[:, k] = nearest[:, k].masked_fill(again, -1)
-        exists = nearest >= 0
+        found = torch.stack([self._nearest(states, several) for several in translations.unbind(1)], dim=1)
+        for k in range(1, found.shape[1]):  # a form that two languages share is one class
+            again = (found[:, k, None] == found[:, :k]).any(1)
+            found[:, k] = found[:, k].masked_fill(again, -1)
+        exists = found >= 0
         number = exists.sum(1, keepdim=True)
         weights = torch.where(exists, 0.5 / number.clamp(min=1), 0.0)
         first = torch.where(number > 0, 0.5, 1.0)
-        return Targets(torch.cat([own[:, None], nearest], dim=1), torch.cat([first, weights], dim=1).to(states.dtype))
+        return Targets(torch.cat([own[:, None], found], dim=1), torch.cat([first, weights], dim=1).to(dtype))
+
+    def _nearest(self, states: Mapping[int, Tensor], words: Tensor) -> Tensor:
+        return nearest([self.tables[side].compared(of_side, words) for side, of_side in states.items()])
 
     def keep(self, parts: Sequence[Sequence[Selected]], counts: list[int]) -> None:
         """What was selected in an update.
@@ -175,24 +196,38 @@ class SenseTraining:
         """Let the tables follow, once the weights are those after `step` updates."""
         settings = self.settings
         for table, (parts, counts) in zip(self.tables, self._pending, strict=True):
-            order, states, classes = self._together(table, parts, counts)
+            order, states, words, classes = self._together(table, parts, counts)
             place = torch.argsort(order)
-            states, classes = states[place], classes[place]
-            table.follow(states, classes, settings.rate)
-            table.remember(states)
+            states = states[place]
+            table.follow(states, classes[place], settings.rate)
+            table.remember(states, words[place])
             if step % settings.project_every == 0:
-                table.project()
-            if step == self._warmup:
-                table.open(start=settings.start)
-            elif step > self._warmup and settings.below and step % settings.prune_every == 0:
-                table.prune(settings.below)
+                table.project(centred=settings.centred)
         self._pending = []
+        if step == self._warmup:
+            self._open()
+        elif step > self._warmup and settings.below and step % settings.prune_every == 0:
+            for table in self.tables:
+                table.prune(settings.below)
+
+    def _open(self) -> None:
+        settings = self.settings
+        if settings.start != "grouped":
+            for table in self.tables:
+                table.open(start=settings.start)
+            return
+        together = [self.tables] if settings.joint else [[table] for table in self.tables]
+        for tables in together:
+            for table in tables:
+                table.project(centred=settings.centred)
+            live = group(tables, apart=settings.apart, share=settings.below, seed=self._seed)
+            for table in tables:
+                table.open(start="copied", live=live)
 
     def begin(self) -> None:
         """Before the first update: without a warm-up all senses are in use at once."""
         if self._warmup == 0:
-            for table in self.tables:
-                table.open(start=self.settings.start)
+            self._open()
 
     def _together(self, table: SenseTable, parts: list[Selected], counts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         device = table.centres.device
@@ -200,12 +235,13 @@ class SenseTraining:
         numbers = torch.stack(
             [
                 torch.cat([part.order.to(device) for part in parts] or [table.counts[:0]]),
+                torch.cat([part.words for part in parts] or [table.counts[:0]]),
                 torch.cat([part.classes for part in parts] or [table.counts[:0]]),
             ],
             dim=1,
         )
-        order, classes = self.processes.gather_rows(numbers, counts).unbind(1)
-        return order, self.processes.gather_rows(states, counts), classes
+        order, words, classes = self.processes.gather_rows(numbers, counts).unbind(1)
+        return order, self.processes.gather_rows(states, counts), words, classes
 
 
 def add_rows(table: SenseTable, shares: Sequence[tuple[Tensor, Sequence[Tensor | None]]]) -> None:

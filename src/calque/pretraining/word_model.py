@@ -34,12 +34,13 @@ class Contexts(NamedTuple):
     Attributes:
         states: two of `[n, dim]`: forwards, of every place but a text's last; backwards, of every place but its first.
         following: two int64 `[n]`: the number of the word that comes next in that direction.
-        own: two of `[n, dim]`: the states after that word has been read, too; no gradient comes from them.
+        own: for each direction two of `[n, dim]`: the states, read from the left and from the right, after that word has
+            been read, too; no gradient comes from them.
     """
 
     states: tuple[Tensor, Tensor]
     following: tuple[np.ndarray, np.ndarray]
-    own: tuple[Tensor, Tensor]
+    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,10 @@ class WordModel(nn.Module):
         return Contexts(
             (forwards[before], backwards[after]),
             (numbers[not_first], numbers[not_last]),
-            (forwards.detach()[after], backwards.detach()[before]),
+            (
+                (forwards.detach()[after], backwards.detach()[after]),
+                (forwards.detach()[before], backwards.detach()[before]),
+            ),
         )
 
     def perplexity(self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096) -> Perplexity:
