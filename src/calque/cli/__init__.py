@@ -28,6 +28,7 @@ from calque.cli.explore import explore
 from calque.cli.neighbours import neighbours
 from calque.cli.pretrain import perplexity, pretrain
 from calque.cli.report import report
+from calque.cli.senses import senses
 from calque.cli.study import study
 from calque.cli.words import words
 from calque.disk import failure, unwritten
@@ -53,6 +54,7 @@ COMMANDS = (
     encode,
     pretrain,
     perplexity,
+    senses,
     demo,
     report,
     explore,
@@ -105,6 +107,7 @@ _SEVERAL = {
     ),
     "analyze": (("--upos", "--treebank", "--results"), 1),
     "explore": (("--text", "--test"), 1),
+    "senses": (("--text",), 1),
 }
 
 

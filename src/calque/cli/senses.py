@@ -1,0 +1,72 @@
+"""`calque senses`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calque.cli.checks import output_file, refuse_unused
+from calque.cli.options import Limit, Pretokenized, Quiet, news
+from calque.errors import SettingError
+
+
+def senses(
+    context: typer.Context,
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="A language model with senses: what calque pretrain --senses made.")
+    ],
+    word: Annotated[str | None, typer.Argument(metavar="[WORD]", help="The word whose senses to show.")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...", help="Text, one sentence per line; de=FILE if its name does not say the language."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Without WORD: write for each line of --text the number of each word's sense, - for none."),
+    ] = None,
+    direction: Annotated[
+        str | None,
+        typer.Option(help="ELMo: forward, backward, or both joined to one number; default: both."),
+    ] = None,
+    unmasked: Annotated[
+        bool, typer.Option("--unmasked", help="BERT: select by the word's own state, in one pass, not by the mask's.")
+    ] = False,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
+    examples: Annotated[int, typer.Option(min=0, help="Number of sentences to show of each sense.")] = 3,
+    pretokenized: Pretokenized = False,
+    limit: Limit = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show the senses of a word, or mark those of a text.
+
+    For a word: each sense with its share, the nearest senses of all languages, and sentences. For a text: a line of numbers
+    for each line.
+    """
+    from calque.runs.senses import senses as of_word
+    from calque.runs.senses import table, write_senses
+
+    if not text:
+        refuse_unused(context, dict.fromkeys(("pretokenized", "limit", "examples"), "is only for --text"))
+    how = {
+        "direction": direction, "hidden": False if unmasked else None, "pretokenized": pretokenized, "limit": limit,
+        "progress": not quiet,
+    }  # fmt: skip
+    if word is not None:
+        refuse_unused(context, {"out": "is for the senses of a whole text: leave out the word"})
+        found = of_word(folder, word, text or [], k=k, examples=examples, **how)
+        print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
+        return
+    if out is None or not text:
+        raise SettingError(
+            "name a word, as in calque senses FOLDER bank, or a text and where to write: --text FILE --out FILE"
+        )
+    refuse_unused(context, dict.fromkeys(("k", "examples", "as_json"), "is only for the senses of a word"))
+    output_file("--out", out, [folder, *text])
+    done = write_senses(folder, text, out, **how)
+    news(quiet)(f"{done['known']:,} of {done['words']:,} words in {done['lines']:,} lines have a sense: {out}")

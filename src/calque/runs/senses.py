@@ -1,0 +1,248 @@
+"""What a language model takes for the senses of a word, and which of them the words of a text have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.corpora.languages import language_of, name_and_path
+from calque.errors import InputError, SettingError
+
+if TYPE_CHECKING:
+    from calque.pretraining.sense_reader import SenseReader
+    from calque.text import Sentences
+
+_BLOCK = 16_384  # lines held at a time
+
+
+def senses(
+    folder: str | Path,
+    word: str,
+    texts: Sequence[str] = (),
+    *,
+    k: int = 10,
+    examples: int = 3,
+    direction: str | None = None,
+    hidden: bool | None = None,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """The senses of a word: how frequent they were in training, what lies near to them, and where they are meant.
+
+    Args:
+        folder: of a language model that has learnt senses.
+        word: of its vocabulary.
+        texts: files, one sentence a line, `de=FILE` if the name does not say the language; for sentences, and for the
+            languages of words, which the model does not know.
+        k: how many of the nearest senses; of each language, where texts tell several.
+        examples: sentences of each sense.
+        direction, hidden: see `open_sense_reader`.
+        pretokenized, limit: words stand between spaces; read only so many lines of each text.
+        progress: show a bar on standard error.
+
+    Returns:
+        `word`, `model`, `direction` (None if the model reads both sides at once), and `senses`, the most frequent first:
+        `number`, `share` of the selections of the word in training, and `nearest`: senses with `word`, `number`, `cosine`
+        and `lang`, None where it is not known. With texts also `occurrences` of the word, and for each sense `chosen`, how
+        many of them are of it, and `sentences`: `words`, `place` of the word, and `lang`.
+
+    Raises:
+        InputError: no senses in the folder, or a text that cannot be read.
+        SettingError: the word is not in the vocabulary.
+    """
+    from calque.pretraining.saved_senses import open_sense_reader
+
+    files = texts_of(folder, texts, pretokenized)
+    reader = open_sense_reader(folder, direction=direction, hidden=hidden)  # type: ignore[arg-type]
+    number = reader.find(word)
+    found = _Found(reader, number, examples)
+    for lang, path in files:
+        for block in _blocks(lang, path, pretokenized, limit):
+            found.look(block, progress)
+    inventory, langs = reader.inventory, found.languages()
+    return {
+        "word": reader.words[number],
+        "model": reader.name,
+        "direction": getattr(reader, "direction", None),
+        **({"occurrences": int(found.chosen.sum())} if files else {}),
+        "senses": [
+            {
+                "number": sense,
+                "share": round(float(inventory.shares[number, sense - 1]), 4),
+                "nearest": _nearest(reader, number, sense, k, langs),
+                **({"chosen": int(found.chosen[sense]), "sentences": found.sentences[sense]} if files else {}),
+            }
+            for sense in range(1, int(inventory.n_senses[number]) + 1)
+        ],
+    }
+
+
+def write_senses(
+    folder: str | Path,
+    texts: Sequence[str],
+    out: str | Path,
+    *,
+    direction: str | None = None,
+    hidden: bool | None = None,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    progress: bool = False,
+) -> dict[str, int]:
+    """Write for every line of some texts a line with the number of the sense of each word, `-` for a word that has none.
+
+    Args:
+        folder: of a language model that has learnt senses.
+        texts: files, one after the other in the result.
+        out: file, which appears when it is complete.
+        direction, hidden, pretokenized, limit, progress: see `senses`.
+
+    Returns:
+        how many `lines` and `words` there are, and how many words are `known`, which have a number.
+
+    Raises:
+        InputError: see `senses`.
+    """
+    from calque.disk import write_lines
+    from calque.pretraining.saved_senses import open_sense_reader
+
+    files = texts_of(folder, texts, pretokenized)
+    reader = open_sense_reader(folder, direction=direction, hidden=hidden)  # type: ignore[arg-type]
+    done = {"lines": 0, "words": 0, "known": 0}
+
+    def lines() -> Iterator[str]:
+        for lang, path in files:
+            for block in _blocks(lang, path, pretokenized, limit):
+                chosen, start = reader.select(block, progress=progress), 0
+                for length in block.lengths().tolist():
+                    yield " ".join(str(n) if n else "-" for n in chosen[start : start + length].tolist()) + "\n"
+                    start += length
+                done["lines"] += len(block)
+                done["words"] += len(chosen)
+                done["known"] += int((chosen > 0).sum())
+
+    write_lines(out, lines())
+    return done
+
+
+def texts_of(folder: str | Path, texts: Sequence[str], pretokenized: bool) -> list[tuple[str, str]]:
+    """Languages and files. Where nothing says a text's language, it is that of the model, if that has learnt one only; words
+    that stand between spaces need none.
+
+    Raises:
+        SettingError: the language of a text is not known.
+    """
+    trained = _languages(Path(folder))
+    files = []
+    for text in texts:
+        lang, path = name_and_path(text)
+        lang = lang or language_of(path) or (trained[0] if len(trained) == 1 else "")
+        if not path:
+            raise SettingError(f"{text}: no file behind the language, expected {lang}=FILE")
+        if not lang and not pretokenized:
+            raise SettingError(f"{text}: which language is it in? Say it before the name, as in de={text}")
+        files.append((lang, path))
+    return files
+
+
+def _languages(folder: Path) -> list[str]:
+    """That the model was trained on, as far as its record says so."""
+    try:
+        return list(json.loads((folder / "calque-run.json").read_text(encoding="utf-8"))["languages"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _blocks(lang: str, path: str, pretokenized: bool, limit: int | None) -> Iterator[Sentences]:
+    from calque.corpora.plain import stream_sentences
+
+    if Path(path).is_dir():
+        raise InputError("is a folder, expected a text", path=path)
+    return stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit, block=_BLOCK)
+
+
+class _Found:
+    """Where a word's senses are meant, and in which language words are used."""
+
+    def __init__(self, reader: SenseReader, word: int, examples: int):
+        self.chosen = np.zeros(int(reader.inventory.n_senses[word]) + 1, dtype=np.int64)
+        self.sentences: list[list[dict[str, Any]]] = [[] for _ in self.chosen]
+        self._reader, self._word, self._examples = reader, word, examples
+        self._uses: dict[str, np.ndarray] = {}
+
+    def look(self, block: Sentences, progress: bool) -> None:
+        """Read a part of a text."""
+        from calque.encoders.split import number_words
+
+        types, place, offsets = number_words(block)
+        numbers = self._reader.numbers(types)
+        words = numbers[place] if len(types) else place
+        uses = self._uses.setdefault(block.lang, np.zeros(self._reader.inventory.n_words))
+        uses += np.bincount(words[words >= 0], minlength=len(uses))
+        rows = np.flatnonzero(words == self._word)
+        needed = np.unique(np.searchsorted(offsets, rows, side="right") - 1)
+        part = block.take(needed)
+        chosen, first = self._reader.select(part, progress=progress), 0
+        for row, sentence in zip(needed.tolist(), part, strict=True):
+            of_sentence = chosen[first : first + len(sentence)]
+            for k in np.flatnonzero(words[offsets[row] : offsets[row + 1]] == self._word).tolist():
+                sense = int(of_sentence[k])
+                self.chosen[sense] += bool(sense)
+                shown = self.sentences[sense]
+                about = {"words": list(sentence.words), "place": k, "lang": block.lang or None}
+                if len(shown) < self._examples and all(other["words"] != about["words"] for other in shown):
+                    shown.append(about)
+            first += len(sentence)
+
+    def languages(self) -> np.ndarray | None:
+        """The language in which each word is the largest share of the text; None where it is in no text."""
+        named = {lang: uses for lang, uses in self._uses.items() if lang}
+        if not named:
+            return None
+        shares = np.stack([uses / max(1.0, uses.sum()) for uses in named.values()])
+        names = np.array([*named, None], dtype=object)
+        return names[np.where(shares.any(axis=0), shares.argmax(axis=0), len(named))]
+
+
+def _nearest(reader: SenseReader, word: int, sense: int, k: int, langs: np.ndarray | None) -> list[dict[str, Any]]:
+    several = [] if langs is None else sorted({lang for lang in langs.tolist() if lang})
+    among = [langs == lang for lang in several] if len(several) > 1 else [None]  # type: ignore[operator]
+    return [
+        {"word": reader.words[near.word], "number": near.number, "cosine": round(near.cosine, 4),
+         "lang": None if langs is None else langs[near.word]}
+        for part in among
+        for near in reader.nearest(word, sense, k, part)
+    ]  # fmt: skip
+
+
+# -- for people --------------------------------------------------------------------------------------------------------
+def table(found: Mapping[str, Any]) -> str:
+    """What `senses` found."""
+    several = len(found["senses"])
+    read = {None: "", "both": ", read in both directions"}.get(found["direction"], f", read {found['direction']}s")
+    lines = [f"{found['word']}: {several} sense{'s' if several > 1 else ''} ({found['model']}{read})"]
+    for sense in found["senses"]:
+        lines += ["", f"{found['word']}_{sense['number']}  {100 * sense['share']:.1f}% of its uses in training"]
+        by_lang: dict[str | None, list[str]] = {}
+        for near in sense["nearest"]:
+            by_lang.setdefault(near["lang"], []).append(f"{near['word']}_{near['number']} {near['cosine']:.2f}")
+        for lang, words in by_lang.items():
+            lines.append(f"  nearest{f' in {lang}' if lang and len(by_lang) > 1 else ''}: {', '.join(words)}")
+        if "chosen" in sense:
+            lines.append(f"  {sense['chosen']:,} of {found['occurrences']:,} in the text")
+            lines += [f"    {_marked(about)}" for about in sense["sentences"]]
+    if "occurrences" not in found:
+        lines += ["", "for sentences with each sense: --text FILE"]
+    return "\n".join(lines)
+
+
+def _marked(about: Mapping[str, Any]) -> str:
+    """A sentence with its word in brackets; of a long one the part around it."""
+    place, words = about["place"], list(about["words"])
+    first, last = max(0, place - 8), place + 9
+    shown = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
+    return " ".join([*(["…"] if first else []), *shown[first:last], *(["…"] if last < len(words) else [])])

@@ -1,0 +1,165 @@
+"""`calque senses`: the senses of a word, and those of a text."""
+
+import json
+
+import pytest
+
+from calque.pretraining.saved_senses import open_sense_reader
+from command import fails, works
+from sense_models import WORDS, a_bert, a_text, an_elmo
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    return an_elmo(tmp_path_factory.mktemp("elmo") / "elmo")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return a_bert(tmp_path_factory.mktemp("bert") / "bert")
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(" ".join(sentence.words) + "\n" for sentence in a_text(50)))
+    return path
+
+
+def several(folder) -> str:
+    """A word of the text with several senses."""
+    reader = open_sense_reader(folder)
+    return next(word for word in WORDS if reader.inventory.n_senses[reader.find(word)] > 1)
+
+
+@pytest.mark.parametrize("kind", ["elmo", "bert"])
+def test_a_line_of_numbers_for_every_line_of_text(capsys, request, text, tmp_path, kind):
+    folder = request.getfixturevalue(kind)
+    _, said = works(capsys, "senses", folder, "--text", text, "--pretokenized", "--out", tmp_path / "numbers.txt")
+    lines = (tmp_path / "numbers.txt").read_text().splitlines()
+    expected, place = open_sense_reader(folder).select(a_text(50)).tolist(), 0
+    assert len(lines) == 50
+    for line, sentence in zip(lines, a_text(50), strict=True):
+        numbers = line.split()
+        assert len(numbers) == len(sentence)
+        assert numbers == [str(n) if n else "-" for n in expected[place : place + len(sentence)]]
+        place += len(sentence)
+    assert any("-" in line for line in lines)
+    assert any("2" in line for line in lines)
+    known = sum(n > 0 for n in expected)
+    assert f"{known:,} of {place:,} words in 50 lines have a sense" in said
+
+
+def test_several_texts_come_one_after_the_other_and_are_divided_into_words(capsys, elmo, tmp_path):
+    (tmp_path / "a.txt").write_text("The bank, of a river.\n")
+    (tmp_path / "b.txt").write_text("Geld\n\nder Fluss\n")
+    out = tmp_path / "numbers.txt"
+    works(capsys, "senses", elmo, "--text", f"en={tmp_path}/a.txt", f"de={tmp_path}/b.txt", "--out", out, "-q")
+    first, *others = out.read_text().splitlines()
+    assert len(first.split()) == 7  # the comma and the full stop are words
+    assert first.split()[2] == "-"
+    assert first.split()[1] != "-"
+    assert [len(line.split()) for line in others] == [1, 0, 2]
+
+
+def test_a_text_of_the_only_language_of_the_model_needs_no_name(capsys, tmp_path):
+    folder = an_elmo(tmp_path / "elmo")
+    (tmp_path / "text.txt").write_text("a bank\n")
+    command = ["senses", folder, "--text", tmp_path / "text.txt", "--out", tmp_path / "out.txt"]
+    assert "which language is it in? Say it before the name" in fails(capsys, *command)
+    (folder / "calque-run.json").write_text('{"languages": {"en": {}, "de": {}}}')
+    assert "which language is it in?" in fails(capsys, *command)
+    (folder / "calque-run.json").write_text('{"languages": {"en": {}}}')
+    works(capsys, *command)
+
+
+@pytest.mark.parametrize("kind", ["elmo", "bert"])
+def test_a_word_is_shown_with_its_senses(capsys, request, text, kind):
+    folder = request.getfixturevalue(kind)
+    word, reader = several(folder), open_sense_reader(folder)
+    plain, _ = works(capsys, "senses", folder, word, "-k", 3)
+    assert plain.startswith(f"{word}: ")
+    assert "for sentences with each sense: --text FILE" in plain
+    out, _ = works(capsys, "senses", folder, word, "--text", f"en={text}", "--pretokenized", "--json", "-q", "-k", 4)
+    found, number = json.loads(out), reader.find(word)
+    count = int(reader.inventory.n_senses[number])
+    assert [sense["number"] for sense in found["senses"]] == list(range(1, count + 1))
+    shares = [sense["share"] for sense in found["senses"]]
+    assert shares == sorted(shares, reverse=True)
+    assert abs(sum(shares) - 1) < 1e-3
+    chosen = dict.fromkeys(range(1, count + 1), 0)
+    text_, numbers, place = a_text(50), reader.select(a_text(50)).tolist(), 0
+    for sentence in text_:
+        for k, other in enumerate(sentence.words):
+            if other == word and numbers[place + k]:
+                chosen[numbers[place + k]] += 1
+        place += len(sentence)
+    assert found["occurrences"] == sum(chosen.values()) > 0
+    for sense in found["senses"]:
+        assert len(sense["nearest"]) == 4
+        assert sense["chosen"] == chosen[sense["number"]]
+        assert len(sense["sentences"]) == min(3, chosen[sense["number"]])
+        for about in sense["sentences"]:
+            assert about["words"][about["place"]] == word
+            assert about["lang"] == "en"
+    table, _ = works(capsys, "senses", folder, word, "--text", f"en={text}", "--pretokenized", "-q", "--examples", 1)
+    assert f"[{word}]" in table
+    assert "in the text" in table
+    assert f"{word}_1" in table
+
+
+def test_the_texts_tell_the_languages_of_the_nearest_senses(capsys, elmo, tmp_path):
+    (tmp_path / "a.txt").write_text("the bank of a river\nmoney a loan may\n")
+    (tmp_path / "b.txt").write_text("Ufer Fluss Geld\n")
+    found, _ = works(
+        capsys, "senses", elmo, "bank", "--text", f"en={tmp_path}/a.txt", f"de={tmp_path}/b.txt", "--json", "-q", "-k", 2
+    )  # fmt: skip
+    for sense in json.loads(found)["senses"]:
+        assert [near["lang"] for near in sense["nearest"]] == ["de", "de", "en", "en"]
+        assert {near["word"] for near in sense["nearest"][:2]} <= {"Ufer", "Fluss", "Geld"}
+    table, _ = works(capsys, "senses", elmo, "bank", "--text", f"en={tmp_path}/a.txt", f"de={tmp_path}/b.txt", "-q")
+    assert "nearest in de: " in table
+    assert "nearest in en: " in table
+
+
+def test_one_direction_of_an_elmo(capsys, elmo, text, tmp_path):
+    for direction in ("forward", "backward"):
+        out = tmp_path / direction
+        works(capsys, "senses", elmo, "--text", text, "--pretokenized", "--out", out, "--direction", direction, "-q")
+        expected = open_sense_reader(elmo, direction=direction).select(a_text(50)).tolist()
+        assert [n for line in out.read_text().splitlines() for n in line.split()] == [str(n or "-") for n in expected]
+
+
+def test_what_cannot_be_is_one_line(capsys, elmo, bert, text, tmp_path):
+    assert "calque pretrain --senses writes one" in fails(capsys, "senses", tmp_path, "bank")
+    assert "did you mean bank?" in fails(capsys, "senses", elmo, "bnak")
+    assert "name a word" in fails(capsys, "senses", elmo)
+    assert "name a word" in fails(capsys, "senses", elmo, "--text", text)
+    assert "leave out the word" in fails(capsys, "senses", elmo, "bank", "--text", text, "--out", tmp_path / "x")
+    assert "is only for --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)
+    assert "no --direction" in fails(capsys, "senses", bert, "bank", "--direction", "forward")
+    assert "nothing to hide" in fails(capsys, "senses", elmo, "bank", "--unmasked")
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
+    assert "no word in it" in fails(capsys, "senses", elmo, "--text", f"en={empty}", "--out", tmp_path / "out.txt")
+    missing = fails(capsys, "senses", elmo, "--text", f"en={tmp_path}/no.txt", "--out", tmp_path / "out.txt")
+    assert "no.txt" in missing
+    assert "is also read" in fails(capsys, "senses", elmo, "--text", f"en={text}", "--out", text)
+
+
+def test_the_numbers_come_whole_or_not_at_all(capsys, elmo, text, tmp_path):
+    broken = tmp_path / "broken.txt"
+    broken.write_bytes(b"a bank\n\xff\xfe\n")
+    command = [
+        "senses",
+        elmo,
+        "--text",
+        f"en={text}",
+        f"en={broken}",
+        "--pretokenized",
+        "--out",
+        tmp_path / "out.txt",
+        "-q",
+    ]
+    fails(capsys, *command)
+    assert not list(tmp_path.glob("out.txt*"))

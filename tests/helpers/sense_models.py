@@ -1,0 +1,79 @@
+"""Language models with senses, made by hand: small random networks beside tables whose clusters are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from calque.encoders.sense_files import save_senses
+from calque.nn.senses import SenseTable
+from calque.text import Sentences
+
+WORDS = ("bank", "river", "boat", "money", "loan", "may", "Ufer", "Fluss", "Geld", "the", "a", "of")
+
+
+def a_text(n: int, seed: int = 0, lang: str = "en") -> Sentences:
+    """Sentences of up to 20 of these words, and of some that no vocabulary has; a few are empty."""
+    rng = np.random.default_rng(seed)
+    words = [*WORDS, "zyzzyvas", "outlandishly"]
+    return Sentences.of([[words[k] for k in rng.integers(len(words), size=rng.integers(21))] for _ in range(n)], lang)
+
+
+def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
+    """Senses of every word with clusters at random, some of them pruned, and with counts as after training."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    table = SenseTable(rng.integers(1, most + 1, size=n_words), dim, axes=min(4, dim), queue=10, spread=1.0)
+    table.open(start="kept")
+    table.counts.copy_(torch.from_numpy(rng.integers(0, 30, size=len(table))))
+    table.live &= torch.from_numpy(rng.random(len(table)) < 0.8)
+    table.live[table.index[:, 0]] = True
+    table.counts[~table.live] = 7  # what was counted before they went
+    return table
+
+
+def an_elmo(folder: Path, seed: int = 0) -> Path:
+    """An ELMo that predicts `WORDS` forwards and backwards."""
+    from calque.nn.elmo import ElmoNetwork, elmo_options
+    from calque.pretraining.softmax import WordSoftmax
+    from calque.pretraining.word_model import WordModel
+    from calque.pretraining.words import FIRST_WORD, Vocabulary
+
+    torch.manual_seed(seed)
+    options = elmo_options(
+        dim=8, hidden=16, layers=2, filters=((1, 4), (2, 8)), character_dim=4, highway=1, max_characters=12
+    )
+    vocabulary = Vocabulary(WORDS, np.arange(len(WORDS) + FIRST_WORD)[::-1].copy())
+    model = WordModel(ElmoNetwork(options), WordSoftmax(len(vocabulary), 8), vocabulary)
+    with torch.no_grad():  # an untrained network's states are all alike
+        for weights in model.network.parameters():
+            weights.copy_(torch.randn_like(weights) * 0.7)
+    model.encoder().save(folder)
+    vocabulary.save(folder)
+    save_senses([a_table(len(vocabulary), 8, seed + side) for side in (1, 2)], folder, {})
+    return folder
+
+
+def a_bert(folder: Path, seed: int = 0, texts: Sequence[Sentences] = ()) -> Path:
+    """A BERT whose tokenizer has `WORDS` whole."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    from calque.encoders.checkpoint import save_model
+    from calque.encoders.huggingface import HuggingFaceEncoder
+    from calque.pretraining.masked import train_tokenizer
+
+    torch.manual_seed(seed)
+    tokenizer = train_tokenizer({"en": Sentences.of([WORDS] * 20, "en"), **{t.lang: t for t in texts}}, size=200)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=24, type_vocab_size=1, initializer_range=0.5,
+    )  # fmt: skip
+    tokenizer.model_max_length = 24
+    model = BertForMaskedLM(config).eval()
+    HuggingFaceEncoder(model.bert, tokenizer).save(folder)
+    save_model(model, folder)
+    save_senses([a_table(len(tokenizer), 16, seed + 1)], folder, {})
+    return folder

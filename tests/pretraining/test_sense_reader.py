@@ -1,0 +1,159 @@
+"""Which sense each word of a text has: against one sentence, one word at a time."""
+
+import numpy as np
+import pytest
+import torch
+
+from calque.encoders.sense_files import open_senses, save_senses
+from calque.errors import InputError, SettingError
+from calque.pretraining.saved_senses import open_sense_reader
+from calque.pretraining.sense_reader import EVERY
+from sense_models import WORDS, a_bert, a_table, a_text, an_elmo
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    return an_elmo(tmp_path_factory.mktemp("elmo") / "elmo")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return a_bert(tmp_path_factory.mktemp("bert") / "bert")
+
+
+def number(table, word: int, state: torch.Tensor) -> int:
+    """The number of the nearest centre in use, literally (Algorithm 1, line 7)."""
+    classes = [c for c in table.index[word].tolist() if c >= 0 and table.live[c]]
+    projected = state @ table.projection
+    cosines = {
+        c: float(torch.cosine_similarity(projected, table.centres[c] @ table.projection, dim=0)) for c in classes
+    }
+    order = sorted(classes, key=lambda c: (-int(table.counts[c]), c))
+    return order.index(max(cosines, key=cosines.get)) + 1
+
+
+@pytest.mark.parametrize(("direction", "side"), [("forward", 0), ("backward", 1)])
+def test_an_elmo_selects_by_the_half_of_its_last_layer(elmo, direction, side):
+    reader, text = open_sense_reader(elmo, direction=direction), a_text(60)
+    table, got, place = open_senses(elmo).tables[side], reader.select(text), 0
+    for sentence in text:
+        if not sentence.words:
+            continue
+        states = reader.encoder.encode_layers([sentence], [-1])[-1].data
+        for word, state in zip(sentence.words, states, strict=True):
+            known = reader.vocabulary.numbers([word])[0] if word in WORDS else None
+            half = torch.from_numpy(state[8 * side : 8 * side + 8])
+            assert got[place] == (0 if known is None else number(table, known, half))
+            place += 1
+    assert place == len(got)
+    assert len(set(got.tolist())) > 3
+
+
+def test_both_directions_are_one_number_that_each_has_a_say_in(elmo):
+    text = a_text(200)
+    both, forward, backward = (
+        open_sense_reader(elmo, direction=d).select(text) for d in ("both", "forward", "backward")
+    )
+    assert ((both > 0) == (forward > 0)).all()
+    assert ((both > 0) == (backward > 0)).all()
+    inventory = open_sense_reader(elmo).inventory
+    assert both.max() <= inventory.n_senses.max()
+    assert np.array_equal(open_sense_reader(elmo).select(text), both)
+
+
+def hidden_state(reader, model, words, place: int, every: int | None) -> torch.Tensor:
+    """The state of one word of a sentence alone, with every so many-th word that has several senses hidden with it."""
+    split = reader.encoder.split([words])
+    ids = split.ids.copy()
+    if every is not None:
+        for k in range(place % every, len(words), every):
+            (known,) = reader.numbers([words[k]])
+            if known >= 0 and reader.inventory.n_senses[known] > 1 and split.word_lengths[k]:
+                ids[split.word_starts[k]] = reader.encoder.tokenizer.mask_token_id
+    with torch.inference_mode():
+        states = model.bert(input_ids=torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0]
+        return model.cls.predictions.transform(states[split.word_starts[place]])
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_bert_selects_by_the_mask_in_the_place_of_a_word(bert, hidden, threads):
+    from transformers import BertForMaskedLM
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        reader, text = open_sense_reader(bert, hidden=hidden), a_text(40)
+        got = reader.select(text)
+    finally:
+        torch.set_num_threads(before)
+    model, (table,) = BertForMaskedLM.from_pretrained(bert).eval(), open_senses(bert).tables
+    place, several = 0, 0
+    for sentence in text:
+        split = reader.encoder.split([sentence.words])
+        for k, word in enumerate(sentence.words):
+            ids = reader.encoder.tokenizer(word, add_special_tokens=False)["input_ids"]
+            unknown = ids == [reader.encoder.tokenizer.unk_token_id]
+            if len(ids) != 1 or unknown or not split.word_lengths[k]:
+                assert got[place] == 0
+            else:
+                state = hidden_state(reader, model, list(sentence.words), k, EVERY if hidden else None)
+                assert got[place] == number(table, ids[0], state)
+                several += reader.inventory.n_senses[ids[0]] > 1
+            place += 1
+    assert several > 50
+
+
+def test_a_bert_has_senses_of_whole_words_alone(bert):
+    reader = open_sense_reader(bert)
+    assert set(WORDS) <= set(reader.words)
+    assert not any(word.startswith("##") for word in reader.words)
+    assert [reader.words[k] for k in reader.numbers(WORDS)] == list(WORDS)
+    assert reader.numbers(["[MASK]", "zyzzyvas", "", "[UNK]"]).tolist() == [-1] * 4
+
+
+def test_words_beyond_what_the_model_reads_have_none(bert):
+    got = open_sense_reader(bert).select([["the"] * 40])
+    assert (got[:22] > 0).all()
+    assert not got[22:].any()
+
+
+def test_no_sentences_and_empty_ones(elmo, bert):
+    for folder in (elmo, bert):
+        reader = open_sense_reader(folder)
+        assert reader.select([]).tolist() == []
+        assert reader.select([[], ["zyzzyvas"], []]).tolist() == [0]
+
+
+def test_a_word_that_is_not_there_is_told_of_close_ones(elmo):
+    reader = open_sense_reader(elmo)
+    with pytest.raises(SettingError, match=r"'bnak' is not in the vocabulary of elmo: did you mean bank\?"):
+        reader.find("bnak")
+    with pytest.raises(SettingError, match="'qqqqqqq' is not in the vocabulary of elmo: only whole words"):
+        reader.find("qqqqqqq")
+
+
+def test_options_of_the_other_model_are_refused(elmo, bert):
+    with pytest.raises(SettingError, match="is an ELMo, which reads words as they stand"):
+        open_sense_reader(elmo, hidden=False)
+    with pytest.raises(SettingError, match="reads in both directions at once"):
+        open_sense_reader(bert, direction="forward")
+    with pytest.raises(SettingError, match="direction is both, forward or backward, got 'up'"):
+        open_sense_reader(elmo, direction="up")
+
+
+def test_senses_of_another_model_are_one_line(elmo, bert, tmp_path):
+    import shutil
+
+    for source, tables, message in [
+        (elmo, [a_table(9, 8, 0), a_table(9, 8, 1)], "senses of another vocabulary"),
+        (elmo, [a_table(15, 8, 0)], "senses of another vocabulary"),
+        (bert, [a_table(9, 4, 0)], "senses of 4 dimensions, but a model of 16"),
+        (bert, [a_table(9, 16, 0), a_table(9, 16, 1)], "2 tables of senses, but a masked language model has one"),
+    ]:
+        folder = shutil.copytree(source, tmp_path / f"{len(list(tmp_path.iterdir()))}")
+        save_senses(tables, folder, {})
+        with pytest.raises(InputError, match=message):
+            open_sense_reader(folder)
+    with pytest.raises(InputError, match="calque pretrain --senses writes one"):
+        open_sense_reader(tmp_path)
