@@ -28,6 +28,7 @@ def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
     rng = np.random.default_rng(seed)
     table = SenseTable(rng.integers(1, most + 1, size=n_words), dim, axes=min(4, dim), queue=10, spread=1.0)
     table.open(start="kept")
+    table.mean.copy_(torch.randn(dim) / 4)
     table.counts.copy_(torch.from_numpy(rng.integers(0, 30, size=len(table))))
     table.live &= torch.from_numpy(rng.random(len(table)) < 0.8)
     table.live[table.index[:, 0]] = True

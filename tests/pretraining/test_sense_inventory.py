@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from calque.nn.senses import SenseTable
-from calque.pretraining.sense_inventory import SenseInventory, matched
+from calque.nn.senses import SenseTable, nearest
+from calque.pretraining.sense_inventory import SenseInventory, matched, shared
 from sense_models import a_table
 
 
@@ -50,7 +50,7 @@ def test_one_table_selects_what_the_training_selects():
 
 def test_both_directions_vote_by_the_sum_of_their_cosines():
     tables = [a_table(20, 6, seed) for seed in (1, 2)]
-    inventory = SenseInventory.of_both(*tables)
+    inventory = SenseInventory.of_both(*tables, matched)
     states, words = [torch.randn(100, 6) for _ in tables], torch.arange(100) % 20
     got = inventory.select(states, words).tolist()
     for k, word in enumerate(words.tolist()):
@@ -58,8 +58,8 @@ def test_both_directions_vote_by_the_sum_of_their_cosines():
         for number in range(int(inventory.n_senses[word])):
             score = 0.0
             for side, table in enumerate(tables):
-                state = states[side][k] @ table.projection
-                centre = table.centres[inventory.classes[side, word, number]] @ table.projection
+                state = (states[side][k] - table.mean) @ table.projection
+                centre = (table.centres[inventory.classes[side, word, number]] - table.mean) @ table.projection
                 score += float(state @ centre / state.norm() / centre.norm())
             scores.append(score)
         assert got[k] == int(np.argmax(scores)) + 1
@@ -67,7 +67,7 @@ def test_both_directions_vote_by_the_sum_of_their_cosines():
 
 def test_the_nearest_senses_are_those_of_the_largest_cosine():
     tables = [a_table(20, 6, seed) for seed in (1, 2)]
-    inventory = SenseInventory.of_both(*tables)
+    inventory = SenseInventory.of_both(*tables, matched)
     senses = [tuple(sense) for sense in inventory.senses.tolist()]
 
     def cosine(one: tuple[int, int], other: tuple[int, int]) -> float:
@@ -124,7 +124,7 @@ def test_senses_of_the_two_directions_find_each_other():
 def test_a_sense_that_only_one_direction_has_goes_with_its_nearest(swapped):
     first, second, _ = two_directions(2, extra=1)
     classes = matched(second, first) if swapped else matched(first, second)
-    inventory = SenseInventory.of_both(*((second, first) if swapped else (first, second)))
+    inventory = SenseInventory.of_both(*((second, first) if swapped else (first, second)), matched)
     assert (inventory.n_senses == 3).all()
     many, few = classes if swapped else classes.flip(0)
     right = 0
@@ -143,6 +143,34 @@ def test_pruned_senses_are_in_no_pair():
     for table, of_side in zip((first, second), classes, strict=True):
         assert set(of_side[of_side >= 0].tolist()) == set(table.live.nonzero()[:, 0].tolist())
     assert torch.equal(classes[0] >= 0, classes[1] >= 0)
+
+
+def test_directions_that_selected_together_share_the_classes_that_both_have_in_use():
+    first, second = a_table(50, 6, 3), a_table(50, 6, 3)
+    second.live[first.live.nonzero()[::5, 0]] = False  # pruned in one direction alone
+    second.counts.copy_(torch.from_numpy(np.random.default_rng(9).integers(0, 30, size=len(second))))
+    inventory, alone = SenseInventory.of_both(first, second, shared), 0
+    for word in range(50):
+        row = [c for c in first.index[word].tolist() if c >= 0]
+        both = [c for c in row if first.live[c] and second.live[c]]
+        alone += not both
+        of = inventory.classes[:, word, : inventory.n_senses[word]]
+        assert torch.equal(of[0], of[1])
+        assert sorted(of[0].tolist()) == (both or row[:1])
+    assert alone
+    np.testing.assert_allclose(inventory.shares.sum(1), 1)
+
+
+def test_selecting_by_both_is_what_the_training_does():
+    first, second = a_table(30, 6, 3), a_table(30, 6, 3)
+    for table in (first, second):
+        table.centres.copy_(torch.randn_like(table.centres))
+        table.mean.copy_(torch.randn(6))
+    inventory = SenseInventory.of_both(first, second, shared)
+    states, words = [torch.randn(300, 6) for _ in range(2)], torch.arange(300) % 30
+    wanted = nearest([t.compared(part, words[:, None]) for t, part in zip((first, second), states, strict=True)])
+    got = inventory.select(states, words)
+    assert torch.equal(inventory.classes[0][words, got - 1], wanted)
 
 
 def test_another_rule_takes_the_place_of_the_pairing():

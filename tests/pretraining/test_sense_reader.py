@@ -61,6 +61,19 @@ def test_both_directions_are_one_number_that_each_has_a_say_in(elmo):
     assert np.array_equal(open_sense_reader(elmo).select(text), both)
 
 
+def test_directions_that_were_trained_together_share_their_senses(elmo, tmp_path):
+    import shutil
+
+    folder = shutil.copytree(elmo, tmp_path / "joint")
+    tables = [a_table(len(WORDS) + 3, 8, 5), a_table(len(WORDS) + 3, 8, 5)]
+    save_senses(tables, folder, {"joint": True})
+    inventory = open_sense_reader(folder).inventory
+    assert torch.equal(inventory.classes[0], inventory.classes[1])
+    save_senses([*tables[:1], a_table(len(WORDS) + 3, 8, 6)], folder, {"joint": False})
+    inventory = open_sense_reader(folder).inventory
+    assert not torch.equal(inventory.classes[0], inventory.classes[1])
+
+
 def hidden_state(reader, model, words, place: int, every: int | None) -> torch.Tensor:
     """The state of one word of a sentence alone, with every so many-th word that has several senses hidden with it."""
     split = reader.encoder.split([words])

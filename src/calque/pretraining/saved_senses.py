@@ -15,7 +15,7 @@ from calque.encoders.numerics import usable_device
 from calque.encoders.sense_files import open_senses
 from calque.errors import InputError, SettingError
 from calque.pretraining.heads import Head, head_of
-from calque.pretraining.sense_inventory import Join
+from calque.pretraining.sense_inventory import Join, matched, shared
 from calque.pretraining.sense_reader import Direction, ElmoSenseReader, MaskedSenseReader, SenseReader
 from calque.pretraining.words import Vocabulary
 
@@ -32,7 +32,8 @@ def open_sense_reader(
 
     Args:
         folder: what `calque pretrain --senses` has made.
-        direction, join: of an ELMo, see `ElmoSenseReader`.
+        direction, join: of an ELMo, see `ElmoSenseReader`; by default both, with the senses that they share, or if each was
+            trained to select for itself, those that are `matched`.
         hidden: of a masked language model, see `MaskedSenseReader`.
         device: where the model is to be; None for a graphics card if there is one.
 
@@ -41,13 +42,15 @@ def open_sense_reader(
         SettingError: an option of the other kind of model.
     """
     path = Path(folder)
-    tables = open_senses(path).tables
+    tables, settings = open_senses(path)
     if file_pair(path) is not None and not (path / "config.json").is_file():
         if hidden is not None:
             raise SettingError(f"{path} is an ELMo, which reads words as they stand: there is nothing to hide")
         encoder, vocabulary = ElmoEncoder.open(path, device=device), Vocabulary.open(path)
         if len(tables) != 2 or any(table.n_words != len(vocabulary) for table in tables):
             raise InputError(f"senses of another vocabulary than that of {len(vocabulary):,} words here", path=path)
+        if join is None:
+            join = shared if settings.get("joint") else matched
         return ElmoSenseReader(encoder, tables, vocabulary, direction=direction or "both", join=join)
     if direction is not None or join is not None:
         raise SettingError(f"{path} is a masked language model, which reads in both directions at once: no --direction")

@@ -52,8 +52,9 @@ class SenseInventory:
         exists = exists.gather(1, order)
         self.classes = torch.where(exists, torch.stack([own.gather(1, order) for own in classes]), -1)
         shares = torch.where(exists, shares.gather(1, order), 0.0)
-        # A class of a pair may be in two pairs: what is shown are shares of the word.
-        self.shares = (shares / shares.sum(1, keepdim=True).clamp(min=1e-300)).numpy()
+        # A class may be in two pairs, and another of the same direction in none: what is shown are shares of the word.
+        shares = torch.where(shares.any(1, keepdim=True), shares, exists.double())
+        self.shares = (shares / shares.sum(1, keepdim=True)).numpy()
         self.n_senses = exists.sum(1).numpy()
         self._rows = exists.nonzero().numpy()  # word and place of each sense
         self._norms = [table.weight.detach().norm(dim=1).clamp(min=1e-30) for table in self.tables]
@@ -64,13 +65,14 @@ class SenseInventory:
         return cls([table], classes_of(table)[None])
 
     @classmethod
-    def of_both(cls, forward: SenseTable, backward: SenseTable, join: Join | None = None) -> SenseInventory:
+    def of_both(cls, forward: SenseTable, backward: SenseTable, join: Join) -> SenseInventory:
         """Those of an ELMo, of which each is a class of either direction.
 
         Args:
-            join: says which belong together; None for `matched`.
+            join: says which belong together: `shared` where the model was trained so, else `matched` or a function of one's
+                own.
         """
-        return cls([forward, backward], (matched if join is None else join)(forward, backward))
+        return cls([forward, backward], join(forward, backward))
 
     @property
     def n_words(self) -> int:
@@ -93,10 +95,8 @@ class SenseInventory:
         total = torch.zeros(len(words), self.classes.shape[2])
         for table, own, given in zip(self.tables, self.classes, states, strict=True):
             here = own[different]  # [u, k]
-            centres = table.centres[here.clamp(min=0)] @ table.projection
-            centres = torch.nn.functional.normalize(centres, dim=2, eps=1e-30)
-            projected = torch.nn.functional.normalize(given.float() @ table.projection, dim=1, eps=1e-30)
-            total += torch.einsum("na,nka->nk", projected, centres[place])
+            centres = table.projected(table.centres[here.clamp(min=0)])
+            total += torch.einsum("na,nka->nk", table.projected(given.float()), centres[place])
         return (total / len(self.tables)).masked_fill(self.classes[0][words] < 0, -torch.inf)
 
     def select(self, states: Sequence[Tensor], words: Tensor) -> Tensor:
@@ -157,12 +157,27 @@ def shares_of(table: SenseTable) -> Tensor:
     words = table.words.cpu()
     zeros = torch.zeros(table.n_words, dtype=torch.float64)
     totals, live = zeros.index_add(0, words, counts), zeros.index_add(0, words, table.live.cpu().double())
-    return torch.where(totals[words] > 0, counts / totals[words].clamp(min=1), table.live.cpu() / live[words])
+    return torch.where(
+        totals[words] > 0, counts / totals[words].clamp(min=1), table.live.cpu() / live[words].clamp(min=1)
+    )
+
+
+def shared(forward: SenseTable, backward: SenseTable) -> Tensor:
+    """The same classes of both tables, as where both directions selected together in training; those in use in both.
+
+    Returns:
+        classes, int64 `[2, n_words, k]`, −1 for none.
+    """
+    first, second = classes_of(forward), classes_of(backward)
+    both = torch.where(first == second, first, -1)
+    none = (both < 0).all(1)
+    both[none, 0] = forward.index[none.to(forward.index.device), 0].cpu()
+    return both.expand(2, -1, -1)
 
 
 @torch.no_grad()
 def matched(forward: SenseTable, backward: SenseTable) -> Tensor:
-    """Which sense of the one direction is which of the other, by the sense vectors alone.
+    """Which sense of the one direction is which of the other, where each has selected for itself: by the vectors alone.
 
     The directions have spaces of their own, but the same words: a rotation of one onto the other is fitted on the words'
     mean vectors, and each word's senses are paired by the cosine of what sets them apart from its mean, the nearest pair

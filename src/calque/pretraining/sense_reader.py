@@ -19,7 +19,7 @@ from calque.encoders.numerics import matmul_precision
 from calque.encoders.split import SplitSentences, number_words
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
-from calque.pretraining.sense_inventory import Join, Neighbour, SenseInventory
+from calque.pretraining.sense_inventory import Join, Neighbour, SenseInventory, shared
 from calque.pretraining.words import FIRST_WORD, Vocabulary
 from calque.text import Sentence, Sentences
 from calque.threads import Threads
@@ -123,8 +123,8 @@ class ElmoSenseReader(SenseReader):
         encoder: gives the states.
         tables: forwards and backwards.
         vocabulary: whose numbers they have.
-        direction: whose senses count; "both" joins them to one.
-        join: how, see `SenseInventory.of_both`.
+        direction: whose states count.
+        join: which senses of the two directions are one, see `SenseInventory.of_both`.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class ElmoSenseReader(SenseReader):
         vocabulary: Vocabulary,
         *,
         direction: Direction = "both",
-        join: Join | None = None,
+        join: Join = shared,
     ):
         if direction not in DIRECTIONS:
             raise SettingError(f"direction is both, forward or backward, got {direction!r}")
