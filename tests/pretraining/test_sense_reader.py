@@ -24,10 +24,9 @@ def bert(tmp_path_factory):
 def number(table, word: int, state: torch.Tensor) -> int:
     """The number of the nearest centre in use, literally (Algorithm 1, line 7)."""
     classes = [c for c in table.index[word].tolist() if c >= 0 and table.live[c]]
-    projected = state @ table.projection
-    cosines = {
-        c: float(torch.cosine_similarity(projected, table.centres[c] @ table.projection, dim=0)) for c in classes
-    }
+    projected = (state - table.mean) @ table.projection
+    centres = {c: (table.centres[c] - table.mean) @ table.projection for c in classes}
+    cosines = {c: float(torch.cosine_similarity(projected, centre, dim=0)) for c, centre in centres.items()}
     order = sorted(classes, key=lambda c: (-int(table.counts[c]), c))
     return order.index(max(cosines, key=cosines.get)) + 1
 
