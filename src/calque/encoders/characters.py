@@ -56,15 +56,17 @@ class WordTypes:
 
     Args:
         network: gives the vectors.
+        lower: whether words are read in lower case.
     """
 
-    def __init__(self, network: CharacterCNN):
-        self._network = network
+    def __init__(self, network: CharacterCNN, *, lower: bool = False):
+        self._network, self._lower = network, lower
         self._lock = Lock()
 
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """Begin a window: its sentences as numbers of types, each between `BEGIN` and `END`."""
         forms, numbers, offsets = number_words(sentences)
+        forms = [form.lower() for form in forms] if self._lower else forms
         length = self._network.max_characters
         rows = np.concatenate([sentence_ends(length), character_rows(forms, length)])
         sizes = (rows != PADDING + 1).sum(1)

@@ -47,6 +47,7 @@ class ElmoEncoder(Encoder):
             sentence of the batch before has left, forwards and backwards. Vectors then depend on all text before them, and
             on `batch`. Every call of `encode` begins anew.
         batch: sentences of a batch, in the order of the text, if `stateful`.
+        lower: read words in lower case, as the network was trained.
         name: what reports call the encoder.
         precision: of matrix products, as in `torch.set_float32_matmul_precision`; rounding errors of less than "highest"
             add up from word to word.
@@ -70,6 +71,7 @@ class ElmoEncoder(Encoder):
         scale: float = 1.0,
         stateful: bool = False,
         batch: int = 64,
+        lower: bool = False,
         name: str = "elmo",
         precision: str = "highest",
     ):
@@ -81,6 +83,7 @@ class ElmoEncoder(Encoder):
             raise SettingError(f"batch={batch}, expected at least 1 sentence")
         self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
         self.stateful, self.batch, self.precision = stateful, batch, check_precision(precision)
+        self.lower = lower
         self._chosen = self.layer_number(layer)
         self.layer = self._chosen if mix is None else None
         # Each step is a product of the sentences that still run with weights that no cache holds, so many run together.
@@ -117,7 +120,7 @@ class ElmoEncoder(Encoder):
             if self.stateful:
                 sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
                 return self._carried(sentences, layers, progress, out, dtype)
-            device, words = self.device, WordTypes(self.network.words)
+            device, words = self.device, WordTypes(self.network.words, lower=self.lower)
             key = "" if out is None else json.dumps([self.fingerprint, device.type, self.precision, torch.__version__])
             # Words that come again are only known within a window.
             plan = Plan(self.budget, window=32_768, workers=torch.get_num_threads() if device.type == "cpu" else 1)
@@ -141,7 +144,7 @@ class ElmoEncoder(Encoder):
 
     def _carried(self, sentences: Sequence, layers, progress: bool, out, dtype: str) -> dict[int, Embeddings]:
         """Batch after batch in the order of the text, each with the states of the one before."""
-        words, device, start = WordTypes(self.network.words), self.device, 0
+        words, device, start = WordTypes(self.network.words, lower=self.lower), self.device, 0
         offsets = offsets_of(word_counts(sentences))
         data = {layer: np.zeros((offsets[-1], self.dim), dtype=dtype) for layer in layers}
         with torch.inference_mode(), encode_bar(int(offsets[-1]), progress) as shown:
@@ -160,13 +163,14 @@ class ElmoEncoder(Encoder):
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash over weights, options, layer, mixture, memory, and arithmetic where it is not exact; the weights are read
-        anew every time."""
+        """Hash over weights, options, layer, mixture, memory, case, and arithmetic where it is not exact; the weights are
+        read anew every time."""
         network = self.network
         shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
         memory = [self.stateful, self.batch] if self.stateful else [False]
         about = [self._chosen, self.mix, self.scale, memory, shape, weights_digest(network)]
         about += [self.precision] if self.precision != "highest" else []
+        about += ["lower"] if self.lower else []
         return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
@@ -175,7 +179,7 @@ class ElmoEncoder(Encoder):
             write_network(self.network, path)
             about = {"layer": self._chosen, "mix": self.mix, "scale": self.scale, "stateful": self.stateful,
                      "batch": self.batch, "precision": self.precision}  # fmt: skip
-            write_about(path, "elmo", about)
+            write_about(path, "elmo", about | ({"lower": True} if self.lower else {}))
 
     @classmethod
     def open(
@@ -211,7 +215,7 @@ class ElmoEncoder(Encoder):
         if pair is None:
             raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)
         about = read_about(path) if about is None else about
-        names = ("layer", "mix", "scale", "stateful", "batch", "precision")
+        names = ("layer", "mix", "scale", "stateful", "batch", "precision", "lower")
         recorded = {name: about[name] for name in names if name in about}
         where = path.resolve()
         name = where.name if path.is_dir() else where.stem

@@ -61,6 +61,7 @@ class BiLanguageModel(LanguageModel):
         layers, filters, character_dim, highway, max_characters, activation, clip_values: see `elmo_options`.
         vocabulary: most words that are predicted; the others count as one, but are read by their characters.
         min_count: occurrences below which a word is not predicted.
+        lower: read all words in lower case; the encoder will, too.
         negatives, tables, correction: see `WordSoftmax`.
         dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last. Which ones
             depends on the number of threads, too.
@@ -79,6 +80,7 @@ class BiLanguageModel(LanguageModel):
     clip_values: float = 3.0
     vocabulary: int = 100_000
     min_count: int = 2
+    lower: bool = False
     negatives: int = 8192
     tables: int = 1
     correction: bool = True
@@ -109,7 +111,8 @@ class BiLanguageModel(LanguageModel):
         names = ("vocabulary", "min_count", "negatives", "tables", "correction", "dropout", "length", "alpha", "batch",
                  "updates", "optimiser", "precision", "seed")  # fmt: skip
         return {"method": "bidirectional language model", "options": self.options,
-                **{name: getattr(self, name) for name in names}, **super().settings()}  # fmt: skip
+                **{name: getattr(self, name) for name in names}, **({"lower": True} if self.lower else {}),
+                **super().settings()}  # fmt: skip
 
     def train(
         self,
@@ -124,6 +127,7 @@ class BiLanguageModel(LanguageModel):
 
         Args:
             texts: sentences by language.
+            dictionaries: between these languages; for senses.
             folder, checkpoint_every, progress: see `Tuner.tune`.
 
         Returns:
@@ -134,12 +138,13 @@ class BiLanguageModel(LanguageModel):
         """
         processes = Processes(self.precision)
         text = WordText.of(
-            texts, size=self.vocabulary + 3, min_count=self.min_count, length=self.length, alpha=self.alpha
-        )
+            texts, size=self.vocabulary + 3, min_count=self.min_count, length=self.length, alpha=self.alpha,
+            lower=self.lower,
+        )  # fmt: skip
         mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
         torch.manual_seed(self.seed)
         network, head = ElmoNetwork(self.options), self._head(text.vocabulary)
-        model = self.model = WordModel(network, head, text.vocabulary)
+        model = self.model = WordModel(network, head, text.vocabulary, lower=self.lower)
         model.to(processes.device).train()
         weights = sum(p.numel() for p in model.parameters())
         shares = min(torch.get_num_threads(), _SHARES, max(1, _GRADIENTS // (4 * weights)))

@@ -32,15 +32,22 @@ if TYPE_CHECKING:
 
 
 def train_tokenizer(
-    texts: Mapping[str, Sentences], *, size: int = 16_000, alpha: float = 0.5, sample: int = 400_000, seed: int = 0
+    texts: Mapping[str, Sentences],
+    *,
+    size: int = 16_000,
+    alpha: float = 0.5,
+    sample: int = 400_000,
+    lower: bool = False,
+    seed: int = 0,
 ) -> PreTrainedTokenizerFast:
-    """WordPiece over several languages, cased, with accents, Chinese characters apart.
+    """WordPiece over several languages, with accents, Chinese characters apart.
 
     Args:
         texts: sentences by language.
         size: subwords of the vocabulary, the special ones included.
         alpha: a language with n sentences is drawn with probability ∝ n^alpha.
         sample: sentences to learn from.
+        lower: put all text in lower case first, here and wherever the tokenizer is used.
         seed: of the sample.
     """
     from transformers import BertTokenizerFast  # type: ignore[attr-defined]
@@ -59,9 +66,9 @@ def train_tokenizer(
                 wanted -= len(drawn)
 
     # Letters come first, so that a quarter of the vocabulary at most goes to rare Chinese characters.
-    backend = train_wordpiece(lines(), size=size, letters=size // 4)
+    backend = train_wordpiece(lines(), size=size, letters=size // 4, lower=lower)
     return BertTokenizerFast(
-        tokenizer_object=backend._tokenizer, do_lower_case=False, strip_accents=False, model_max_length=512
+        tokenizer_object=backend._tokenizer, do_lower_case=lower, strip_accents=False, model_max_length=512
     )
 
 
@@ -74,6 +81,9 @@ class MaskedLanguageModel(LanguageModel):
             or more fit, and an inner size of 4 · dim.
         positions: longest text the model takes, in subwords.
         share: of subwords hidden.
+        dropout: of states and of attention; with any, an update is not divided among threads.
+        initial: standard deviation of the weights at the beginning; None: 0.02 · (768 / dim)^0.5.
+        segments: kinds of segments that the model can tell apart. Only the first is trained.
         learning_rate: the highest; None: 1e-4 · (768 / dim)^1.5.
         length, alpha, batch, updates, warmup, decay, betas, epsilon, clip, seed, precision: see `LanguageModel`.
         start: folder of a BERT with its head to go on from, instead of random weights; its shape counts then, and its
@@ -85,6 +95,9 @@ class MaskedLanguageModel(LanguageModel):
     inner: int | None = None
     positions: int = 256
     share: float = 0.15
+    dropout: float = 0.0
+    initial: float | None = None
+    segments: int = 1
     warmup: float = 0.05
     decay: Literal["constant", "linear", "cosine"] = "cosine"
     clip: float | None = 1.0
@@ -96,6 +109,10 @@ class MaskedLanguageModel(LanguageModel):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), least=1, whole=True)
         check_number("share", self.share, above=0, below=1)
+        check_number("dropout", self.dropout, least=0, below=1)
+        check_number("segments", self.segments, least=1, whole=True)
+        if self.initial is not None:
+            check_number("initial", self.initial, above=0)
         check_number("positions", self.positions, least=4, whole=True)
         check_number("length", self.length, least=4, most=self.positions, whole=True)
         dim = self.dim
@@ -118,9 +135,15 @@ class MaskedLanguageModel(LanguageModel):
             "method": "masked language model",
             **self.shape,
             **{n: getattr(self, n) for n in names},
+            **self._unusual(),
             **start,
             **super().settings(),
         }
+
+    def _unusual(self) -> dict[str, Any]:
+        """Settings of which only those that differ from the usual ones are told."""
+        usual = {"dropout": 0.0, "initial": None, "segments": 1}
+        return {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
 
     def train(
         self,
@@ -137,6 +160,7 @@ class MaskedLanguageModel(LanguageModel):
         Args:
             texts: sentences by language.
             tokenizer: with a mask and special subwords at both ends.
+            dictionaries: between these languages; for senses.
             folder, checkpoint_every, progress: see `Tuner.tune`.
 
         Returns:
@@ -150,9 +174,11 @@ class MaskedLanguageModel(LanguageModel):
             model = self.model = self._started(len(tokenizer))
         else:
             pad: Any = tokenizer.pad_token_id
+            initial = 0.02 * (768 / self.dim) ** 0.5 if self.initial is None else self.initial
             config = BertConfig(
-                vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=1, hidden_dropout_prob=0.0,
-                attention_probs_dropout_prob=0.0, initializer_range=0.02 * (768 / self.dim) ** 0.5, **self.shape,
+                vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=self.segments,
+                hidden_dropout_prob=self.dropout, attention_probs_dropout_prob=self.dropout, initializer_range=initial,
+                **self.shape,
             )  # fmt: skip
             model = self.model = BertForMaskedLM(config)
             _waves(model.bert.embeddings.position_embeddings.weight, config.initializer_range)

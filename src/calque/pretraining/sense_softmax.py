@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from calque.errors import SettingError
+from calque.encoders.sense_files import SENSES_FILE, open_senses
+from calque.errors import InputError, SettingError
 from calque.nn.cross_entropy import cross_entropy
 from calque.nn.senses import SenseTable
 from calque.pretraining.softmax import LogUniform, Negatives
@@ -114,6 +116,26 @@ class SenseSoftmax(nn.Module):
         self.tables = nn.ModuleList(tables)
         self.samplers = [SenseSampler(table) for table in tables]
         self.negatives, self.correction, self.own = negatives, correction, own
+
+    @classmethod
+    def open(cls, folder: str | Path, *, words: int, dim: int, tables: int) -> SenseSoftmax:
+        """The senses beside a language model, over all of which it predicts.
+
+        Args:
+            words, dim, tables: that the language model has.
+
+        Raises:
+            InputError: the file is missing or damaged, or is of another model.
+        """
+        saved = open_senses(folder).tables
+        if len(saved) != tables or any((table.n_words, table.dim) != (words, dim) for table in saved):
+            shapes = ", ".join(f"{table.n_words:,} × {table.dim}" for table in saved)
+            raise InputError(
+                f"senses of another model: {len(saved)} tables of words × dimensions {shapes}, expected {tables} of "
+                f"{words:,} × {dim}",
+                path=Path(folder) / SENSES_FILE,
+            )
+        return cls(saved, negatives=None)
 
     @property
     def senses(self) -> list[SenseTable]:

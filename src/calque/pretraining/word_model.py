@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from calque.encoders.batches import token_batches
 from calque.encoders.characters import character_rows, sentence_ends
 from calque.encoders.elmo import ElmoEncoder
+from calque.encoders.sense_files import has_senses, save_senses
 from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork
 from calque.nn.ragged import Ragged
@@ -77,11 +78,14 @@ class WordModel(nn.Module):
         network: of ELMo.
         head: predicts from its last layer.
         vocabulary: what is predicted.
+        lower: whether words are read in lower case.
     """
 
-    def __init__(self, network: ElmoNetwork, head: WordSoftmax | SenseSoftmax, vocabulary: Vocabulary):
+    def __init__(
+        self, network: ElmoNetwork, head: WordSoftmax | SenseSoftmax, vocabulary: Vocabulary, *, lower: bool = False
+    ):
         super().__init__()
-        self.network, self.head, self.vocabulary = network, head, vocabulary
+        self.network, self.head, self.vocabulary, self.lower = network, head, vocabulary, lower
 
     @property
     def device(self) -> torch.device:
@@ -148,7 +152,7 @@ class WordModel(nn.Module):
         Raises:
             SettingError: no words.
         """
-        text = WordText.seen_by(self.vocabulary, sentences)
+        text = WordText.seen_by(self.vocabulary, sentences, lower=self.lower)
         rows, (blocks,) = self.rows(text.forms), text.blocks.values()
         if not len(blocks):
             raise SettingError("no words to measure the perplexity on")
@@ -171,13 +175,22 @@ class WordModel(nn.Module):
 
     def encoder(self, name: str = "elmo") -> ElmoEncoder:
         """The network as an encoder, which shares its weights."""
-        return ElmoEncoder(self.network, name=name)
+        return ElmoEncoder(self.network, name=name, lower=self.lower)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the encoder, and beside it what predicts words: `softmax.safetensors` and `vocabulary.json`."""
+    def save(self, folder: str | Path, senses: Mapping[str, Any] | None = None) -> None:
+        """Write the encoder, and beside it what predicts words: `vocabulary.json` and `softmax.safetensors`, or
+        `senses.safetensors`.
+
+        Args:
+            folder: where to.
+            senses: how they were found, for the file of those that there are.
+        """
         path = Path(folder)
         self.encoder().save(path)
         self.vocabulary.save(path)
+        if isinstance(self.head, SenseSoftmax):
+            save_senses(self.head.senses, path, senses or {})
+            return
         weights = {name: value.detach().cpu().contiguous() for name, value in self.head.state_dict().items()}
         save_file(weights, path / SOFTMAX_FILE)
 
@@ -189,7 +202,11 @@ class WordModel(nn.Module):
             InputError: a file is missing or damaged.
         """
         path = Path(folder)
-        network, vocabulary = ElmoEncoder.open(path, device="cpu").network, Vocabulary.open(path)
+        encoder, vocabulary = ElmoEncoder.open(path, device="cpu"), Vocabulary.open(path)
+        network = encoder.network
+        if has_senses(path):
+            senses = SenseSoftmax.open(path, words=len(vocabulary), dim=network.size, tables=2)
+            return cls(network, senses, vocabulary, lower=encoder.lower)
         try:
             weights = load_file(path / SOFTMAX_FILE)
             tables = 2 if "weight.1" in weights else 1
@@ -198,4 +215,4 @@ class WordModel(nn.Module):
         except Exception as error:  # whatever a damaged file provokes
             reason = str(error).strip().splitlines()[0]
             raise InputError(f"not the softmax of this model ({reason})", path=path / SOFTMAX_FILE) from error
-        return cls(network, head, vocabulary)
+        return cls(network, head, vocabulary, lower=encoder.lower)

@@ -13,8 +13,10 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _INSIDE = "##"
 
 
-def train_wordpiece(lines: Iterable[str], *, size: int, letters: int | None = None) -> BertWordPieceTokenizer:
-    """A tokenizer like BERT's, cased, with accents, Chinese characters apart.
+def train_wordpiece(
+    lines: Iterable[str], *, size: int, letters: int | None = None, lower: bool = False
+) -> BertWordPieceTokenizer:
+    """A tokenizer like BERT's, with accents, Chinese characters apart.
 
     The trainer of `tokenizers` numbers letters inside words in the order of a hash table, another one each time, and decides
     by these numbers between merges of equal count (its issue 1794). Here all letters are numbered beforehand.
@@ -23,11 +25,12 @@ def train_wordpiece(lines: Iterable[str], *, size: int, letters: int | None = No
         lines: text.
         size: subwords of the vocabulary, the special ones and the letters included.
         letters: how many different ones at most, the most frequent; None for all.
+        lower: whether it puts all text in lower case first.
     """
     from tokenizers import BertWordPieceTokenizer
 
     def blank(*vocabulary) -> BertWordPieceTokenizer:
-        return BertWordPieceTokenizer(*vocabulary, lowercase=False, strip_accents=False)
+        return BertWordPieceTokenizer(*vocabulary, lowercase=lower, strip_accents=False)
 
     words = Counter(word for line in lines for word in line.split())
     trained = blank()

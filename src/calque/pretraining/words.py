@@ -90,7 +90,14 @@ class WordText:
 
     @classmethod
     def of(
-        cls, texts: Mapping[str, Sentences], *, size: int, min_count: int = 1, length: int = 128, alpha: float = 1.0
+        cls,
+        texts: Mapping[str, Sentences],
+        *,
+        size: int,
+        min_count: int = 1,
+        length: int = 128,
+        alpha: float = 1.0,
+        lower: bool = False,
     ) -> WordText:
         """Count and number the words of a text.
 
@@ -103,6 +110,7 @@ class WordText:
             min_count: occurrences below which a word is not predicted.
             length: most predictions in each direction from one part of a sentence.
             alpha: as in `Mixture`; so that words are ordered by how often they are seen in training.
+            lower: read all words in lower case.
 
         Raises:
             SettingError: no word is left, or a number cannot be.
@@ -115,14 +123,14 @@ class WordText:
         numbered = {lang: number_words(text) for lang, text in texts.items()}
         forms: dict[str, int] = {}
         local = {
-            lang: np.array([forms.setdefault(form, len(forms)) for form in names], dtype=np.int64)
+            lang: np.array([forms.setdefault(form, len(forms)) for form in _cased(names, lower)], dtype=np.int64)
             for lang, (names, _, _) in numbered.items()
         }
         counts, seen = np.zeros(len(forms), dtype=np.int64), np.zeros(len(forms))
         for lang, (names, numbers, _) in numbered.items():
             occurred = np.bincount(numbers, minlength=len(names))
-            counts[local[lang]] += occurred
-            seen[local[lang]] += occurred * float(max(1, len(numbers))) ** (alpha - 1)
+            np.add.at(counts, local[lang], occurred)  # several forms of a text may be one in lower case
+            np.add.at(seen, local[lang], occurred * float(max(1, len(numbers))) ** (alpha - 1))
         seen[counts < min_count] = -1  # last, and never predicted
         order = np.argsort(-seen, kind="stable")
         n_words = min(size - FIRST_WORD, int((counts >= min_count).sum()))
@@ -142,15 +150,22 @@ class WordText:
         return cls(vocabulary, names, blocks)
 
     @classmethod
-    def seen_by(cls, vocabulary: Vocabulary, sentences: Iterable[Sentence | Sequence[str]]) -> WordText:
+    def seen_by(
+        cls, vocabulary: Vocabulary, sentences: Iterable[Sentence | Sequence[str]], *, lower: bool = False
+    ) -> WordText:
         """Another text, such as one held out; one block a sentence, all under the language ""."""
         names, numbers, offsets = number_words(sentences)
+        names = _cased(names, lower)
         known = vocabulary.numbers(names)
         new = np.flatnonzero(known == UNKNOWN)
         known[new] = len(vocabulary) + np.arange(len(new))
         forms = [*vocabulary.words, *(names[k] for k in new.tolist())]
         longest = int(np.diff(offsets).max(initial=0)) + 1
         return cls(vocabulary, forms, {"": _blocks(known[numbers], offsets, longest)})
+
+
+def _cased(forms: list[str], lower: bool) -> list[str]:
+    return [form.lower() for form in forms] if lower else forms
 
 
 def _blocks(numbers: np.ndarray, offsets: np.ndarray, length: int) -> Blocks:
