@@ -9,6 +9,8 @@ from calque.encoders.sense_files import SENSES_FILE, has_senses, open_senses, sa
 from calque.errors import InputError
 from calque.nn.senses import SenseTable
 
+ABOUT = {"senses": '{"tables": 1, "settings": {}}'}
+
 
 def a_table(seed: int = 0) -> SenseTable:
     """Four words of one to three senses, that have seen some states, with a sense pruned."""
@@ -67,13 +69,17 @@ def test_parts_that_do_not_fit_are_one_line(tmp_path, damage):
     save_senses([a_table()], tmp_path, {})
     parts = load_file(tmp_path / SENSES_FILE)
     damage(parts)
-    save_file(parts, tmp_path / SENSES_FILE, metadata={"tables": "1", "settings": "{}"})
+    save_file(parts, tmp_path / SENSES_FILE, metadata=ABOUT)
     with pytest.raises(InputError, match="not the senses of a language model") as caught:
         open_senses(tmp_path)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("metadata", [None, {}, {"tables": "0", "settings": "{}"}, {"tables": "2", "settings": "[]"}])
+@pytest.mark.parametrize(
+    "metadata",
+    [None, {}, *({"senses": text} for text in ('{"tables": 0, "settings": {}}', '{"tables": 2, "settings": {}}',
+                                               '{"tables": 1, "settings": []}', '{"tables": 1}', "[]", "{"))],
+)  # fmt: skip
 def test_settings_that_are_missing_are_one_line(tmp_path, metadata):
     save_senses([a_table()], tmp_path, {})
     save_file(load_file(tmp_path / SENSES_FILE), tmp_path / SENSES_FILE, metadata=metadata)

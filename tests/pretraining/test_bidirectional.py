@@ -461,5 +461,3 @@ def test_perplexity_of_what_was_held_out(tmp_path, capsys):
                                               tmp_path / "b", *options)[2]  # fmt: skip
     assert "also occurs in the training text" in run("pretrain", f"en={tmp_path / 'en'}", "--held-out", 1, "--out",
                                                    tmp_path / "b", *options)[2]  # fmt: skip
-    assert "--held-out does not apply to a BERT" in run("pretrain", f"en={tmp_path / 'en'}", "--held-out", 1, "--out",
-                                                        tmp_path / "b")[2]  # fmt: skip

@@ -3,31 +3,156 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from calque.cli.checks import finite, output_folder, positive, refuse_unused
-from calque.cli.options import Limit, Precision, Pretokenized, Quiet, Seed, news
+from calque.cli.checks import finite, fraction, output_folder, positive, refuse_unused
+from calque.cli.options import Limit, Precision, Pretokenized, Quiet, Seed, grouped, news
 from calque.errors import SettingError
 
 
+@dataclass(frozen=True)
+class SenseOptions:
+    """Senses of words. In brackets: what the paper calls them. Fields `sense_NAME` are `NAME` of `Senses`."""
+
+    senses: Annotated[
+        int | None,
+        typer.Option(
+            help="Predict senses: up to N output vectors for each word, found while training (n_context; as published 5, with "
+            "two languages 3)."
+        ),
+    ] = None
+    dictionary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LANG-LANG=FILE",
+            help="Senses: also predict the sense of a word's translation, e.g. en-de=en-de.txt; repeatable. The languages "
+            "are then seen equally, unless --alpha is given.",
+        ),
+    ] = None
+    sense_warmup: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Senses: updates with one sense (contextual_warmup); default: a tenth of all, at most 20,000."
+        ),
+    ] = None
+    sense_rate: Annotated[
+        float | None,
+        typer.Option(
+            callback=positive,
+            help="Senses: how far a centre moves towards a state (sense_learning_rate, context_rep_lr).",
+        ),
+    ] = None
+    sense_axes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Senses: dimensions that states are compared in (cluster_proj_dim, pca_dim)."),
+    ] = None
+    sense_queue: Annotated[
+        int | None, typer.Option(min=1, help="Senses: states that these are computed from (pca_sample).")
+    ] = None
+    sense_project_every: Annotated[
+        int | None, typer.Option(min=1, help="Senses: updates from one computation of these dimensions to the next.")
+    ] = None
+    sense_below: Annotated[
+        float | None,
+        typer.Option(
+            callback=fraction,
+            help="Senses: drop a sense with a smaller share of its word's uses (remove_less_frequent_contexts); 0: none.",
+        ),
+    ] = None
+    sense_prune_every: Annotated[int | None, typer.Option(min=1, help="Senses: updates between dropping senses.")] = (
+        None
+    )
+    sense_start: Annotated[
+        str | None,
+        typer.Option(
+            help="Senses: how they begin after the warm-up: grouped (from clusters of a word's last states), copied from "
+            "the first, kept (the first stays, as SaBERT) or fresh (the first is dropped, as SaELMo)."
+        ),
+    ] = None
+    sense_apart: Annotated[
+        float | None,
+        typer.Option(callback=finite, help="Senses: largest cosine between the centres of two that are grouped."),
+    ] = None
+    sense_centred: Annotated[
+        bool | None,
+        typer.Option(
+            "--sense-centred/--sense-uncentred", help="Senses: compare states less their mean, or as they are (paper)."
+        ),
+    ] = None
+    sense_joint: Annotated[
+        bool | None,
+        typer.Option(
+            "--sense-joint/--sense-each-way",
+            help="Senses of an ELMo: one for both directions, or one for each (paper).",
+        ),
+    ] = None
+    sense_spread: Annotated[
+        float | None,
+        typer.Option(callback=positive, help="Senses: standard deviation of the centres at the beginning."),
+    ] = None
+    sense_occurrences: Annotated[
+        int | None,
+        typer.Option(min=0, help="Senses: occurrences that a word needs for each further sense; 0: all words have N."),
+    ] = None
+    sense_own: Annotated[
+        str | None,
+        typer.Option(
+            help="Senses: other senses of the predicted word among the negatives: sampled (as published), always or never."
+        ),
+    ] = None
+
+    def arguments(self) -> dict[str, Any] | None:
+        """Options of `Senses` that were given; None without senses.
+
+        Raises:
+            SettingError: one was given, but no number of senses.
+        """
+        begin = "sense_"
+        named = {name: value for name, value in vars(self).items() if name.startswith(begin) and value is not None}
+        if self.senses is None:
+            for name in [*named, *(["dictionary"] if self.dictionary else [])]:
+                raise SettingError(f"--{name.replace('_', '-')} needs --senses: say how many a word has at most")
+            return None
+        return {"senses": self.senses, **{name.removeprefix(begin): value for name, value in named.items()}}
+
+
+@grouped
 def pretrain(
     context: typer.Context,
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt.gz …")],
     out: Annotated[Path, typer.Option(help="Folder for the encoder; an interrupted run resumes there.")],
+    found: SenseOptions,
     model: Annotated[str, typer.Option(help="bert, or elmo: a bidirectional language model.")] = "bert",
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Sizes and settings together: paper (the Multi-sense paper's; a machine of its size), small (an hour on two "
+            "cores) or tiny (minutes); options that are given count instead of the preset's."
+        ),
+    ] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="Hidden layers; default: 6 (ELMo: 2).")] = None,
-    dim: Annotated[int, typer.Option(min=2, help="Hidden size (ELMo: of each direction).")] = 128,
+    dim: Annotated[int | None, typer.Option(min=2, help="Hidden size (ELMo: of each direction); default: 128.")] = None,
     hidden: Annotated[
         int | None, typer.Option(min=1, help="ELMo: size of an LSTM cell; default: 8 times --dim.")
     ] = None,
     heads: Annotated[int | None, typer.Option(min=1, help="Attention heads; default: one per 64 dimensions.")] = None,
     vocabulary: Annotated[
-        int,
-        typer.Option(min=100, help="Vocabulary size of the tokenizer to train (ELMo: of the words to predict)."),
-    ] = 16_000,
+        int | None,
+        typer.Option(
+            min=100, help="Vocabulary size of the tokenizer to train (ELMo: of the words to predict); default: 16,000."
+        ),
+    ] = None,
+    lower_case: Annotated[
+        bool | None,
+        typer.Option(
+            "--lower-case/--keep-case",
+            help="Read all text in lower case; the encoder that is saved does so, too. Default: keep it.",
+        ),
+    ] = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="Folder with a tokenizer to use instead of training one.")
     ] = None,
@@ -38,22 +163,35 @@ def pretrain(
     positions: Annotated[
         int | None, typer.Option(min=8, help="Maximum length of a text in subwords; default: 256.")
     ] = None,
-    length: Annotated[int, typer.Option(min=8, help="Subwords per training block (ELMo: words per sentence).")] = 128,
-    batch: Annotated[int, typer.Option(min=1, help="Blocks per update (ELMo: sentences).")] = 64,
-    updates: Annotated[int, typer.Option(min=1, help="Number of updates.")] = 10_000,
+    length: Annotated[
+        int | None, typer.Option(min=8, help="Subwords per training block (ELMo: words per sentence); default: 128.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Blocks per update (ELMo: sentences); default: 64.")] = None,
+    updates: Annotated[int | None, typer.Option(min=1, help="Number of updates; default: 10,000.")] = None,
     learning_rate: Annotated[float | None, typer.Option(callback=positive, help="Peak learning rate.")] = None,
+    optimiser: Annotated[str | None, typer.Option(help="ELMo: adam (default), or adagrad as published.")] = None,
+    negatives: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="ELMo: words that an update tells its words from (n_negative_samples_batch); default: 8,192."
+        ),
+    ] = None,
+    dropout: Annotated[
+        float | None,
+        typer.Option(callback=fraction, help="Share of numbers dropped in training; default: 0 (ELMo: 0.1)."),
+    ] = None,
     alpha: Annotated[
-        float,
+        float | None,
         typer.Option(
             callback=finite,
             min=0,
             max=1,
-            help="Exponent for sampling languages: 1 in proportion to their text, 0 equally.",
+            help="Exponent for sampling languages: 1 in proportion to their text, 0 equally; default: 0.5.",
         ),
-    ] = 0.5,
+    ] = None,
     precision: Precision = "float32",
     held_out: Annotated[
-        int, typer.Option(min=0, help="ELMo: sentences of each language to hold out for measuring perplexity.")
+        int, typer.Option(min=0, help="Sentences of each language to hold out for measuring perplexity.")
     ] = 0,
     half: Annotated[bool, typer.Option("--half", help="Save the weights in float16.")] = False,
     pretokenized: Pretokenized = False,
@@ -67,38 +205,72 @@ def pretrain(
 ) -> None:
     """Train a small BERT or ELMo from scratch.
 
-    A BERT learns by masked language modelling, an ELMo by predicting the next and the previous word.
+    A BERT learns by masked language modelling, an ELMo by predicting the next and the previous word. With --senses both
+    predict senses of words, and with --dictionary those of translations.
     """
-    output_folder("--out", out, [*texts, tokenizer, start])
+    output_folder("--out", out, [*texts, *(found.dictionary or []), tokenizer, start])
     from calque.runs.pretrain import pretrain as run
 
     say = news(quiet)
-    options: dict[str, Any] = {
+    named: dict[str, Any] = {
         "dim": dim, "length": length, "batch": batch, "updates": updates, "learning_rate": learning_rate, "alpha": alpha,
-        "precision": precision, "seed": seed, "vocabulary": vocabulary, **({} if layers is None else {"layers": layers}),
+        "vocabulary": 16_000 if vocabulary is None and preset is None else vocabulary, "layers": layers, "lower": lower_case,
+        "dropout": dropout,
     }  # fmt: skip
     if model == "elmo":
         others = {"--heads": heads, "--tokenizer": tokenizer, "--start": start, "--positions": positions}
         _refuse({**others, "--half": half or None}, "an ELMo")
-        options |= {"hidden": hidden, "held_out": held_out}
+        named |= {"hidden": hidden, "optimiser": optimiser, "negatives": negatives}
     elif model == "bert":
-        _refuse({"--hidden": hidden, "--held-out": held_out or None}, "a BERT")
+        _refuse({"--hidden": hidden, "--optimiser": optimiser, "--negatives": negatives}, "a BERT")
         if start is not None:
-            shape = ("layers", "dim", "heads", "positions", "vocabulary", "tokenizer")
+            shape = ("layers", "dim", "heads", "positions", "vocabulary", "tokenizer", "lower_case", "dropout")
             refuse_unused(context, dict.fromkeys(shape, "has no effect with --start, whose encoder has its own"))
         elif tokenizer is not None:
-            refuse_unused(context, {"vocabulary": "has no effect with --tokenizer, which has its own"})
-        options |= {"heads": heads, "tokenizer": tokenizer, "start": start, "half": half}
-        options |= {} if positions is None else {"positions": positions}
+            refuse_unused(
+                context,
+                dict.fromkeys(("vocabulary", "lower_case"), "has no effect with --tokenizer, which has its own"),
+            )
+        named |= {"heads": heads, "tokenizer": tokenizer, "start": start, "half": half, "positions": positions}
     else:
         raise SettingError(f"--model {model}: expected bert or elmo")
+    senses, langs_and_paths = found.arguments(), list(map(_with_language, texts))
     record = run(
-        list(map(_with_language, texts)), out=out, model=model, options=options, pretokenized=pretokenized, limit=limit,
-        overwrite=overwrite, checkpoint_every=checkpoint_every, progress=not quiet, say=say,
+        langs_and_paths, out=out, model=model, preset=preset, senses=senses,
+        dictionaries=_dictionaries(found.dictionary or [], [lang for lang, _ in langs_and_paths]),
+        options={"precision": precision, "seed": seed, "held_out": held_out, **_given(named)}, pretokenized=pretokenized,
+        limit=limit, overwrite=overwrite, checkpoint_every=checkpoint_every, progress=not quiet, say=say,
     )  # fmt: skip
     say(f"saved to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
+    for table in record.get("senses", {}).get("tables", []):
+        say(
+            f"senses: {table['senses_per_word']:.2f} a word, several for {table['several']:.1%} of {table['words']:,} words"
+        )
     for score in record.get("scores", []):
-        say(f"{score['metric']} in {score['languages'][0]}: {score['value']:.1f}")
+        say(f"{score['metric'].split('.')[0]} in {score['languages'][0]}: {score['value']:.1f}")
+
+
+def _given(named: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, str], str]]:
+    """`en-de=FILE` as two languages and a path; a language may have a hyphen of its own."""
+    from calque.corpora.languages import name_and_path
+
+    found = []
+    for file in files:
+        name, path = name_and_path(file)
+        if not path or "-" not in name:
+            raise SettingError(f"--dictionary {file}: give both languages before the file, e.g. en-de=en-de.txt")
+        known = [(a, b) for a in langs for b in langs if f"{a}-{b}" == name and a != b]
+        if not known:
+            raise SettingError(
+                f"--dictionary {file}: expected two different languages of the text, which is in "
+                f"{', '.join(dict.fromkeys(langs))}"
+            )
+        found.append((known[0], path))
+    return found
 
 
 def _refuse(options: dict[str, Any], what: str) -> None:
@@ -131,7 +303,8 @@ def perplexity(
 ) -> None:
     """Measure the perplexity of a language model.
 
-    A BERT predicts masked words, an ELMo the next and the previous word.
+    A BERT predicts masked words, an ELMo the next and the previous word. Where a model has senses, a word's probability is
+    the sum over them.
     """
     from calque.runs.perplexity import perplexity as run
     from calque.runs.shown import table

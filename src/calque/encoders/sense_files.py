@@ -45,9 +45,9 @@ def save_senses(tables: Sequence[SenseTable], folder: Path, settings: Mapping[st
     for k, table in enumerate(tables):
         parts |= {f"{k}.{name}": getattr(table, name).detach().cpu().contiguous() for name in _KEPT}
         parts[f"{k}.senses"] = (table.index >= 0).sum(1).to(torch.int32).cpu()
-    save_file(
-        parts, folder / SENSES_FILE, metadata={"tables": str(len(tables)), "settings": json.dumps(dict(settings))}
-    )
+    # One entry: safetensors writes several in an order of their own, another one each time.
+    about = json.dumps({"tables": len(tables), "settings": dict(settings)}, sort_keys=True)
+    save_file(parts, folder / SENSES_FILE, metadata={"senses": about})
 
 
 def has_senses(folder: str | Path) -> bool:
@@ -65,8 +65,8 @@ def open_senses(folder: str | Path) -> SavedSenses:
         raise InputError(f"no {SENSES_FILE} in this folder; calque pretrain --senses writes one", path=folder)
     try:
         with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
-            settings = json.loads(about["settings"])
+            about = json.loads((file.metadata() or {})["senses"])
+            settings = about["settings"]
             tables = [
                 _table({name: file.get_tensor(f"{k}.{name}") for name in (*_KEPT, "senses")})
                 for k in range(int(about["tables"]))

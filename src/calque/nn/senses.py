@@ -226,6 +226,13 @@ class SenseTable(nn.Module):
         self.counts.zero_()
 
     @torch.no_grad()
+    def most_selected(self) -> Tensor:
+        """The sense of each word in use that is selected most, int64 `[n_words]`; of equal ones the first."""
+        used = (self.index >= 0) & self.live[self.index.clamp(min=0)]
+        of_word = torch.where(used, self.counts[self.index.clamp(min=0)], -1)
+        return self.index.gather(1, of_word.argmax(1, keepdim=True)).squeeze(1)
+
+    @torch.no_grad()
     def prune(self, below: float) -> int:
         """Take senses out of use whose share of their word's selections is too small (§3.1); each word keeps the one most
         selected. Words selected fewer than 1 / `below` times cannot tell yet, and stay as they are.
@@ -238,9 +245,7 @@ class SenseTable(nn.Module):
         """
         totals = torch.zeros(self.n_words, dtype=torch.int64, device=self.counts.device)
         totals.index_add_(0, self.words, self.counts * self.live)
-        used = (self.index >= 0) & self.live[self.index.clamp(min=0)]
-        of_word = torch.where(used, self.counts[self.index.clamp(min=0)], -1)
-        most = self.index.gather(1, of_word.argmax(1, keepdim=True)).squeeze(1)
+        most = self.most_selected()
         share = self.counts / totals[self.words].clamp(min=1)
         going = self.live & (share < below) & (totals[self.words] * below >= 1)
         going[most] = False

@@ -18,6 +18,7 @@ from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, che
 from calque.errors import check_number
 from calque.pretraining.blocks import Mixture
 from calque.pretraining.senses import Senses
+from calque.pretraining.translations import Translations
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
@@ -40,6 +41,9 @@ class LanguageModel(ABC):
         warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
         precision: as for `Tuner`.
         senses: how senses of words are found and predicted; None predicts words.
+
+    Attributes:
+        translations: of the words, once a training with dictionaries has begun; None without.
     """
 
     dim: int = 128
@@ -62,6 +66,7 @@ class LanguageModel(ABC):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("alpha", self.alpha, least=0, most=1)
         check_training_precision(self.precision)
+        self.translations: Translations | None = None
         rate = self.default_rate() if self.learning_rate is None else self.learning_rate
         # The number of epochs is known when there is text.
         self._schedule = Schedule(

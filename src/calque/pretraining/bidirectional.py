@@ -178,8 +178,9 @@ class BiLanguageModel(LanguageModel):
     ) -> SenseTraining:
         settings: Any = self.senses
         numbers = {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
-        translations = Translations(dictionaries, list(text.blocks), numbers) if dictionaries else None
-        return SenseTraining(head.senses, settings, self.updates, processes, translations, self.seed)
+        if dictionaries:
+            self.translations = Translations(dictionaries, list(text.blocks), numbers)
+        return SenseTraining(head.senses, settings, self.updates, processes, self.translations, self.seed)
 
 
 class WordPrediction(Prediction):

@@ -16,6 +16,7 @@ from calque.distributed import Processes
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError, check_number
+from calque.nn.senses import SenseTable
 from calque.pretraining.base import LanguageModel
 from calque.pretraining.blocks import Blocks, Mixture
 from calque.pretraining.hidden import MaskedPrediction, MaskedSensePrediction
@@ -217,12 +218,11 @@ class MaskedLanguageModel(LanguageModel):
         self, senses: Senses, softmax: SenseSoftmax, encoder: HuggingFaceEncoder, mixture: Mixture,
         dictionaries: Sequence[Dictionary], processes: Processes,
     ) -> SenseTraining:  # fmt: skip
-        translations = None
         if dictionaries:
             words, counts = _whole_words(encoder, dictionaries), _counts(mixture, softmax.senses[0].n_words)
             words = dict(sorted(words.items(), key=lambda item: -counts[item[1]]))
-            translations = Translations(dictionaries, list(mixture.languages), words)
-        return SenseTraining(softmax.senses, senses, self.updates, processes, translations, self.seed)
+            self.translations = Translations(dictionaries, list(mixture.languages), words)
+        return SenseTraining(softmax.senses, senses, self.updates, processes, self.translations, self.seed)
 
     def _started(self, vocabulary: int) -> Any:
         """The model to go on from, in float32."""
@@ -253,6 +253,19 @@ class MaskedLanguageModel(LanguageModel):
 def _counts(mixture: Mixture, size: int) -> np.ndarray:
     """How often each subword occurs in the text, int64 `[size]`."""
     return np.sum([np.bincount(blocks.ids, minlength=size) for blocks in mixture.languages.values()], axis=0)
+
+
+@torch.no_grad()
+def untie(model: Any, table: SenseTable) -> None:
+    """Give a BERT's output layer, apart from the embeddings, one vector and bias for each subword: its most selected sense's.
+
+    Then it predicts without its senses, too, though not as well as with them.
+    """
+    head, chosen = model.cls.predictions, table.most_selected()
+    model.config.tie_word_embeddings = False
+    head.decoder.weight = torch.nn.Parameter(table.weight[chosen].clone())
+    # Two of them, as transformers keeps them where the layer is not tied.
+    head.bias, head.decoder.bias = (torch.nn.Parameter(table.bias[chosen].clone()) for _ in range(2))
 
 
 def _whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:

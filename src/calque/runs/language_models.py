@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import numpy as np
-
-from calque.errors import InputError, SettingError
+from calque.encoders.sense_files import save_senses
+from calque.errors import InputError
 from calque.linking import Say, digest_of
 from calque.pretraining.base import LanguageModel
 from calque.pretraining.bidirectional import BiLanguageModel
-from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer
+from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer, untie
+from calque.pretraining.sense_softmax import SenseSoftmax
+from calque.runs.held_out import hold_out
+from calque.runs.learnt_senses import about_senses, card_lines, settings_of
 
 if TYPE_CHECKING:
+    from calque.annotated import Dictionary
     from calque.pretraining.blocks import Blocks
+    from calque.tasks import Score
     from calque.text import Sentences
 
 M = TypeVar("M", bound=LanguageModel)
@@ -26,23 +30,54 @@ M = TypeVar("M", bound=LanguageModel)
 class LanguageModelRun(ABC, Generic[M]):
     """A language model, its training and what is saved of it.
 
-    Attributes:
+    Args:
         method: the language model.
+        held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity;
+            see `hold_out`.
+
+    Attributes:
         unit: what its text is counted in.
+        lower: whether the text is read in lower case, as this run decides it.
     """
 
-    method: M
     unit: str
+    lower: bool = False
+
+    def __init__(self, method: M, held_out: int = 0):
+        self.method: M = method
+        self._held_out, self._aside = held_out, list[Any]()
+        self._dictionaries: Sequence[Dictionary] = ()
 
     def training_part(self, corpora: dict[str, Sentences]) -> dict[str, Sentences]:
         """The text to train on; the rest is for `figures`."""
-        return corpora
+        if not self._held_out:
+            return corpora
+        parts = {lang: hold_out(text, self._held_out) for lang, text in corpora.items()}
+        self._aside = [aside for _, aside in parts.values()]
+        return {lang: rest for lang, (rest, _) in parts.items()}
 
-    @abstractmethod
     def train(
-        self, corpora: Mapping[str, Sentences], folder: Path, *, say: Say, checkpoint_every: int, progress: bool
+        self,
+        corpora: Mapping[str, Sentences],
+        folder: Path,
+        *,
+        dictionaries: Sequence[Dictionary] = (),
+        say: Say,
+        checkpoint_every: int,
+        progress: bool,
     ) -> None:
         """Train; whatever a stopped run needs to go on is kept in the folder."""
+        self._dictionaries = dictionaries
+        how = {"dictionaries": dictionaries, "checkpoint_every": checkpoint_every, "progress": progress}
+        self._train(corpora, folder, say, how)
+
+    @abstractmethod
+    def _train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, how: Mapping[str, Any]) -> None: ...
+
+    @property
+    @abstractmethod
+    def _senses(self) -> SenseSoftmax | None:
+        """What predicts senses; None for a plain model."""
 
     @property
     @abstractmethod
@@ -58,8 +93,18 @@ class LanguageModelRun(ABC, Generic[M]):
         """Of a language's text, in `unit`."""
 
     def figures(self, name: str) -> dict[str, Any]:
-        """For the record, what was measured of the model called `name`."""
-        return {}
+        """For the record, what was measured of the model called `name`: how well the texts held out are predicted."""
+        scores = [
+            score.to_dict()
+            for text in self._aside
+            for score in self._measured(text, f"{len(text):,} sentences held out", name)
+        ]
+        learnt = self._senses
+        about = {} if learnt is None else {"senses": about_senses(self.method, learnt.senses, self._dictionaries)}
+        return {**about, "scores": scores}
+
+    @abstractmethod
+    def _measured(self, text: Sentences, data: str, name: str) -> Sequence[Score]: ...
 
     @abstractmethod
     def save(self, folder: Path) -> None: ...
@@ -77,6 +122,8 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
         tokenizer: folder of one to use instead of training one.
         start: folder, or `mini`, of a BERT to go on from, with its tokenizer.
         half: write float16.
+        lower: whether the tokenizer to train puts text in lower case.
+        held_out: see `LanguageModelRun`.
         options: of `MaskedLanguageModel`.
     """
 
@@ -89,6 +136,8 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
         tokenizer: str | Path | None = None,
         start: str | Path | None = None,
         half: bool = False,
+        lower: bool = False,
+        held_out: int = 0,
         **options: Any,
     ):
         from calque.encoders.loading import BUNDLED
@@ -97,20 +146,32 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
             start = tokenizer = str(BUNDLED.get(str(start), start))
             if not (Path(start) / "config.json").exists():
                 raise InputError("no config.json in this folder, expected a BERT to continue from", path=start)
-        self.method = MaskedLanguageModel(**options, start=start)
+        super().__init__(MaskedLanguageModel(**options, start=start), held_out)
         self._vocabulary, self._tokenizer, self._half = vocabulary, tokenizer, half
+        self.lower = lower and tokenizer is None
 
-    def train(
-        self, corpora: Mapping[str, Sentences], folder: Path, *, say: Say, checkpoint_every: int, progress: bool
-    ) -> None:
+    def _train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, how: Mapping[str, Any]) -> None:
         if self._tokenizer is not None:
             tokenizer = _open_tokenizer(self._tokenizer)
         else:
-            how = {"size": self._vocabulary, "alpha": self.method.alpha, "seed": self.method.seed}
-            tokenizer = _own_tokenizer(corpora, folder / "tokenizer", how, say)
-        self._encoder = self.method.train(
-            corpora, tokenizer, folder=folder, checkpoint_every=checkpoint_every, progress=progress
-        )
+            kind = {"size": self._vocabulary, "alpha": self.method.alpha, "seed": self.method.seed}
+            kind |= {"lower": True} if self.lower else {}
+            tokenizer = _own_tokenizer(corpora, folder / "tokenizer", kind, say)
+        self._encoder = self.method.train(corpora, tokenizer, folder=folder, **how)
+
+    @property
+    def _senses(self) -> SenseSoftmax | None:
+        return None if self.method.senses is None else self.method.sense_softmax
+
+    def _measured(self, text: Sentences, data: str, name: str) -> Sequence[Score]:
+        from calque.tasks.perplexity import masked_perplexity
+
+        mask: Any = self._encoder.tokenizer.mask_token_id
+        return [
+            masked_perplexity(
+                self.method.model, self._encoder.subwords, text, mask_id=mask, senses=self._senses, data=data, name=name
+            )
+        ]
 
     @property
     def vocabulary_size(self) -> int:
@@ -130,12 +191,19 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
         from calque.encoders.folder import read_about, write_about
 
         self._encoder.save(folder)
+        if (senses := self._senses) is not None:
+            (table,) = senses.senses
+            save_senses([table], folder, settings_of(self.method))
+            untie(self.method.model, table)
         self.method.model.to(dtype=torch.float16 if self._half else torch.float32)  # type: ignore[call-arg]
         save_model(self.method.model, folder)  # with its head, instead of the bare encoder
         write_about(folder, "huggingface", read_about(folder) | {"max_length": None})
 
     def card(self, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-        settings = record["settings"]
+        settings, senses = record["settings"], _told(record)
+        if senses:
+            senses += ["As a masked language model of transformers it predicts each subword by the vector of its most "
+                       "selected sense alone; `calque perplexity` sums over the senses.", ""]  # fmt: skip
         front = ["library_name: transformers", "pipeline_tag: fill-mask", "language:",
                  *[f"- {lang}" for lang in record["languages"]], "tags:", "- calque"]  # fmt: skip
         return front, [
@@ -143,6 +211,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
             f"Trained from scratch by masked language modelling with calque {record['calque']}: {record['updates']:,} "
             f"updates of {settings['batch']} blocks of up to {settings['length']} subwords; {record['parameters']:,} "
             f"parameters, {record['vocabulary']:,} subwords; mean loss {record['last_loss']:.3f} at the end.", "",
+            *senses,
         ]  # fmt: skip
 
 
@@ -150,8 +219,7 @@ class Elmo(LanguageModelRun[BiLanguageModel]):
     """An ELMo, and beside it what predicts words.
 
     Args:
-        held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity.
-            Of these, those that stand in the rest of the text word for word are left out, and those without words.
+        held_out: see `LanguageModelRun`.
         options: of `BiLanguageModel`.
 
     Raises:
@@ -164,20 +232,16 @@ class Elmo(LanguageModelRun[BiLanguageModel]):
         from calque.encoders.elmo_files import h5py_module
 
         h5py_module()
-        self.method = BiLanguageModel(**options)
-        self._held_out, self._aside = held_out, list[Any]()
+        super().__init__(BiLanguageModel(**options), held_out)
+        self.lower = self.method.lower
 
-    def training_part(self, corpora: dict[str, Sentences]) -> dict[str, Sentences]:
-        if not self._held_out:
-            return corpora
-        parts = {lang: _hold_out(text, self._held_out) for lang, text in corpora.items()}
-        self._aside = [aside for _, aside in parts.values()]
-        return {lang: rest for lang, (rest, _) in parts.items()}
+    def _train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, how: Mapping[str, Any]) -> None:
+        self.method.train(corpora, folder=folder, **how)
 
-    def train(
-        self, corpora: Mapping[str, Sentences], folder: Path, *, say: Say, checkpoint_every: int, progress: bool
-    ) -> None:
-        self.method.train(corpora, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
+    @property
+    def _senses(self) -> SenseSoftmax | None:
+        head = self.method.model.head
+        return head if isinstance(head, SenseSoftmax) else None
 
     @property
     def vocabulary_size(self) -> int:
@@ -190,37 +254,34 @@ class Elmo(LanguageModelRun[BiLanguageModel]):
     def size(self, sentences: Sentences, blocks: Blocks) -> int:
         return int(sentences.lengths().sum())
 
-    def figures(self, name: str) -> dict[str, Any]:
-        """How well the words of the texts held out are predicted."""
+    def _measured(self, text: Sentences, data: str, name: str) -> Sequence[Score]:
         from calque.tasks.perplexity import word_perplexity
 
-        return {
-            "scores": [
-                score.to_dict()
-                for text in self._aside
-                for score in word_perplexity(
-                    self.method.model, text, data=f"{len(text):,} sentences held out", name=name
-                )
-            ]
-        }
+        return word_perplexity(self.method.model, text, data=data, name=name)
 
     def save(self, folder: Path) -> None:
-        self.method.model.save(folder)
+        self.method.model.save(folder, settings_of(self.method))
 
     def card(self, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-        settings, lstm = record["settings"], record["settings"]["options"]["lstm"]
+        settings, lstm, senses = record["settings"], record["settings"]["options"]["lstm"], _told(record)
+        output = "senses" if senses else "softmax"
         front = ["language:", *[f"- {lang}" for lang in record["languages"]], "tags:", "- calque", "- elmo"]
         return front, [
             f"# An ELMo of {lstm['n_layers']} layers, {lstm['dim']} projected to {lstm['projection_dim']}", "",
             f"Trained from scratch as a bidirectional language model with calque {record['calque']}: "
             f"{record['updates']:,} updates of {settings['batch']} sentences; {record['parameters']:,} parameters without "
             f"the softmax over {record['vocabulary']:,} words; mean loss {record['last_loss']:.3f} at the end.", "",
-            "`options.json` and `weights.hdf5` are in the format of bilm-tf and AllenNLP; `softmax.safetensors` and "
-            "`vocabulary.json` are the output layer.", "",
+            *senses,
+            "`options.json` and `weights.hdf5` are in the format of bilm-tf and AllenNLP; "
+            f"`{output}.safetensors` and `vocabulary.json` are the output layer.", "",
         ]  # fmt: skip
 
 
 MODELS: Mapping[str, type[LanguageModelRun]] = {"bert": Bert, "elmo": Elmo}
+
+
+def _told(record: Mapping[str, Any]) -> list[str]:
+    return card_lines(record["senses"], record["settings"]["senses"]) if "senses" in record else []
 
 
 def _own_tokenizer(corpora: Mapping[str, Sentences], folder: Path, how: Mapping[str, Any], say: Say) -> Any:
@@ -251,16 +312,3 @@ def _open_tokenizer(where: str | Path) -> Any:
     if not getattr(tokenizer, "is_fast", False) or tokenizer.mask_token_id is None:
         raise InputError("not a fast tokenizer with a mask token, which masked language modelling needs", path=where)
     return tokenizer
-
-
-def _hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
-    """A text without some of its sentences, and these."""
-    if not 0 < 2 * n <= len(text):
-        raise SettingError(f"cannot hold out {n} of {len(text)} sentences in {text.lang}: at most half")
-    chosen = np.arange(n) * len(text) // n
-    rest = text.take(np.setdiff1d(np.arange(len(text)), chosen))
-    known = {sentence.words for sentence in rest}
-    new = [k for k in chosen.tolist() if text[k].words and text[k].words not in known]
-    if not new:
-        raise SettingError(f"every held-out sentence in {text.lang} also occurs in the training text: hold out more")
-    return rest, text.take(np.array(new, dtype=np.int64))

@@ -23,7 +23,8 @@ def perplexity(
     seed: int = 0,
     say: Say = lambda line: None,
 ) -> list[Score]:
-    """Perplexity of hidden words in each language; of an ELMo, of each word that comes next.
+    """Perplexity of hidden words in each language; of an ELMo, of each word that comes next. Where senses are predicted, p
+    of a word is the sum over its senses.
 
     Args:
         encoder: hub name, folder or `mini`: a masked language model with its head, or an ELMo with what predicts words.
@@ -41,13 +42,17 @@ def perplexity(
     from transformers import AutoModelForMaskedLM, AutoTokenizer
     from transformers.utils import logging
 
+    from calque.encoders.elmo_files import file_pair
     from calque.encoders.loading import BUNDLED, load_encoder
+    from calque.encoders.sense_files import has_senses
+    from calque.pretraining.sense_softmax import SenseSoftmax
     from calque.pretraining.word_model import SOFTMAX_FILE, WordModel
     from calque.tasks.perplexity import masked_perplexity, word_perplexity
 
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     names = {lang: ", ".join(Path(path).name for language, path in texts if language == lang) for lang in sentences}
-    if (Path(encoder) / SOFTMAX_FILE).is_file():
+    folder = Path(encoder)
+    if (folder / SOFTMAX_FILE).is_file() or (has_senses(folder) and file_pair(folder) is not None):
         words, name = WordModel.open(encoder), Path(encoder).resolve().name
         return [
             score
@@ -65,9 +70,13 @@ def perplexity(
     if report["missing_keys"] or mask_id is None:
         raise InputError("no language-model head in this folder; calque pretrain saves one", path=encoder)
     model.to(loaded.device).eval()  # type: ignore[attr-defined]
+    senses = None
+    if has_senses(where):
+        words, dim = model.config.vocab_size, model.config.hidden_size
+        senses = SenseSoftmax.open(where, words=words, dim=dim, tables=1).to(model.device)
     return [
         masked_perplexity(
-            model, loaded.subwords, text, share=share, mask_id=mask_id, seed=seed,  # type: ignore[attr-defined]
+            model, loaded.subwords, text, share=share, mask_id=mask_id, senses=senses, seed=seed,  # type: ignore[attr-defined]
             data=names[lang], name=loaded.name,
         )
         for lang, text in sentences.items()

@@ -7,11 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calque.corpora import read_dictionary
+from calque.errors import SettingError
 from calque.linking import Say, read_languages
 from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
+from calque.runs.presets import of_model, of_senses
 
 if TYPE_CHECKING:
+    from calque.pretraining.base import LanguageModel
     from calque.runs.language_models import LanguageModelRun
     from calque.text import Sentences
 
@@ -21,6 +25,9 @@ def pretrain(
     *,
     out: str | Path,
     model: str = "bert",
+    preset: str | None = None,
+    senses: int | Mapping[str, Any] | None = None,
+    dictionaries: Sequence[tuple[tuple[str, str], str]] = (),
     options: Mapping[str, Any] | None = None,
     pretokenized: bool = False,
     limit: int | None = None,
@@ -36,6 +43,11 @@ def pretrain(
         out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a run that
             was stopped goes on from what it finds there, the tokenizer included.
         model: "bert" or "elmo".
+        preset: a name in `calque.runs.presets`, for what neither `senses` nor `options` say.
+        senses: how many senses a word has at most, or the options of `calque.pretraining.senses.Senses`; None for a plain
+            model.
+        dictionaries: pairs of languages of the text, and files, whose translations the senses learn from. Then the
+            languages are seen in equal shares, unless `options` say else.
         options: keyword arguments of `Bert` or `Elmo`, in `calque.runs.language_models`.
         pretokenized: words stand between spaces.
         limit: lines of each text.
@@ -48,23 +60,76 @@ def pretrain(
         what was done, as `calque-run.json` has it; `scores`, if there are any, are those on what was held out.
 
     Raises:
-        SettingError: a finished encoder in `out`.
+        SettingError: a finished encoder in `out`; a model, a preset or a dictionary's language that there is not; a
+            dictionary, but no senses.
         MissingExtraError: a library that the model needs is not installed; before anything is computed.
     """
     from calque.distributed import is_first
     from calque.runs.language_models import MODELS
 
     check(out, overwrite=overwrite)
-    run = MODELS[model](**dict(options or {}))
+    langs = list(dict.fromkeys(lang for lang, _ in texts))
+    if model not in MODELS:
+        raise SettingError(f"unknown model {model!r} to pretrain, expected {' or '.join(MODELS)}")
+    _check_dictionaries(dictionaries, langs, senses)
+    settings = {
+        **of_model(preset, model, len(langs) > 1),
+        **({"alpha": 0.0} if dictionaries else {}),
+        **(options or {}),
+    }
+    run = MODELS[model](**settings, **_with_senses(senses, preset, model))
+    _check_warmup(run.method)
+    opened = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
     corpora = run.training_part(read_languages(texts, pretokenized=pretokenized, limit=limit, say=say))
     with writing(out, overwrite=overwrite) as folder:
-        run.train(corpora, folder / TRAINING, say=say, checkpoint_every=checkpoint_every, progress=progress)
-        record = {**_record(run, corpora, texts), **run.figures(Path(out).name)}
+        run.train(
+            corpora,
+            folder / TRAINING,
+            dictionaries=opened,
+            say=say,
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+        )
+        named = {} if preset is None else {"preset": preset}
+        record = {**_record(run, corpora, texts), **named, **run.figures(Path(out).name)}
         if is_first():
             run.save(folder)
             (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
             (folder / "README.md").write_text(_card(run, record), encoding="utf-8")
     return record
+
+
+def _with_senses(senses: int | Mapping[str, Any] | None, preset: str | None, model: str) -> dict[str, Any]:
+    from calque.pretraining.senses import Senses
+
+    if senses is None:
+        return {}
+    given = {"senses": senses} if isinstance(senses, int) else dict(senses)
+    return {"senses": Senses(**{**of_senses(preset, model), **given})}
+
+
+def _check_dictionaries(
+    dictionaries: Sequence[tuple[tuple[str, str], str]], langs: Sequence[str], senses: int | Mapping[str, Any] | None
+) -> None:
+    if dictionaries and senses is None:
+        raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
+    for pair, path in dictionaries:
+        if pair[0] == pair[1] or not set(pair) <= set(langs):
+            raise SettingError(
+                f"dictionary {path} is of {' and '.join(pair)}, expected two languages of the text, which is in "
+                f"{', '.join(langs)}"
+            )
+
+
+def _check_warmup(method: LanguageModel) -> None:
+    if method.senses is None:
+        return
+    warmup = method.senses.warmup_of(method.updates)
+    if warmup >= method.updates:
+        raise SettingError(
+            f"the warm-up of {warmup:,} updates with one sense leaves none of {method.updates:,} to learn senses in: "
+            "train longer, or shorten the warm-up"
+        )
 
 
 def _record(
@@ -77,6 +142,7 @@ def _record(
         "settings": method.settings(),
         "vocabulary": run.vocabulary_size,
         "parameters": run.parameters,
+        **({"lower_case": True} if run.lower else {}),
         "texts": [{"path": Path(path).name, "lang": lang} for lang, path in texts],
         "languages": {
             lang: {
@@ -98,8 +164,8 @@ def _card(run: LanguageModelRun, record: dict[str, Any]) -> str:
     lines = [
         "---", *front, "---", "", *text,
         f"| language | sentences | {unit} | passes |", "|---|---:|---:|---:|", *rows, "",
-        f"Texts: {', '.join(file['path'] for file in record['texts'])}.", "",
-        *(f"{score['metric'].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"
+        f"Texts: {', '.join(file['path'] for file in record['texts'])}{', in lower case' if run.lower else ''}.", "",
+        *(f"{score['metric'].split('.')[0].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"
           for score in record.get("scores", [])),
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2), "```", "",
     ]  # fmt: skip

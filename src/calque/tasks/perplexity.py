@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from calque.encoders.split import SplitSentences
     from calque.encoders.subwords import Subwords
+    from calque.pretraining.sense_softmax import SenseSoftmax
     from calque.pretraining.word_model import WordModel
     from calque.text import Sentences
 
@@ -32,6 +33,7 @@ def masked_perplexity(
     *,
     share: float = 0.15,
     mask_id: int,
+    senses: SenseSoftmax | None = None,
     seed: int = 0,
     bootstrap: int = 1000,
     data: str = "",
@@ -49,6 +51,7 @@ def masked_perplexity(
         sentences: the text.
         share: of the words of each sentence to hide, at least one.
         mask_id: the subword that hides.
+        senses: of a BERT that predicts these instead: p of a subword is then the sum over its senses in use.
         seed: of the choice.
         bootstrap: samples of the interval.
         data, name: of the text and of the model, for the record.
@@ -80,7 +83,7 @@ def masked_perplexity(
         # Chosen words in the order of the batch's sentences.
         first, last = np.searchsorted(owner, numbers), np.searchsorted(owner, numbers, side="right")
         places = ranges(first, last - first)
-        losses[places] = _losses(model, split, numbers, chosen[places], last - first, mask_id)
+        losses[places] = _losses(model, split, numbers, chosen[places], last - first, mask_id, senses)
     sums = np.zeros((len(sentences), 2))
     np.add.at(sums, owner, np.stack([losses, np.ones(len(losses))], axis=1))
     measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap)
@@ -143,7 +146,13 @@ def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 @torch.inference_mode()
 def _losses(
-    model: Any, split: SplitSentences, numbers: np.ndarray, words: np.ndarray, per_sentence: np.ndarray, mask_id: int
+    model: Any,
+    split: SplitSentences,
+    numbers: np.ndarray,
+    words: np.ndarray,
+    per_sentence: np.ndarray,
+    mask_id: int,
+    senses: SenseSoftmax | None,
 ) -> np.ndarray:
     """−log p of some words, float64 `[len(words)]`."""
     batch = collate(split, numbers)
@@ -156,11 +165,14 @@ def _losses(
     ids.view(-1)[hidden] = mask_id
     device = model.device
     mask = None if batch.attention_mask is None else batch.attention_mask.to(device)
-    logits = model(input_ids=ids.to(device), attention_mask=mask).logits.flatten(0, 1)[hidden.to(device)]
-    loss = (
-        torch.nn.functional.cross_entropy(logits.float(), answers.to(device), reduction="none").double().cpu().numpy()
-    )
-    return np.add.reduceat(loss, offsets_of(lengths)[:-1])
+    read, hidden, answers = {"input_ids": ids.to(device), "attention_mask": mask}, hidden.to(device), answers.to(device)
+    if senses is None:
+        logits = model(**read).logits.flatten(0, 1)[hidden]
+        loss = torch.nn.functional.cross_entropy(logits.float(), answers, reduction="none")
+    else:
+        states = model.bert(**read).last_hidden_state.flatten(0, 1)[hidden]
+        loss = senses.negative_log_likelihood(model.cls.predictions.transform(states).float(), answers, 0)
+    return np.add.reduceat(loss.double().cpu().numpy(), offsets_of(lengths)[:-1])
 
 
 def _mean(split: SplitSentences, words: Sequence[int] | np.ndarray) -> float:
