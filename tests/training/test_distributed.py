@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,32 +17,10 @@ from calque.distributed import Processes, own_device
 from calque.encoders import load_encoder, numerics
 from linked_text import WORDS, cancels, make_text
 from training_job import main
+from two_processes import free_port, run_two
 
 SENTENCES = [WORDS, WORDS[::-1], [word.upper() for word in WORDS[3:8]]]
 JOB = Path(training_job.__file__)
-
-
-def free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
-
-
-def run_two(*arguments: str) -> None:
-    """Start a program as two processes over gloo, as torchrun would, and wait for both."""
-    port = free_port()
-    processes = []
-    for rank in range(2):
-        environment = {
-            **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
-        processes.append(
-            subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
-        )
-    for process in processes:
-        _, errors = process.communicate(timeout=900)
-        assert process.returncode == 0, errors[-3000:]
 
 
 UNEVEN = {"sizes": (9, 1), "batch": 2, "epochs": 1}

@@ -72,6 +72,8 @@ class Senses:
             check_number("warmup", self.warmup, least=0, whole=True)
         if self.start not in ("grouped", "copied", "kept", "fresh"):
             raise SettingError(f"start is grouped, copied, kept or fresh, got {self.start!r}")
+        if self.warmup == 0 and self.start == "grouped":
+            raise SettingError("nothing can be grouped without a warm-up: name 1 update or more, or another start")
         check_number("apart", self.apart, least=-1, most=1)
         check_number("rate", self.rate, above=0, most=1)
         check_number("spread", self.spread, above=0)
@@ -91,7 +93,7 @@ class Senses:
 
     def warmup_of(self, updates: int) -> int:
         """Updates with one sense, of so many."""
-        return min(20_000, updates // 10) if self.warmup is None else self.warmup
+        return min(20_000, max(1, updates // 10)) if self.warmup is None else self.warmup
 
 
 class Selected(NamedTuple):

@@ -1,0 +1,84 @@
+"""A tiny SaELMo and a tiny SaBERT of two languages, as a program too, for tests that start it twice. Not a test itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from calque.annotated import Dictionary
+from calque.nn.senses import SenseTable
+from calque.pretraining.bidirectional import BiLanguageModel
+from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer
+from calque.pretraining.senses import Senses
+from calque.text import Sentences
+
+KINDS = ("elmo", "bert")
+WORDS = {"en": ["the", "cat", "sees", "a", "house", "bank", "river"],
+         "de": ["die", "katze", "sieht", "ein", "haus", "ufer", "taxi"]}  # fmt: skip
+TRANSLATIONS = [("cat", "katze"), ("house", "haus"), ("bank", "ufer"), ("bank", "haus"), ("the", "die")]
+DICTIONARY = Dictionary(*map(tuple, zip(*TRANSLATIONS, strict=True)), langs=("en", "de"))
+SENSES: dict[str, dict[str, Any]] = {
+    "elmo": {"senses": 3, "warmup": 6, "axes": 4, "queue": 400, "project_every": 2, "rate": 0.1, "prune_every": 4},
+    "bert": {"senses": 3, "warmup": 3, "axes": 4, "queue": 50, "project_every": 2, "rate": 0.1, "prune_every": 4,
+             "start": "copied", "occurrences": 5, "spread": 1.0},
+}  # fmt: skip
+SHAPES: dict[str, dict[str, Any]] = {
+    "elmo": {"dim": 6, "hidden": 8, "filters": [(1, 4), (2, 4)], "character_dim": 4, "highway": 1, "dropout": 0.0,
+             "min_count": 1, "optimiser": "adagrad"},
+    "bert": {"layers": 2, "dim": 16, "heads": 2, "inner": 24, "positions": 40, "length": 20, "share": 0.3,
+             "learning_rate": 1e-3},
+}  # fmt: skip
+
+
+def make_texts() -> dict[str, Sentences]:
+    rng = np.random.default_rng(0)
+    return {
+        lang: Sentences.of([list(rng.choice(words, rng.integers(1, 9))) for _ in range(30)], lang)
+        for lang, words in WORDS.items()
+    }
+
+
+def make_tokenizer():
+    return train_tokenizer(make_texts(), size=70)
+
+
+def model(kind: str, senses: dict[str, Any] | None = None, **options) -> BiLanguageModel | MaskedLanguageModel:
+    settings = Senses(**SENSES[kind] | (senses or {}))
+    method = {"elmo": BiLanguageModel, "bert": MaskedLanguageModel}[kind]
+    return method(**SHAPES[kind] | {"batch": 12, "updates": 10, "senses": settings} | options)
+
+
+def train(method, dictionaries=(DICTIONARY,), **options):
+    texts = make_texts()
+    given = [make_tokenizer()] if isinstance(method, MaskedLanguageModel) else []
+    return method.train(texts, *given, dictionaries=dictionaries, **options)
+
+
+def tables_of(method) -> list[SenseTable]:
+    softmax = method.model.head if isinstance(method, BiLanguageModel) else method.sense_softmax
+    return softmax.senses
+
+
+def outcome(method) -> dict[str, Any]:
+    """All that two trainings of the same must agree in."""
+    return {
+        "losses": [line["loss"] for line in method.history],
+        "model": method.model.state_dict(),
+        "tables": [table.state_dict() for table in tables_of(method)],
+    }
+
+
+def main(folder: str) -> None:
+    torch.set_num_threads(1)
+    for kind in KINDS:
+        method = model(kind)
+        train(method)
+        torch.save(outcome(method), Path(folder) / f"{kind}.pt")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
