@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from calque.errors import SettingError
-from calque.nn.senses import SenseTable, principal_axes
+from calque.nn.senses import SenseTable, nearest, principal_axes
 
 SENSES = [3, 1, 4, 2, 1, 3]  # of six words
 DIM, AXES, QUEUE, RATE, BELOW = 7, 3, 30, 0.2, 0.15
@@ -318,3 +318,49 @@ def test_numbers_that_cannot_be(senses, options, message):
     with pytest.raises(SettingError, match=message) as error:
         SenseTable(senses, DIM, **{"axes": AXES, "queue": QUEUE} | options)
     assert "\n" not in str(error.value)
+
+
+# -- departures from the paper, which are settings -------------------------------------------------------------------------
+def test_what_differs_from_the_mean_may_be_compared():
+    table, rng = small_table(), np.random.default_rng(4)
+    table.open()
+    states = torch.from_numpy(rng.normal(size=(40, DIM)) + 20).float()
+    table.remember(states, torch.zeros(40, dtype=torch.int64))
+    table.project()
+    assert not table.mean.any()
+    table.project(centred=True)
+    torch.testing.assert_close(table.mean, states[-QUEUE:].mean(0))
+    words = torch.from_numpy(rng.integers(0, len(SENSES), 40))
+    literal = Literal(table)
+    literal.open()
+    literal.centres = [c - table.mean.double().numpy() for c in literal.centres]
+    expected = [
+        literal.select(state, [word])
+        for state, word in zip((states.double() - table.mean.double()).numpy(), words.tolist(), strict=True)
+    ]
+    assert table.select(states, words).tolist() == expected
+
+
+def test_two_tables_select_together():
+    """By the sum of the cosines in both."""
+    tables, rng = [small_table(), small_table()], np.random.default_rng(5)
+    tables[1].centres.copy_(torch.randn(14, DIM))
+    literals = [Literal(table) for table in tables]
+    for each in (*tables, *literals):
+        each.open()
+    states, words = rng.normal(size=(2, 50, DIM)).astype(np.float32), rng.integers(0, len(SENSES), 50)
+    found = nearest(
+        [
+            table.compared(torch.from_numpy(x), torch.from_numpy(words)[:, None])
+            for table, x in zip(tables, states, strict=True)
+        ]
+    )
+    for n, word in enumerate(words.tolist()):
+        sums = {c: sum(each.cosine(states[k, n].astype(np.float64), c) for k, each in enumerate(literals))
+                for c in literals[0].live[word]}  # fmt: skip
+        assert int(found[n]) == max(sums, key=lambda c: sums[c])
+    apart = [
+        table.select(torch.from_numpy(x), torch.from_numpy(words)) for table, x in zip(tables, states, strict=True)
+    ]
+    assert not torch.equal(found, apart[0])
+    assert not torch.equal(found, apart[1])
