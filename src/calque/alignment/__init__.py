@@ -55,6 +55,12 @@ METHODS: Table[MethodRow] = Table(
         "contrastive": MethodRow(
             "calque.alignment.contrastive:Contrastive", "the same, and apart from all other words", trains=True
         ),
+        "senses": MethodRow(
+            "calque.alignment.senses:SenseAlignment",
+            "trains the encoder to predict senses of hidden words and of their translations",
+            learns_from=("dictionary",),
+            trains=True,
+        ),
         "rcsls": _maps("rcsls", "map that is best for retrieval by CSLS", "dictionary"),
         "whitened": _maps("whitened", "rotation of whitened vectors", "dictionary"),
     },
@@ -71,3 +77,8 @@ def methods_for(supervision: str) -> tuple[str, ...]:
 def learns_from(method: str, supervision: str) -> bool:
     """Whether a method can use a kind of supervision; one from elsewhere learns from parallel text."""
     return method in methods_for(supervision) or (supervision == "parallel" and is_path(method))
+
+
+def trained_with_dictionaries() -> tuple[str, ...]:
+    """Names of the methods that learn from dictionaries and text of each language, and change the encoder's weights."""
+    return tuple(name for name in methods_for("dictionary") if METHODS[name].trains)

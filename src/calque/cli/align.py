@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.alignment import METHODS, learns_from, methods_for
+from calque.alignment import METHODS, learns_from, methods_for, trained_with_dictionaries
 from calque.cli.checks import finite, given, language, output_folder, positive, refuse_unused
-from calque.cli.dictionary import Fitting, with_dictionaries
+from calque.cli.dictionary import Fitting, named_dictionaries, train_with_dictionaries, with_dictionaries
 from calque.cli.options import (
     Limit,
     Linking,
@@ -38,7 +38,10 @@ class Tuning:
     epochs: Annotated[float | None, typer.Option(callback=positive, help="Training: passes over the longest text.")] = (
         None
     )
-    batch: Annotated[int | None, typer.Option(min=1, help="Training: sentence pairs per language and update.")] = None
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Training: sentence pairs per language and update (senses: blocks of text)."),
+    ] = None
     accumulate: Annotated[
         int, typer.Option(min=1, help="Training: split each update into N parts, to save memory.")
     ] = 1
@@ -50,7 +53,7 @@ class Tuning:
         typer.Option(
             min=0,
             callback=finite,
-            help="Training: weight of the term that keeps vectors close to the original encoder.",
+            help="Training: weight of the term that keeps vectors (senses: weights) close to the original encoder.",
         ),
     ] = None
     freeze: Annotated[
@@ -96,7 +99,10 @@ def align(
     linking: Linking,
     tuning: Tuning,
     fitting: Fitting,
-    train: Annotated[list[str] | None, typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts.")] = None,
+    train: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts; for senses, text of each language."),
+    ] = None,
     langs: Annotated[
         list[str] | None,
         typer.Option(
@@ -107,7 +113,8 @@ def align(
     dictionary: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE...", help="Align with dictionaries instead of text; identical: use words spelt alike."
+            metavar="FILE...",
+            help="Align with dictionaries (FILE or en-de=FILE) instead of parallel text; identical: use words spelt alike.",
         ),
     ] = None,
     unsupervised: Annotated[
@@ -135,7 +142,7 @@ def align(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Parallel text: an option of the method that has no name of its own here; repeatable.",
+            help="Parallel text, senses: an option of the method that has no name of its own here; repeatable.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
@@ -146,12 +153,20 @@ def align(
     The result is a folder that calque and transformers can load. Align with parallel text (TRAIN), with dictionaries
     (--dictionary), with neither (--unsupervised), or with released maps (--released).
     """
+    texts = [*(fitting.text or []), *(train or [])]
+    if method in trained_with_dictionaries():  # whose text is not parallel
+        train = None
+        if not dictionary:
+            raise SettingError(
+                f"--method {method} learns from --dictionary and text of each language; got no dictionary"
+            )
     kinds = {"TRAIN": train, "--dictionary": dictionary, "--unsupervised": unsupervised, "--released": released}
     if sum(map(bool, kinds.values())) != 1:
         got = " and ".join(name for name, value in kinds.items() if value) or "nothing"
         raise SettingError(f"align with one of {', '.join(kinds)}; got {got}")
     say = news(quiet)
-    sources = [*(train or []), *(dictionary or []), *(released or []), *(links or []), *fitting.files()]
+    dictionary, langs = named_dictionaries(dictionary or [], langs or [])
+    sources = [*texts, *dictionary, *(released or []), *(links or []), *fitting.files()]
     output_folder("--out", out, [*encoder.split(","), *sources])
     place: dict[str, Any] = {
         "encoder": encoder, "towards": towards, "out": out, "load": loading.arguments(), "overwrite": overwrite
@@ -171,6 +186,15 @@ def align(
         seconds = result.record["seconds"]
         say(f"saved to {result.folder} (linking words {seconds['words']:.0f} s, {method} {seconds['method']:.0f} s)")
         return
+    if method in trained_with_dictionaries():
+        _refuse_with_senses(context, method)
+        options = _options(context, method, langs, tuning, supervision="dictionary", seed=linking.seed)
+        train_with_dictionaries(
+            dictionary, langs, texts, method, options | _without_name(method, option or []), pretokenized=pretokenized,
+            limit=limit, keep_layers=tuning.keep_layers, checkpoint_every=tuning.checkpoint_every, progress=not quiet,
+            say=say, **place,
+        )  # fmt: skip
+        return
     only_text = {*names_of(Tuning), "links", "option", "model", "symmetrize"} - {"keep_layers", "checkpoint_every"}
     refuse_unused(context, dict.fromkeys(only_text, "is only for parallel text"))
     place |= {"layers": numbers(layers), "combine": combine}
@@ -183,7 +207,7 @@ def align(
         say(f"saved to {result.folder}: {', '.join(result.record['langs'])}")
         return
     place |= {"pretokenized": pretokenized, "limit": limit, "seed": linking.seed, "progress": not quiet, "say": say}
-    with_dictionaries(dictionary or [], langs or [], method or "rotation", fitting, place)
+    with_dictionaries(dictionary, langs, method or "rotation", fitting, place)
 
 
 def _refuse_with_text(context: typer.Context, method: str, links: Sequence[str] | None) -> None:
@@ -199,13 +223,21 @@ def _refuse_with_text(context: typer.Context, method: str, links: Sequence[str] 
     refuse_unused(context, dict.fromkeys(names_of(Fitting), "is only for --dictionary and --unsupervised"))
 
 
+def _refuse_with_senses(context: typer.Context, method: str) -> None:
+    """Options that change nothing where weights are trained with dictionaries."""
+    why = f"has no effect with --method {method}"
+    unused = (*names_of(Fitting), "links", "model", "symmetrize", "layers", "combine", "accumulate")
+    refuse_unused(context, dict.fromkeys(set(unused) - {"text"}, why))
+
+
 def _options(
-    context: typer.Context, method: str, langs: Sequence[str] | None, tuning: Tuning, **others: Any
-) -> dict[str, Any]:
+    context: typer.Context, method: str, langs: Sequence[str] | None, tuning: Tuning, *, supervision: str = "parallel",
+    **others: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Keyword arguments of a method: what was given of those it has, and what all that have it must agree on."""
     if not langs:
         raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
-    if not learns_from(method, "parallel"):
+    if not learns_from(method, supervision):
         expected = ", ".join(methods_for("parallel"))
         raise SettingError(f"unknown --method {method}, expected one of {expected}, or package.module:Class")
     has = signature(METHODS.load(method)).parameters

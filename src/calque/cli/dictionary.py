@@ -61,6 +61,47 @@ class Fitting:
         return [*(self.text or []), *(self.anchors or [])]
 
 
+def named_dictionaries(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Files and the flat list of `--langs`, which `en-de=FILE` stands for, too.
+
+    Raises:
+        SettingError: languages said twice, or of some files only.
+    """
+    from calque.corpora.languages import pair_and_path
+
+    named = [pair_and_path(file) for file in files]
+    pairs = [pair for pair, _ in named if pair is not None]
+    if not pairs:
+        return list(files), list(langs)
+    if langs or len(pairs) < len(named):
+        raise SettingError("name the languages of all dictionaries, either as in en-de=FILE or by --langs, not both")
+    return [path for _, path in named], [lang for pair in pairs for lang in pair]
+
+
+def train_with_dictionaries(
+    dictionaries: Sequence[str], langs: Sequence[str], texts: Sequence[str], method: str, options: Mapping[str, Any],
+    **place: Any,
+) -> None:  # fmt: skip
+    """Train the encoder on text of each language, with dictionaries.
+
+    Args:
+        dictionaries: files.
+        langs: the flat list of `--langs`.
+        texts: of each language.
+        method: that learns from them.
+        options: of the method.
+        place: other arguments of the run.
+    """
+    from calque.runs.dictionary import IDENTICAL
+    from calque.runs.sense_alignment import align_senses
+
+    if IDENTICAL in dictionaries:
+        raise SettingError(f"--method {method} learns translations: --dictionary {IDENTICAL} has none")
+    pairs = pairs_of(langs, len(dictionaries))
+    result = align_senses(dictionaries, langs=pairs, texts=texts, method=method, options=options, **place)
+    place["say"](f"saved to {result.folder} ({method} {result.record['seconds']['method']:.0f} s)")
+
+
 def with_dictionaries(
     dictionaries: Sequence[str], langs: Sequence[str], method: str, fitting: Fitting, place: Mapping[str, Any]
 ) -> None:

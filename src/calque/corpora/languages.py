@@ -58,6 +58,21 @@ def name_and_path(text: str) -> tuple[str, str]:
     return (name, path) if equals and name and not any(character in name for character in "/\\:") else ("", text)
 
 
+def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
+    """From `en-de=FILE` the two languages and the file; None for a file without them.
+
+    Raises:
+        SettingError: what stands before the sign is not two languages.
+    """
+    name, path = name_and_path(text)
+    if not name:
+        return None, text
+    source, _, target = name.partition("-")
+    if not source or not target or "-" in target or not path:
+        raise SettingError(f"{text}: expected two languages and a file, as in en-de=FILE")
+    return (source, target), path
+
+
 def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
     """From `de=FILE`, or from a name that says the language.
 

@@ -71,6 +71,25 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
     return model, tokenizer
 
 
+def read_language_model(name: str) -> Any | None:
+    """The masked language model of a folder or of a name on the hub, in float32; None where there is none, or an encoder
+    without its head."""
+    from transformers import AutoConfig, AutoModelForMaskedLM
+
+    try:
+        with _quiet(local=os.path.isdir(name)):
+            where = {"local_files_only": not os.path.isdir(name) and _unconnected()}
+            if type(AutoConfig.from_pretrained(name, **where)) not in AutoModelForMaskedLM._model_mapping:
+                return None
+            loaded: Any = AutoModelForMaskedLM.from_pretrained(
+                name, dtype=torch.float32, output_loading_info=True, **where
+            )
+    except (OSError, ValueError):  # gone since the encoder was read, or never there
+        return None
+    model, report = loaded
+    return None if report["missing_keys"] else model
+
+
 # Far beyond every encoder of text; what is built from a damaged number takes half a minute, or all memory.
 _MOST = {
     "num_hidden_layers": 1000, "n_layers": 1000, "num_layers": 1000, "hidden_size": 65_536, "dim": 65_536, "d_model": 65_536,

@@ -143,8 +143,9 @@ class Mixture:
 
 
 def mask(
-    ids: np.ndarray, special: Sequence[int], *, mask_id: int, vocabulary: int, share: float, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+    ids: np.ndarray, special: Sequence[int], *, mask_id: int, vocabulary: int, share: float, rng: np.random.Generator,
+    visible: float = 0.1,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Hide subwords that are then to be guessed (Devlin et al. 2019, §3.1).
 
     Of the chosen ones four fifths become the mask, a tenth any subword of the vocabulary, and a tenth stays.
@@ -155,6 +156,7 @@ def mask(
         mask_id: of the mask.
         vocabulary: number of subwords.
         share: of the subwords to choose.
+        visible: share of these that stay; of the others one in nine becomes any subword.
 
     Returns:
         the text to read, `[n, length]`, and flat positions of the chosen subwords, `[n_chosen]`.
@@ -164,7 +166,8 @@ def mask(
     read = ids.copy()
     fate = rng.random(len(chosen))
     ordinary = np.setdiff1d(np.arange(vocabulary), special)
-    read.flat[chosen[fate < 0.8]] = mask_id
-    swapped = chosen[(fate >= 0.8) & (fate < 0.9)]
+    masked = (1 - visible) * 8 / 9
+    read.flat[chosen[fate < masked]] = mask_id
+    swapped = chosen[(fate >= masked) & (fate < 1 - visible)]
     read.flat[swapped] = rng.choice(ordinary, size=len(swapped))
     return read, chosen

@@ -30,15 +30,16 @@ class HiddenPrediction(Prediction):
         encoder: around the model's body.
         share: of the subwords to hide.
         weights: of the head that predicts, which every share of an update has gradients of.
+        visible: see `mask`.
         mixture, processes, threads: see `Prediction`.
     """
 
     def __init__(
         self, module: nn.Module, encoder: HuggingFaceEncoder, mixture: Mixture, share: float, processes: Processes,
-        threads: Threads, weights: Sequence[nn.Parameter],
+        threads: Threads, weights: Sequence[nn.Parameter], visible: float = 0.1,
     ):  # fmt: skip
         super().__init__(module, mixture, processes, threads)
-        self.encoder, self.share = encoder, share
+        self.encoder, self.share, self.visible = encoder, share, visible
         tokenizer: Any = encoder.tokenizer
         self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
         self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
@@ -49,8 +50,9 @@ class HiddenPrediction(Prediction):
         # The text that is hidden follows from the update's own random state, which `Loop` sets from its number.
         rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=_shared_generator(self.processes))))
         read, chosen = mask(
-            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share, rng=rng
-        )
+            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share, rng=rng,
+            visible=self.visible,
+        )  # fmt: skip
         width, (languages, words) = ids.shape[1], self._about(update, ids.shape)
         blocks = np.arange(len(ids))
         counts = [int(np.isin(chosen // width, part).sum()) for part in self.processes.shares(blocks)]
@@ -195,18 +197,18 @@ class MaskedSensePrediction(HiddenPrediction):
         senses: predicts in place of the head's last layer.
         training: of its table.
         rows: int64 `[n_subwords]`, the number of each subword in the table; None where it has all of them.
-        encoder, mixture, share, processes, threads: see `HiddenPrediction`.
+        encoder, mixture, share, processes, threads, visible: see `HiddenPrediction`.
     """
 
     def __init__(
         self, model: Any, encoder: HuggingFaceEncoder, mixture: Mixture, share: float, processes: Processes,
         threads: Threads, senses: SenseSoftmax, training: SenseTraining, *, transform: nn.Module | None = None,
-        rows: Tensor | None = None,
+        rows: Tensor | None = None, visible: float = 0.1,
     ):  # fmt: skip
         self._transform: nn.Module = model.cls.predictions.transform if transform is None else transform
         module = nn.ModuleDict({"model": model, "transform": self._transform, "senses": senses})
         weights = list(self._transform.parameters())
-        super().__init__(module, encoder, mixture, share, processes, threads, weights)
+        super().__init__(module, encoder, mixture, share, processes, threads, weights, visible)
         self.senses, self.training, self._rows = senses, training, rows
         training.begin()
 

@@ -219,7 +219,7 @@ class MaskedLanguageModel(LanguageModel):
         dictionaries: Sequence[Dictionary], processes: Processes,
     ) -> SenseTraining:  # fmt: skip
         if dictionaries:
-            words, counts = _whole_words(encoder, dictionaries), _counts(mixture, softmax.senses[0].n_words)
+            words, counts = whole_words(encoder, dictionaries), _counts(mixture, softmax.senses[0].n_words)
             words = dict(sorted(words.items(), key=lambda item: -counts[item[1]]))
             self.translations = Translations(dictionaries, list(mixture.languages), words)
         return SenseTraining(softmax.senses, senses, self.updates, processes, self.translations, self.seed)
@@ -268,7 +268,7 @@ def untie(model: Any, table: SenseTable) -> None:
     head.bias, head.decoder.bias = (torch.nn.Parameter(table.bias[chosen].clone()) for _ in range(2))
 
 
-def _whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:
+def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:
     """The number of each word of some dictionaries, and of its capitalised forms, that is one subword."""
     words = sorted({word for d in dictionaries for word in (*d.source, *d.target)})
     words = list(dict.fromkeys([*words, *(word.lower() for word in words), *(word.capitalize() for word in words)]))

@@ -126,10 +126,12 @@ def _shown(value: float | None) -> str:
 
 
 def _done(record: dict[str, Any], others: list[str]) -> str:
-    """What the method did, in a sentence. Contrast moves both sides of a pair, all others one side towards the other."""
+    """What the method did, in a sentence. Contrast and senses move all languages, all others one side towards the other."""
     langs, towards, method = ", ".join(others), record["towards"], record["method"]
     if method == "contrastive":
         what = f"Words of {langs} and the words in {towards} that translate them were trained to have similar vectors"
+    elif method == "senses":
+        what = f"Hidden words of {langs} and {towards} were trained to predict their senses and those of their translations"
     else:
         what = f"The word vectors of {langs} were moved towards those of {towards}"
     return f"{what}, with calque {calque.__version__} by the method *{method}*."
