@@ -19,9 +19,10 @@ OURS = softmax.cross_entropy
 def plain(states: Tensor, own: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], hits: Tensor) -> Tensor:
     """As the formula has it, differentiated by autograd."""
     scores = torch.addmm(others[1], states, others[0].t()).float()
+    hits = hits.squeeze(1)
     struck = (hits >= 0).nonzero().squeeze(1)
     scores = scores.index_put((struck, hits[struck]), scores.new_tensor(-torch.inf))
-    right = (states * own[0]).sum(1) + own[1]
+    right = (states * own[0].squeeze(1)).sum(1) + own[1].squeeze(1)
     return (torch.logaddexp(scores.logsumexp(1), right) - right).sum()
 
 

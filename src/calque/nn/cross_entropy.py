@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 # Scores held at once. On a processor they stay in its cache; a graphics card wants large products.
 _HELD = {"cpu": 500_000, "cuda": 50_000_000}
-_ROWS = 32  # states at a time at least, however many classes there are: thinner products are slow
+_ROWS = 128  # states at a time at least, however many classes there are: gradients in the classes are added to once for each
 _LOWEST = torch.finfo(torch.float32).min
 
 

@@ -1,0 +1,113 @@
+"""What senses cost: an update with S senses against a plain one of the same sizes: `python -m benchmarks.senses`.
+
+Both train in turns in one process, on text of the sizes of `calque pretrain --preset small`. Memory is what the tables add
+to the model, against the formula in the documentation of `Senses`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.stand_in import stand_in_text
+from calque.pretraining.base import Prediction
+from calque.pretraining.bidirectional import BiLanguageModel, WordPrediction
+from calque.pretraining.hidden import HiddenPrediction
+from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer
+from calque.pretraining.senses import Senses
+from calque.text import Sentences
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", choices=["elmo", "bert"], nargs="+", default=["elmo", "bert"])
+    parser.add_argument("--senses", type=int, default=5)
+    parser.add_argument("--text", help="one sentence a line, words between spaces; by default one is made up")
+    parser.add_argument("--updates", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=4, help="of the BERT")
+    parser.add_argument("--vocabulary", type=int, default=16_000)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    text = _text(args.text)
+    for model in args.model:
+        _compare(model, text, args)
+
+
+def _text(path: str | None) -> Sentences:
+    if path is None:
+        return stand_in_text(20_000)[0].source
+    with open(path, encoding="utf-8") as lines:
+        return Sentences.of([line.split() for line in lines], "en")
+
+
+def _compare(model: str, text: Sentences, args: argparse.Namespace) -> None:
+    common: dict[str, Any] = {"senses": args.senses, "warmup": 1, "start": "copied", "below": 0.0}
+    kinds = {
+        "plain": None,
+        f"{args.senses} senses of the words seen 100 times for each": Senses(occurrences=100, **common),
+        f"{args.senses} senses of every word": Senses(**common),
+    }
+    train = _elmo(text, args) if model == "elmo" else _bert(text, args)
+    taken: dict[str, list[float]] = {name: [] for name in kinds}
+    for _ in range(args.rounds):
+        for name, senses in kinds.items():
+            taken[name].append(_seconds(train, senses, args.updates))
+    print(f"{model}: {np.median(taken['plain']):.3f} s an update, plain, {args.threads} threads", flush=True)
+    for name, seconds in taken.items():
+        ratios = np.array(seconds) / np.array(taken["plain"])
+        print(f"  {np.median(ratios):.2f} ({ratios.min():.2f} to {ratios.max():.2f}) times as long: {name}", flush=True)
+
+
+def _elmo(text: Sentences, args: argparse.Namespace) -> Callable[[Senses | None], Any]:
+    def train(senses: Senses | None) -> Any:
+        settings = {"dim": args.dim, "hidden": 4 * args.dim, "tables": 2, "negatives": 4096}
+        return BiLanguageModel(
+            updates=args.updates, senses=senses, vocabulary=args.vocabulary, min_count=1, **settings
+        ).train({"en": text})
+
+    return train
+
+
+def _bert(text: Sentences, args: argparse.Namespace) -> Callable[[Senses | None], Any]:
+    tokenizer = train_tokenizer({"en": text}, size=args.vocabulary)
+
+    def train(senses: Senses | None) -> Any:
+        settings = {"dim": args.dim, "layers": args.layers, "length": 64, "positions": 64}
+        return MaskedLanguageModel(updates=args.updates, senses=senses, **settings).train({"en": text}, tokenizer)
+
+    return train
+
+
+def _seconds(train: Callable[[Senses | None], Any], senses: Senses | None, updates: int) -> float:
+    """Median time from the beginning of an update to that of the next, without the first few."""
+    begun: list[float] = []
+    classes: tuple[type[Prediction], ...] = (WordPrediction, HiddenPrediction)
+    before = [kind.backward for kind in classes]
+
+    def timed(original: Callable[..., Any]) -> Callable[..., Any]:
+        def backward(self: Any, update: Any) -> Any:
+            begun.append(time.perf_counter())
+            return original(self, update)
+
+        return backward
+
+    for kind, original in zip(classes, before, strict=True):
+        kind.backward = timed(original)  # type: ignore[method-assign]
+    try:
+        train(senses)
+    finally:
+        for kind, original in zip(classes, before, strict=True):
+            kind.backward = original  # type: ignore[method-assign]
+    return float(np.median(np.diff(begun)[3:]))
+
+
+if __name__ == "__main__":
+    main()
