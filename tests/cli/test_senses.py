@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from calque.pretraining.saved_senses import open_sense_reader
@@ -135,7 +136,7 @@ def test_what_cannot_be_is_one_line(capsys, elmo, bert, text, tmp_path):
     assert "did you mean bank?" in fails(capsys, "senses", elmo, "bnak")
     assert "name a word" in fails(capsys, "senses", elmo)
     assert "name a word" in fails(capsys, "senses", elmo, "--text", text)
-    assert "leave out the word" in fails(capsys, "senses", elmo, "bank", "--text", text, "--out", tmp_path / "x")
+    assert "calque senses FOLDER WORD" in fails(capsys, "analyze", elmo, "--only", "senses")
     assert "is only for --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)
     assert "no --direction" in fails(capsys, "senses", bert, "bank", "--direction", "forward")
     assert "nothing to hide" in fails(capsys, "senses", elmo, "bank", "--unmasked")
@@ -163,3 +164,32 @@ def test_the_numbers_come_whole_or_not_at_all(capsys, elmo, text, tmp_path):
     ]
     fails(capsys, *command)
     assert not list(tmp_path.glob("out.txt*"))
+
+
+def test_a_report_draws_the_senses_of_words(capsys, elmo, text, tmp_path):
+    results, word = tmp_path / "senses.jsonl", several(elmo)
+    works(capsys, "senses", elmo, word, "--out", results, "-q")
+    works(capsys, "senses", elmo, "Geld", "--text", f"en={text}", "--pretokenized", "--out", results, "-q")
+    first, second = map(json.loads, results.read_text().splitlines())
+    reader = open_sense_reader(elmo)
+    number = reader.find(word)
+    senses = range(1, int(reader.inventory.n_senses[number]) + 1)
+    assert (first["data"], first["encoder"], first["languages"]) == (word, "elmo", ["und"])
+    assert (second["data"], second["languages"]) == ("Geld", ["en"])
+    for sense in senses:
+        items = [item for item in first["items"] if item["of"] == sense]
+        (own,) = reader.inventory.plane(np.array([reader.inventory.row(number, sense)]))
+        assert (items[0]["word"], items[0]["number"], items[0]["cosine"]) == (word, sense, 1.0)
+        assert (items[0]["x"], items[0]["y"]) == pytest.approx(own.tolist(), abs=1e-4)
+        near = reader.nearest(number, sense, 3)
+        assert [(i["word"], i["number"]) for i in items[1:4]] == [(reader.words[n.word], n.number) for n in near]
+    assert {item["lang"] for item in second["items"]} == {"en"}
+    page = tmp_path / "report.html"
+    works(capsys, "report", results, "--out", page, "--plots", tmp_path / "plots")
+    html = page.read_text()
+    assert "Senses of words" in html
+    assert f"{word}_1</text>" in html
+    assert f"Senses of {word} and those nearest to them" in html
+    assert list((tmp_path / "plots").glob("senses-Geld*.svg"))
+    works(capsys, "report", results, "--out", tmp_path / "report.md")
+    assert f"{word}\\_1 |" in (tmp_path / "report.md").read_text()

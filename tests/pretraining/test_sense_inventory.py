@@ -182,3 +182,14 @@ def test_another_rule_takes_the_place_of_the_pairing():
     inventory = SenseInventory.of_both(first, second, largest)
     assert (inventory.n_senses == 1).all()
     np.testing.assert_allclose(inventory.shares, 1)
+
+
+def test_the_plane_is_that_of_the_two_largest_principal_components():
+    inventory = SenseInventory.of_both(a_table(20, 6, 1), a_table(20, 6, 1), shared)
+    every = np.arange(len(inventory.senses))
+    x = inventory.vectors(every).double().numpy()
+    np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1, atol=1e-6)
+    u, s, _ = np.linalg.svd(x - x.mean(0))
+    places = inventory.plane(every)
+    np.testing.assert_allclose(np.abs(places), np.abs((u[:, : len(s)] * s)[:, :2]), atol=1e-5)
+    np.testing.assert_allclose(inventory.plane(every[[4, 7]]), places[[4, 7]], atol=1e-6)

@@ -822,6 +822,11 @@ def plain(**changed) -> str:
         (plain(analysis="x"), "unknown analysis 'x'"),
         (plain(analysis="points", items=[{"x": 1}]), "no y, word, pair"),
         (plain(analysis="points", items=[{"x": "1", "y": 1, "word": "a", "pair": 1}]), "expected numbers"),
+        (plain(analysis="senses", items=[{"x": 1, "y": 1, "word": "a"}]), "no number, of, cosine, share"),
+        (
+            plain(analysis="senses", items=[{"x": 1, "y": 1, "word": "a", "number": 1, "of": "b", "cosine": 1, "share": 1}]),
+            "expected numbers",
+        ),
     ],
 )
 def test_a_wrong_line_is_told_with_its_place(tmp_path, text, wrong):

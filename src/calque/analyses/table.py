@@ -41,6 +41,7 @@ class Analysis:
         seeded: whether it takes a seed.
         lacks: what is said where it gives nothing; `{data}` is the test text, `{encoder}` the encoder.
         axis: how reports show it; see `axis_of`.
+        made_by: the command that makes it, where that is not `calque analyze`.
     """
 
     target: str
@@ -50,6 +51,7 @@ class Analysis:
     seeded: bool = False
     lacks: str = "{data} has too few words"
     axis: Axis | None = None
+    made_by: str = ""
 
 
 _TAGS = ("upos", "treebank")
@@ -106,6 +108,10 @@ ANALYSES = {
     "points": Analysis(
         "calque.analyses.points:points", "Word pairs in the plane.", "comparison", (*_TAGS, "pairs", "projection"),
         seeded=True, lacks="no linked words that are spelt differently",
+    ),
+    "senses": Analysis(
+        "calque.analyses.senses:neighbourhoods", "The senses of a word in the plane, with those nearest to them.",
+        made_by="calque senses FOLDER WORD --out FILE",
     ),
 }  # fmt: skip
 

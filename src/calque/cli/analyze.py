@@ -142,7 +142,7 @@ class AnalysisCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         super().format_options(ctx, formatter)
         with formatter.section("Analyses"):
-            formatter.write_dl([(name, row.help) for name, row in ANALYSES.items()])
+            formatter.write_dl([(name, row.help) for name, row in ANALYSES.items() if not row.made_by])
 
 
 analyze.command_class = AnalysisCommand

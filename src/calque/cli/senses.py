@@ -27,7 +27,10 @@ def senses(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Without WORD: write for each line of --text the number of each word's sense, - for none."),
+        typer.Option(
+            help="Without WORD: write for each line of --text the number of each word's sense, - for none. With WORD: append "
+            "the senses among their neighbours to this JSON lines file, for calque report."
+        ),
     ] = None,
     direction: Annotated[
         str | None,
@@ -58,8 +61,8 @@ def senses(
         "progress": not quiet,
     }  # fmt: skip
     if word is not None:
-        refuse_unused(context, {"out": "is for the senses of a whole text: leave out the word"})
-        found = of_word(folder, word, text or [], k=k, examples=examples, **how)
+        output_file("--out", out, [folder, *(text or [])])
+        found = of_word(folder, word, text or [], k=k, examples=examples, out=out, **how)
         print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
         return
     if out is None or not text:

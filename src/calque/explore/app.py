@@ -6,7 +6,7 @@ own. Words are counted from 0.
 
     /api/about
         {"languages": [{"lang", "dir", "spaced", "first", "sentences", "words"}], "encoders": [{"name", "before", "dim",
-        "layers", "own"}], "before", "after", "start": {"id", "word"}, "words", "neighbourhood"}
+        "layers", "own", "senses"}], "before", "after", "start": {"id", "word"}, "words", "neighbourhood"}
     /api/search?q=river bank[&lang=en][&limit=20]
         {"total", "sentences": [SENTENCE]}, those that hold all words of q
     /api/sentence?id=12                 or ?text=…[&lang=en]
@@ -14,6 +14,9 @@ own. Words are counted from 0.
     /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
         {"encoder", "layer", "word", "covered", "languages": [{"lang", "own", "words": [HIT]}],
         "same": {"total", "nearest": [HIT], "farthest": [HIT]}, "milliseconds"}; "same" is the same form elsewhere
+    /api/sense?encoder=elmo&id=12&word=3
+        {"encoder", "word", "senses", "number", "share", "nearest": [{"word", "number", "cosine", "lang"}]}: which of its senses
+        the word has there, of an encoder with "senses"; without "number" and the rest where the word has none, "senses" being 0
     /api/occurrences?encoder=mini[&layer=6]&word=bank&near=river[&lang=en][&limit=20]
         {"encoder", "layer", "word", "near": [word], "lang", "total", "occurrences": [HIT]}: where the form stands, the sentences
         that come nearest to the words of `near` first
@@ -131,6 +134,10 @@ def _occurrences(explorer: Explorer, query: Any) -> dict[str, Any]:
     return explorer.occurrences(encoder, query.get("layer"), word, near, query.get("lang"), limit=limit)
 
 
+def _sense(explorer: Explorer, query: Any) -> dict[str, Any]:
+    return explorer.sense(_text(query, "encoder"), _which(explorer, query), _number(query, "word"))
+
+
 def _links(explorer: Explorer, query: Any) -> dict[str, Any]:
     to = {"id": query.get("to"), "text": query.get("to_text"), "lang": query.get("to_lang")}
     which, other = _which(explorer, query), _which(explorer, to)
@@ -143,6 +150,7 @@ _ANSWERS = {
     "search": _search,
     "sentence": _sentence,
     "neighbours": _neighbours,
+    "sense": _sense,
     "occurrences": _occurrences,
     "links": _links,
 }

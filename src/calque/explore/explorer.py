@@ -95,7 +95,7 @@ class Explorer:
             ],
             "encoders": [
                 {"name": name, "before": view.before, "dim": view.encoder.dim, "layers": list(view.layers.numbers),
-                 "own": view.own}
+                 "own": view.own, "senses": view.senses is not None}
                 for name, view in self.views.items()
             ],
             "before": self.before,
@@ -268,6 +268,17 @@ class Explorer:
             if len(others):
                 nearness[k] = (np.asarray(store.embeddings.data[others]) @ context.T).max(axis=0).mean()
         return nearness
+
+    def sense(self, encoder: str, which: int | Typed, word: int) -> dict[str, Any]:
+        """The sense of a word in its sentence, by an encoder that has learnt senses; see `WordSenses.of_word`.
+
+        Raises:
+            SettingError: no such encoder, sentence or word; no senses.
+        """
+        view, words = self._view(encoder), self._words(which)
+        if not 0 <= word < len(words):
+            raise SettingError(f"no word {word}, the sentence has {len(words)}")
+        return {"encoder": encoder, "word": words[word], **view.sense(words, word)}
 
     # -- links -----------------------------------------------------------------------------------------------------
     def links(

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
+from calque.encoders.sense_files import has_senses
 from calque.errors import SettingError
 from calque.explore.collection import Collection
 from calque.explore.neighbourhoods import Neighbourhoods
+from calque.explore.senses import WordSenses
 from calque.explore.sources import NamedEncoder
 from calque.explore.store import Layers, WordVectors, layers_of
 from calque.segment import split_words
@@ -52,6 +55,7 @@ class CollectionView:
         layers: the vectors of the text under each layer.
         own: the name of the encoder's own layer.
         typed: what was typed lately, with its vectors under every layer.
+        senses: those that the encoder has learnt with; None if it has none.
     """
 
     def __init__(
@@ -68,6 +72,9 @@ class CollectionView:
         numbers, self.own = layers_of(named.encoder, layers)
         self.layers = Layers(named.encoder, numbers, collection, folder, sums, progress=progress)
         self.typed: OrderedDict[Typed, dict[str, Embeddings]] = OrderedDict()
+        self.senses: WordSenses | None = None
+        if named.folder is not None and has_senses(named.folder):
+            self.senses = WordSenses(named.folder, collection)
         self._collection, self._lock = collection, sums.lock
 
     def store(self, layer: str | None) -> tuple[WordVectors, str]:
@@ -89,6 +96,17 @@ class CollectionView:
         first, last = self._collection.offsets[which : which + 2]
         covered = None if store.covered is None else np.asarray(store.covered[first:last])
         return Embeddings(store.data[first:last], np.array([0, last - first]), covered)
+
+    def sense(self, words: Sequence[str], place: int) -> dict[str, Any]:
+        """The sense of a word of a sentence, see `WordSenses.of_word`.
+
+        Raises:
+            SettingError: the encoder has learnt none.
+        """
+        if self.senses is None:
+            raise SettingError(f"{self.name} has learnt no senses: calque pretrain --senses makes an encoder that has")
+        with self._lock:
+            return self.senses.of_word(words, place)
 
     def _encoded(self, typed: Typed) -> dict[str, Embeddings]:
         """A typed sentence under all layers, from memory if it was asked for lately."""

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from calque.algebra.procrustes import Moments, procrustes
-from calque.nn.senses import SenseTable
+from calque.nn.senses import SenseTable, principal_axes
 
 #: from the tables of the two directions the classes of each word's senses in both, int64 `[2, n_words, k]`, −1 for none
 Join = Callable[[SenseTable, SenseTable], Tensor]
 _BLOCK = 8192  # words whose senses are compared at a time
+_DRAWN = 100_000  # senses that the plane is made from at most
 
 
 class Neighbour(NamedTuple):
@@ -143,6 +144,17 @@ class SenseInventory:
             Neighbour(int(self._rows[r, 0]), int(self._rows[r, 1]) + 1, float(cosines[r]))
             for r in best if np.isfinite(cosines[r])
         ]  # fmt: skip
+
+    def plane(self, rows: np.ndarray) -> np.ndarray:
+        """Some senses on the first two principal axes of the vectors of all senses, float64 `[n, 2]` (Multi-sense, Figures
+        4 to 7). Of very many senses the axes are those of a part, evenly drawn."""
+        n = len(self._rows)
+        drawn = self.vectors(np.unique(np.linspace(0, n - 1, min(n, _DRAWN)).astype(np.int64)))
+        axes = principal_axes(drawn, min(2, drawn.shape[1]))
+        signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()  # of an axis they are an accident otherwise
+        places = np.zeros((len(rows), 2))
+        places[:, : axes.shape[1]] = ((self.vectors(rows) - drawn.mean(0)) @ (axes * signs)).numpy()
+        return places
 
 
 def classes_of(table: SenseTable) -> Tensor:

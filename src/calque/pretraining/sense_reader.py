@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -99,6 +99,12 @@ class SenseReader(ABC):
         whole[: len(self.words)] = [bool(form) for form in self.words]
         return self.inventory.nearest(word, number, k, whole if among is None else whole & among)
 
+    def uses(self, sentences: Iterable[Sentence | Sequence[str]]) -> np.ndarray:
+        """How often each word stands in a text, int64 by number."""
+        types, place, _ = number_words(sentences)
+        words = self.numbers(types)[place] if len(types) else np.zeros(0, dtype=np.int64)
+        return np.bincount(words[words >= 0], minlength=self.inventory.n_words)
+
     def _window(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
         types, place, _ = number_words(sentences)
         words = self.numbers(types)[place] if len(types) else np.zeros(0, dtype=np.int64)
@@ -112,6 +118,19 @@ class SenseReader(ABC):
     def _read(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
         """Which words the model reads, bool `[n_words]`."""
         return np.ones(int(word_counts(sentences).sum()), dtype=bool)
+
+
+def languages_of(uses: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """The language of each word, by number: that in whose text it has the largest share; None for a word of no text.
+
+    Args:
+        uses: by language, see `SenseReader.uses`; without any nothing is known.
+    """
+    if not uses:
+        return None
+    shares = np.stack([of_lang / max(1, of_lang.sum()) for of_lang in uses.values()])
+    names = np.array([*uses, None], dtype=object)
+    return names[np.where(shares.any(axis=0), shares.argmax(axis=0), len(uses))]
 
 
 class ElmoSenseReader(SenseReader):

@@ -11,6 +11,7 @@ from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
 from calque.report.questions import Question, sort_questions
 from calque.report.reading import Record, Results
+from calque.report.senses import senses
 from calque.report.shape import shape
 from calque.report.subjects import find_subjects
 from calque.report.tables import glance, heat_map, question_table
@@ -44,6 +45,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         transfer(headlines, by_analysis.get("correlation", []), subjects),
         points(by_analysis.get("points", []), subjects),
         examples(by_analysis.get("examples", []), subjects),
+        senses(by_analysis.get("senses", []), subjects),
         *(
             grouped(name, axis, by_analysis[name], subjects)
             for name in ANALYSES

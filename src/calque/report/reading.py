@@ -221,13 +221,20 @@ def _unusable(plain: Any) -> str | None:
 
 
 def _unusable_item(item: Mapping[str, Any], analysis: str | None) -> str | None:
-    """What an item of examples or points lacks."""
-    needed = {"points": ("x", "y", "word", "pair"), "examples": ("form", "sentence", "expected", "got")}
+    """What an item of examples, points or senses lacks."""
+    needed = {
+        "points": ("x", "y", "word", "pair"),
+        "examples": ("form", "sentence", "expected", "got"),
+        "senses": ("x", "y", "word", "number", "of", "cosine", "share"),
+    }
     lacking = [name for name in needed.get(analysis or "", ()) if name not in item]
     if lacking:
         return f"no {', '.join(lacking)}"
     if analysis == "points" and not all(_is_number(item[name]) and math.isfinite(item[name]) for name in ("x", "y")):
         return f"x and y are {item['x']!r} and {item['y']!r}, expected numbers"
+    figures = ("x", "y", "number", "of", "cosine", "share")
+    if analysis == "senses" and not all(_is_number(item[name]) and math.isfinite(item[name]) for name in figures):
+        return f"{', '.join(figures)} are {[item[name] for name in figures]!r:.100}, expected numbers"
     if analysis == "examples":
         answers = [item["expected"], *item["got"].values()] if isinstance(item["got"], dict) else [None]
         if not all(isinstance(answer, dict) for answer in answers):

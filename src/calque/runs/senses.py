@@ -30,6 +30,7 @@ def senses(
     hidden: bool | None = None,
     pretokenized: bool = False,
     limit: int | None = None,
+    out: str | Path | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
     """The senses of a word: how frequent they were in training, what lies near to them, and where they are meant.
@@ -43,6 +44,7 @@ def senses(
         examples: sentences of each sense.
         direction, hidden: see `open_sense_reader`.
         pretokenized, limit: words stand between spaces; read only so many lines of each text.
+        out: JSON lines file to which the senses among their neighbours are appended, for reports.
         progress: show a bar on standard error.
 
     Returns:
@@ -55,6 +57,8 @@ def senses(
         InputError: no senses in the folder, or a text that cannot be read.
         SettingError: the word is not in the vocabulary.
     """
+    from calque.analyses.senses import neighbourhoods
+    from calque.disk import append_lines
     from calque.pretraining.saved_senses import open_sense_reader
 
     files = texts_of(folder, texts, pretokenized)
@@ -65,6 +69,10 @@ def senses(
         for block in _blocks(lang, path, pretokenized, limit):
             found.look(block, progress)
     inventory, langs = reader.inventory, found.languages()
+    if out is not None:
+        languages = list(dict.fromkeys(lang for lang, _ in files if lang)) or _languages(Path(folder))
+        finding = neighbourhoods(reader, number, langs=langs, languages=languages)
+        append_lines(out, [finding.to_json() + "\n"])
     return {
         "word": reader.words[number],
         "model": reader.name,
@@ -181,8 +189,9 @@ class _Found:
         types, place, offsets = number_words(block)
         numbers = self._reader.numbers(types)
         words = numbers[place] if len(types) else place
-        uses = self._uses.setdefault(block.lang, np.zeros(self._reader.inventory.n_words))
-        uses += np.bincount(words[words >= 0], minlength=len(uses))
+        if block.lang:
+            uses = self._reader.uses(block)
+            self._uses[block.lang] = self._uses.get(block.lang, 0) + uses
         rows = np.flatnonzero(words == self._word)
         needed = np.unique(np.searchsorted(offsets, rows, side="right") - 1)
         part = block.take(needed)
@@ -199,13 +208,10 @@ class _Found:
             first += len(sentence)
 
     def languages(self) -> np.ndarray | None:
-        """The language in which each word is the largest share of the text; None where it is in no text."""
-        named = {lang: uses for lang, uses in self._uses.items() if lang}
-        if not named:
-            return None
-        shares = np.stack([uses / max(1.0, uses.sum()) for uses in named.values()])
-        names = np.array([*named, None], dtype=object)
-        return names[np.where(shares.any(axis=0), shares.argmax(axis=0), len(named))]
+        """Of all words, as far as the texts tell."""
+        from calque.pretraining.sense_reader import languages_of
+
+        return languages_of(self._uses)
 
 
 def _nearest(reader: SenseReader, word: int, sense: int, k: int, langs: np.ndarray | None) -> list[dict[str, Any]]:
