@@ -49,6 +49,12 @@ texts = { en = "a.txt", de = "b.txt" }
 limit = 10
 vocabulary = 100
 betas = [0.9, 0.98]
+[encoders.senses.pretrain]
+model = "elmo"
+preset = "tiny"
+texts = { en = "a.txt", de = "b.txt" }
+senses = { senses = 3, below = 0.2 }
+dictionaries = { en-de = "d.tsv" }
 
 [methods]
 base = {}
@@ -188,6 +194,11 @@ def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tm
     (("encoders", "layered", "layers"), [1, 1], "encoders.layered.layers says 1 twice"),
     (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
     (("encoders", "layered", "pooling"), "max", "pooling = 'max', expected 'last' or 'first' or 'mean'"),
+    (("encoders", "senses", "pretrain", "preset"), "huge", "preset = 'huge', expected 'paper' or 'small' or 'tiny'"),
+    (("encoders", "senses", "pretrain", "senses"), 1, "encoders.senses.pretrain: one sense is what a plain language model has"),
+    (("encoders", "senses", "pretrain", "senses"), {"sense": 3}, "unknown setting 'sense' of encoders.senses.pretrain.senses"),
+    (("encoders", "senses", "pretrain", "apart"), True, "dictionaries translate the senses of languages that one encoder"),
+    (("encoders", "senses", "pretrain", "dictionaries"), {"en-fr": "d.tsv"}, "'en-fr' names no two of en, de"),
     (("encoders", "own", "pretrain", "dropout"), 1.0, "dropout = 1.0, expected a number from 0 to below 1"),
     (("methods",), [{"a": 1}], r"methods\[0\] = \{'a': 1\}, expected text"),
     (("methods",), ["base", "base"], "methods says 'base' twice"),

@@ -255,21 +255,22 @@ def _given(named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, str], str]]:
-    """`en-de=FILE` as two languages and a path; a language may have a hyphen of its own."""
+    """`en-de=FILE` as two languages and a path."""
     from calque.corpora.languages import name_and_path
+    from calque.runs.pretrain import pair_of
 
     found = []
     for file in files:
         name, path = name_and_path(file)
         if not path or "-" not in name:
             raise SettingError(f"--dictionary {file}: give both languages before the file, e.g. en-de=en-de.txt")
-        known = [(a, b) for a in langs for b in langs if f"{a}-{b}" == name and a != b]
-        if not known:
+        pair = pair_of(name, langs)
+        if pair is None:
             raise SettingError(
                 f"--dictionary {file}: expected two different languages of the text, which is in "
                 f"{', '.join(dict.fromkeys(langs))}"
             )
-        found.append((known[0], path))
+        found.append((pair, path))
     return found
 
 

@@ -36,7 +36,7 @@ _PAPER_SENSES: Mapping[str, Settings] = {
 
 # About an hour at most on two cores, with 9 MB of text of each language; and minutes.
 _SMALL: Mapping[str, Settings] = {
-    "elmo": {"dim": 64, "hidden": 256, "vocabulary": 20_000, "batch": 64, "updates": 4000, "negatives": 2048, "tables": 2},
+    "elmo": {"dim": 64, "hidden": 256, "vocabulary": 20_000, "batch": 64, "updates": 3000, "negatives": 2048, "tables": 2},
     "bert": {"dim": 128, "layers": 4, "vocabulary": 12_000, "batch": 32, "updates": 6000, "length": 64, "positions": 128},
 }  # fmt: skip
 _TINY: Mapping[str, Settings] = {

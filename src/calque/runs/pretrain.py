@@ -72,12 +72,10 @@ def pretrain(
     if model not in MODELS:
         raise SettingError(f"unknown model {model!r} to pretrain, expected {' or '.join(MODELS)}")
     _check_dictionaries(dictionaries, langs, senses)
-    settings = {
-        **of_model(preset, model, len(langs) > 1),
-        **({"alpha": 0.0} if dictionaries else {}),
-        **(options or {}),
-    }
-    run = MODELS[model](**settings, **_with_senses(senses, preset, model))
+    settings = settings_for(
+        model, preset=preset, senses=senses, langs=langs, translated=bool(dictionaries), options=options or {}
+    )
+    run = MODELS[model](**settings)
     _check_warmup(run.method)
     opened = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
     corpora = run.training_part(read_languages(texts, pretokenized=pretokenized, limit=limit, say=say))
@@ -99,13 +97,31 @@ def pretrain(
     return record
 
 
-def _with_senses(senses: int | Mapping[str, Any] | None, preset: str | None, model: str) -> dict[str, Any]:
+def settings_for(
+    model: str, *, preset: str | None, senses: int | Mapping[str, Any] | None, langs: Sequence[str], translated: bool,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """Keyword arguments of `Bert` or `Elmo`: those of a preset, and over them those that are named.
+
+    Args:
+        model, preset, senses, options: see `pretrain`.
+        langs: of the text.
+        translated: whether there are dictionaries.
+    """
     from calque.pretraining.senses import Senses
 
+    equal = {"alpha": 0.0} if translated else {}
+    settings = {**of_model(preset, model, len(langs) > 1), **equal, **options}
     if senses is None:
-        return {}
+        return settings
     given = {"senses": senses} if isinstance(senses, int) else dict(senses)
-    return {"senses": Senses(**{**of_senses(preset, model), **given})}
+    return {**settings, "senses": Senses(**{**of_senses(preset, model), **given})}
+
+
+def pair_of(name: str, langs: Sequence[str]) -> tuple[str, str] | None:
+    """The two languages that `en-de` names, either of which may have a hyphen of its own; None where they are not two of
+    these."""
+    return next(((a, b) for a in langs for b in langs if f"{a}-{b}" == name and a != b), None)
 
 
 def _check_dictionaries(

@@ -69,12 +69,15 @@ class Grid:
         if "path" in given:
             return given["path"]
         settings = dict(given["pretrain"])
-        texts, apart = settings.pop("texts"), settings.pop("apart", False)
+        texts, apart, dictionaries = (settings.pop(name, {}) for name in ("texts", "apart", "dictionaries"))
+        translated = {"dictionaries": list(dictionaries)} if dictionaries else {}
         made = []
         for part in [{lang: file} for lang, file in texts.items()] if apart else [texts]:
             files = {"text": [self.plan.path(file) for file in part.values()]}
+            if dictionaries:
+                files["dictionary"] = [self.plan.path(file) for file in dictionaries.values()]
             label = f"{name}, {' and '.join(part)}"
-            made.append(self._step("pretrain", {**settings, "langs": list(part)}, files, label=label))
+            made.append(self._step("pretrain", {**settings, "langs": list(part), **translated}, files, label=label))
         self.pretraining += made
         about = {**_about(name, None, BASE, ""), "task": "language-model"}
         self.scores += [(about, step) for step in made]

@@ -10,7 +10,9 @@ from calque.errors import SettingError
 from calque.linking import Words
 from calque.named import is_path
 from calque.runs.dictionary import align_dictionary
-from calque.runs.study.values import Count, Few, Files, Layer, Share, of
+from calque.runs.presets import PRESETS
+from calque.runs.pretrain import pair_of, settings_for
+from calque.runs.study.values import Count, Few, Files, Layer, Share, check, of
 from calque.tasks.table import TASKS, option_names
 
 Types = dict[str, Any]
@@ -52,15 +54,17 @@ def of_words() -> Types:
 
 def of_pretraining(model: str) -> Types:
     """Settings of an encoder that the study trains."""
-    read = {"model": str, "texts": _BY_LANGUAGE, "apart": bool, "limit": Count, "pretokenized": bool}
+    read = {"model": str, "texts": _BY_LANGUAGE, "apart": bool, "limit": Count, "pretokenized": bool, "held_out": int,
+            "preset": Literal[tuple(PRESETS)], "dictionaries": _BY_LANGUAGE, "lower": bool}  # fmt: skip
+    senses = {"senses": int | Mapping[str, Any]}
     if model == "elmo":
         from calque.pretraining.bidirectional import BiLanguageModel
 
-        return {**read, "held_out": int, **of(BiLanguageModel)}
+        return {**read, **of(BiLanguageModel), **senses}
     if model == "bert":
         from calque.pretraining.masked import MaskedLanguageModel
 
-        return {**read, "vocabulary": Count, "half": bool, **of(MaskedLanguageModel, "start")}
+        return {**read, "vocabulary": Count, "half": bool, **of(MaskedLanguageModel, "start"), **senses}
     raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
 
 
@@ -152,12 +156,41 @@ def make_pretraining(where: str, model: str, given: Mapping[str, Any]) -> None:
     """
     from calque.pretraining.bidirectional import BiLanguageModel
     from calque.pretraining.masked import MaskedLanguageModel
+    from calque.pretraining.senses import Senses
 
-    of_texts = ("model", "texts", "apart", "limit", "pretokenized", "held_out", "half")
+    langs, senses, dictionaries = list(given["texts"]), given.get("senses"), given.get("dictionaries", {})
+    if isinstance(senses, Mapping):
+        check(f"{where}.senses", senses, of(Senses))
+    if dictionaries and (senses is None or given.get("apart")):
+        raise SettingError(f"{where}: dictionaries translate the senses of languages that one encoder learns together")
+    for name in dictionaries:
+        if pair_of(name, langs) is None:
+            raise SettingError(
+                f"{where}.dictionaries: {name!r} names no two of {', '.join(langs)}, expected en-de = FILE"
+            )
+    of_texts = (
+        "model",
+        "texts",
+        "apart",
+        "limit",
+        "pretokenized",
+        "held_out",
+        "half",
+        "preset",
+        "senses",
+        "dictionaries",
+    )
+    named = {name: value for name, value in given.items() if name not in of_texts}
+    try:
+        settings = settings_for(
+            model, preset=given.get("preset"), senses=senses, langs=langs, translated=bool(dictionaries), options=named
+        )
+    except SettingError as error:
+        raise SettingError(f"{where}: {error}") from error
     if model == "elmo":
-        _make(where, BiLanguageModel, given, of_texts)
+        _make(where, BiLanguageModel, settings, ())
     else:
-        _make(where, MaskedLanguageModel, given, (*of_texts, "vocabulary"))
+        _make(where, MaskedLanguageModel, settings, ("vocabulary", "lower"))
 
 
 def make_method(where: str, given: Mapping[str, Any], towards: str) -> None:

@@ -15,13 +15,15 @@ LINKS, ENTRIES, SCORES = "links.align", "entries.tsv", "scores.json"
 
 # -- encoders --------------------------------------------------------------------------------------------------------
 def _pretrain(step: Step, folder: Path) -> None:
-    from calque.runs.pretrain import pretrain
+    from calque.runs.pretrain import pair_of, pretrain
 
     options = dict(step.settings)
-    model, langs = options.pop("model", "bert"), options.pop("langs")
+    model, langs, named = options.pop("model", "bert"), options.pop("langs"), options.pop("dictionaries", [])
+    pairs = [pair for name in named if (pair := pair_of(name, langs)) is not None]
+    dictionaries = list(zip(pairs, step.files.get("dictionary", []), strict=True))
     texts = list(zip(langs, step.files["text"], strict=True))
-    how = {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
-    record = pretrain(texts, out=folder, model=model, options=options, overwrite=True, **how)
+    how = {name: options.pop(name) for name in ("limit", "pretokenized", "preset", "senses") if name in options}
+    record = pretrain(texts, out=folder, model=model, dictionaries=dictionaries, options=options, overwrite=True, **how)
     (folder / SCORES).write_text(json.dumps(record.get("scores", [])) + "\n", encoding="utf-8")
 
 
