@@ -340,3 +340,48 @@ def test_case_of_a_text_makes_no_other_word(texts, tmp_path, capsys):
     assert "house" in words
     assert "House" not in words
     assert json.loads((tmp_path / "mixed-elmo" / "calque.json").read_text())["lower"] is True
+
+
+def test_a_study_trains_models_with_senses(texts, tmp_path, capsys):
+    """One line of its table each; and nothing is trained twice."""
+    (tmp_path / "study.toml").write_text(
+        """
+[encoders.plain.pretrain]
+texts = { en = "en.txt", de = "de.txt" }
+model = "elmo"
+preset = "tiny"
+hidden = 16
+dim = 16
+updates = 4
+held_out = 5
+[encoders.senses.pretrain]
+texts = { en = "en.txt", de = "de.txt" }
+dictionaries = { en-de = "en-de.txt" }
+senses = { senses = 2, axes = 4 }
+model = "elmo"
+preset = "tiny"
+hidden = 16
+dim = 16
+updates = 4
+held_out = 5
+[methods.base]
+[tasks.lexicon]
+texts = { en = "en.txt", de = "de.txt" }
+test = { de = "en-de.txt" }
+""",
+        encoding="utf-8",
+    )
+    given = ("study", tmp_path / "study.toml", "--data", texts, "--out", tmp_path / "out")
+    works(capsys, *given)
+    records = [json.loads(path.read_text()) for path in sorted((tmp_path / "out").rglob("calque-run.json"))]
+    records = [record for record in records if record.get("preset") == "tiny"]
+    about = {"senses" in record: record for record in records}
+    assert set(about) == {True, False}
+    assert about[True]["senses"]["dictionaries"][0]["langs"] == ["en", "de"]
+    assert about[True]["settings"]["senses"]["senses"] == 2
+    assert about[True]["settings"]["tables"] == about[False]["settings"]["tables"] == 2
+    weights = sorted((tmp_path / "out").rglob("weights.hdf5"))
+    made = [path.stat().st_mtime_ns for path in weights]
+    works(capsys, *given)
+    assert [path.stat().st_mtime_ns for path in weights] == made
+    assert len(made) == 2
