@@ -114,7 +114,7 @@ def test_of_subwords_those_that_are_whole_words_are_translated(monkeypatch):
     }
     tokenizer = train_tokenizer(texts, size=90)
     shape: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "inner": 8, "positions": 20, "length": 20}
-    method = MaskedLanguageModel(**shape, batch=2, updates=4, share=0.5, senses=Senses(senses=2, axes=2))
+    method = MaskedLanguageModel(**shape, batch=2, updates=4, share=0.5, senses=Senses(senses=2, axes=2, occurrences=0))
     method.train(texts, tokenizer, dictionaries=[dictionary("en-de", "house HAUS", "unheard Ufer")])
     numbers = tokenizer.get_vocab()
     house, haus = numbers["house"], numbers["haus"]

@@ -64,7 +64,7 @@ def trained(request, texts, tmp_path_factory) -> tuple[str, Path]:
     sizes = {"elmo": {"hidden": 16}, "bert": {"layers": 1, "vocabulary": 100}}[request.param]
     pretrain(
         [(lang, str(texts / f"{lang}.txt")) for lang in ("en", "de")], out=out, model=request.param, preset="tiny",
-        senses={"senses": 3, "warmup": 2, "axes": 4, "prune_every": 2, "below": 0.3},
+        senses={"senses": 3, "occurrences": 0, "warmup": 2, "axes": 4, "prune_every": 2, "below": 0.3},
         dictionaries=[(("en", "de"), str(texts / "en-de.txt"))],
         options={"dim": 16, "batch": 8, "updates": 20, "lower": True, "held_out": 9, **sizes},
     )  # fmt: skip

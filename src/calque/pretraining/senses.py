@@ -24,9 +24,9 @@ class Senses:
 
     Args:
         senses: S, senses of a word at most (n_context).
-        occurrences: that a word needs in the training text for each further sense; 0 gives all words S, as published.
-        warmup: updates with one sense (contextual_warmup; 20,000 of 600,000 or 1,000,000 as published); None: a tenth of
-            all, 20,000 at most.
+        occurrences: that a word needs in the training text for each sense; 0 gives all words S, as published.
+        warmup: updates with one sense (contextual_warmup; 20,000 of 600,000 or 1,000,000 as published); None: half of all
+            where senses are grouped from what the model knows by then, else a tenth, 20,000 at most.
         start: how the other senses begin then: "fresh" (SaELMo), "kept" (SaBERT) and "copied", see `SenseTable.open`; with
             "grouped", as many as the last states of a word form clusters, with these as centres and copied vectors, see
             `grouping.group`. Random centres are all alike, so that the first to be selected often takes all.
@@ -48,7 +48,7 @@ class Senses:
     """
 
     senses: int = 5
-    occurrences: int = 0
+    occurrences: int = 100
     warmup: int | None = None
     start: Literal["grouped", "copied", "kept", "fresh"] = "grouped"
     apart: float = 0.5
@@ -57,7 +57,7 @@ class Senses:
     rate: float = 0.01
     spread: float = 0.01
     axes: int = 16
-    queue: int = 20_000
+    queue: int = 60_000
     project_every: int = 100
     below: float = 0.1
     prune_every: int = 500
@@ -93,7 +93,9 @@ class Senses:
 
     def warmup_of(self, updates: int) -> int:
         """Updates with one sense, of so many."""
-        return min(20_000, max(1, updates // 10)) if self.warmup is None else self.warmup
+        if self.warmup is not None:
+            return self.warmup
+        return max(1, updates // 2) if self.start == "grouped" else min(20_000, max(1, updates // 10))
 
 
 class Selected(NamedTuple):

@@ -28,7 +28,14 @@ _PAPER: Mapping[str, Settings] = {
         "dropout": 0.1, "vocabulary": 27_654, "lower": True,
     },
 }  # fmt: skip
-_ALGORITHMS: Settings = {"warmup": 20_000, "rate": 0.01, "queue": 20_000, "centred": False, "joint": False}
+_ALGORITHMS: Settings = {
+    "warmup": 20_000,
+    "occurrences": 0,
+    "rate": 0.01,
+    "queue": 20_000,
+    "centred": False,
+    "joint": False,
+}
 _PAPER_SENSES: Mapping[str, Settings] = {
     "elmo": {**_ALGORITHMS, "start": "fresh", "axes": 16, "below": 0.1},
     "bert": {**_ALGORITHMS, "start": "kept", "axes": 14, "below": 0.0},
