@@ -342,6 +342,18 @@ def test_case_of_a_text_makes_no_other_word(texts, tmp_path, capsys):
     assert json.loads((tmp_path / "mixed-elmo" / "calque.json").read_text())["lower"] is True
 
 
+def test_a_table_beyond_the_memory_is_refused_before_it_is_made(monkeypatch):
+    from calque.pretraining import senses
+
+    monkeypatch.setattr(senses, "_memory", lambda: 1 << 30)
+    few = Senses(senses=5)
+    assert len(few.table(np.ones(100), 64)) == 500
+    with pytest.raises(
+        SettingError, match="50,000,000 senses of 64 dimensions takes about 60 GiB .* this machine has 1:"
+    ):
+        few.table(np.ones(10_000_000), 64)
+
+
 def test_a_study_trains_models_with_senses(texts, tmp_path, capsys):
     """One line of its table each; and nothing is trained twice."""
     (tmp_path / "study.toml").write_text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -89,6 +90,12 @@ class Senses:
         if self.occurrences:
             several = np.clip(counts // self.occurrences, 1, self.senses)
         slots = np.where(several > 1, several + 1, 1) if self.start == "fresh" else several
+        needed, there = 20 * int(slots.sum()) * dim, _memory()  # bytes: vectors, gradient, two states of Adam, centres
+        if there is not None and needed > there:
+            raise SettingError(
+                f"a table of {int(slots.sum()):,} senses of {dim} dimensions takes about {needed / 2**30:,.0f} GiB to train, "
+                f"and this machine has {there / 2**30:,.0f}: a smaller vocabulary, fewer senses or dimensions"
+            )
         return SenseTable(slots, dim, axes=self.axes, queue=self.queue, spread=self.spread)
 
     def warmup_of(self, updates: int) -> int:
@@ -96,6 +103,13 @@ class Senses:
         if self.warmup is not None:
             return self.warmup
         return max(1, updates // 2) if self.start == "grouped" else min(20_000, max(1, updates // 10))
+
+
+def _memory() -> int | None:
+    """Bytes of main memory; None where the system does not tell, or a graphics card may take the tables."""
+    if torch.cuda.is_available() or not hasattr(os, "sysconf"):
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class Selected(NamedTuple):
