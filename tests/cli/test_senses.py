@@ -193,3 +193,23 @@ def test_a_report_draws_the_senses_of_words(capsys, elmo, text, tmp_path):
     assert list((tmp_path / "plots").glob("senses-Geld*.svg"))
     works(capsys, "report", results, "--out", tmp_path / "report.md")
     assert f"{word}\\_1 |" in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize("kind", ["elmo", "bert"])
+def test_what_was_pretrained_with_senses_is_looked_at(capsys, tmp_path, kind):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(" ".join(sentence.words) + "\n" for sentence in a_text(120)))
+    sizes = ["--dim", 8, "--hidden", 16] if kind == "elmo" else ["--dim", 8, "--layers", 1, "--vocabulary", 150]
+    works(
+        capsys, "pretrain", f"en={text}", "--model", kind, *sizes, "--senses", 3, "--updates", 12, "--batch", 16,
+        "--sense-axes", 4, "--sense-warmup", 4, "--lower-case", "--pretokenized", "--out", tmp_path / "model", "-q",
+    )  # fmt: skip
+    found, _ = works(capsys, "senses", tmp_path / "model", "UFER", "--text", text, "--pretokenized", "--json", "-q")
+    senses = json.loads(found)
+    assert senses["word"] == "ufer"  # all text was read in lower case
+    assert senses["occurrences"] == sum(sentence.words.count("Ufer") for sentence in a_text(120))
+    assert sum(sense["share"] for sense in senses["senses"]) == pytest.approx(1, abs=1e-3)
+    assert {near["lang"] for sense in senses["senses"] for near in sense["nearest"]} <= {"en", None}
+    out = tmp_path / "numbers.txt"
+    works(capsys, "senses", tmp_path / "model", "--text", text, "--pretokenized", "--out", out, "-q")
+    assert [len(line.split()) for line in out.read_text().splitlines()] == [len(sentence) for sentence in a_text(120)]

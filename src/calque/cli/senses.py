@@ -18,7 +18,7 @@ def senses(
     folder: Annotated[
         str, typer.Argument(metavar="FOLDER", help="A language model with senses: what calque pretrain --senses made.")
     ],
-    word: Annotated[str | None, typer.Argument(metavar="[WORD]", help="The word whose senses to show.")] = None,
+    word: Annotated[str | None, typer.Argument(metavar="WORD", help="The word whose senses to show.")] = None,
     text: Annotated[
         list[str] | None,
         typer.Option(

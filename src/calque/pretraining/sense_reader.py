@@ -168,8 +168,7 @@ class ElmoSenseReader(SenseReader):
             self.inventory = SenseInventory.of_one(tables[self._sides[0]])
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
-        lower = getattr(self.encoder, "lower", False)
-        numbers = self.vocabulary.numbers([word.lower() for word in words] if lower else words)
+        numbers = self.vocabulary.numbers([word.lower() for word in words] if self.encoder.lower else words)
         return np.where(numbers >= FIRST_WORD, numbers, -1)
 
     def _selected(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray, words: np.ndarray) -> Tensor:
