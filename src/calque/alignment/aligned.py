@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -33,6 +33,7 @@ class GroupRows:
     reference_linked: np.ndarray  # [n_pairs] the linked target words, as numbers among all target words
     pairs_of_part: tuple[int, ...]  # pairs in each part of each process's share, in order
     n_regularised: int  # target words of all processes in this update
+    kinds: np.ndarray | None = None  # [n_pairs] equal for pairs that are positives of each other
 
 
 @dataclass
@@ -75,12 +76,14 @@ class _Corpus:
         source, target: int64 `[n]`, the numbers of both sentences of each sentence pair.
         pairs: their linked words.
         offsets: int64 `[n + 1]` into these.
+        kinds: int64 `[n_pairs]`, equal for pairs that are positives of each other; None where each is one of its own.
     """
 
     source: np.ndarray
     target: np.ndarray
     pairs: WordPairs
     offsets: np.ndarray
+    kinds: np.ndarray | None = None
 
 
 class AlignedText:
@@ -94,6 +97,7 @@ class AlignedText:
         towards: the language to move towards; every corpus must have it.
         special: treat the special subwords at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
         max_words: drop pairs with a longer side; None keeps them, cut at the encoder's limit.
+        kinds: gives for a corpus and its links a number for each pair, equal for those that are positives of each other.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class AlignedText:
         towards: str,
         special: bool = True,
         max_words: int | None = 64,
+        kinds: Callable[[ParallelCorpus, WordPairs], np.ndarray] | None = None,
     ):
         if not corpora or len(corpora) != len(pairs):
             raise SettingError(f"{len(corpora)} corpora with {len(pairs)} sets of word pairs")
@@ -122,7 +127,10 @@ class AlignedText:
             source, target = encoder.split(corpus.source), encoder.split(corpus.target)
             self.counts.truncated_words += source.truncated_words + target.truncated_words
             usable, linked = self._usable(corpus, linked, source, target, max_words)
-            self._corpora.append(_Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets()))
+            of_pairs = None if kinds is None else kinds(corpus.take(usable), linked)
+            self._corpora.append(
+                _Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs)
+            )
             tables += [source, target]
             base += 2 * len(corpus)
         table = SplitSentences.joined(tables)
@@ -169,6 +177,8 @@ class AlignedText:
         for corpus in self._corpora:
             for array in (corpus.source, corpus.pairs.sentence, corpus.pairs.source, corpus.pairs.target):
                 digest.update(np.ascontiguousarray(array).tobytes())
+            if corpus.kinds is not None:
+                digest.update(corpus.kinds.tobytes())
         return digest.hexdigest()
 
     @property
@@ -246,12 +256,14 @@ class AlignedText:
             left, right = corpus.pairs.source[which] + self._special, corpus.pairs.target[which] + self._special
             source, target = row[s][local] + left, row[t][local] + right
             linked = self.reference_start[t][local] + right
+            kinds = None if corpus.kinds is None else corpus.kinds[which]
             if self._special:
+                kinds = None if kinds is None else np.concatenate([kinds, np.full(2 * len(numbers), -1)])
                 last = self.word_counts[s] - 1, self.word_counts[t] - 1
                 source = np.concatenate([source, row[s], row[s] + last[0]])
                 target = np.concatenate([target, row[t], row[t] + last[1]])
                 linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
             regularised = ranges(row[t], self.word_counts[t])
             reference = ranges(self.reference_start[t], self.word_counts[t])
-            groups.append(GroupRows(source, target, regularised, reference, linked, of_parts[k], totals[k]))
+            groups.append(GroupRows(source, target, regularised, reference, linked, of_parts[k], totals[k], kinds))
         return Update(dealt, np.concatenate(targets), groups)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
@@ -103,6 +104,10 @@ class Tuner(Method):
         process's own vectors alone are its share of a sum.
         """
 
+    def kinds(self, encoder: TrainableEncoder) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
+        """What tells which linked pairs are positives of each other, see `AlignedText`; None where each is one of its own."""
+        return None
+
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record and the identity of checkpoints: the settings that all tuners have,
         less those of the schedule and those that cannot change the result (budget), and all that the method adds."""
@@ -139,8 +144,9 @@ class Tuner(Method):
         pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         processes = Processes(self.precision)
         text = AlignedText(
-            corpora, pairs_of, encoder, towards=self.towards, special=self.special, max_words=self.max_words
-        )
+            corpora, pairs_of, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
+            kinds=self.kinds(encoder),
+        )  # fmt: skip
         schedule = self.schedule
         if schedule.learning_rate is None:
             schedule = replace(schedule, learning_rate=self.default_rate(encoder.dim))

@@ -40,6 +40,7 @@ class GroupVectors:
         reference_linked: `[n_pairs, dim]` the linked target words from the frozen encoder, or None.
         pairs_of_process: pairs of each process in this update.
         n_regularised: target words of all processes in this update.
+        kinds: int64 `[n_pairs, 1]`, equal for pairs that are positives of each other, -1 for none; None for none at all.
     """
 
     source: Tensor
@@ -49,6 +50,7 @@ class GroupVectors:
     reference_linked: Tensor | None
     pairs_of_process: list[int]
     n_regularised: int
+    kinds: Tensor | None = None
 
     @property
     def n_pairs(self) -> int:
@@ -214,10 +216,12 @@ class Alignment(Objective[Sequence[np.ndarray]]):
                 numbers = [getattr(group, name) for group in rows]
                 return torch.cat([reference.vectors(part, layer, n) for part, n in zip(parts, numbers, strict=True)])
 
+            known = [group.kinds for group in rows if group.kinds is not None]
+            kinds = torch.from_numpy(np.concatenate(known))[:, None].to(self.processes.device) if known else None
             counts = np.array(rows[0].pairs_of_part).reshape(self.processes.world, -1).sum(axis=1)
             groups.append(GroupVectors(
                 source=gather("source"), target=gather("target"), regularised=gather("regularised"),
                 reference=frozen("reference"), reference_linked=frozen("reference_linked"),
-                pairs_of_process=counts.tolist(), n_regularised=rows[0].n_regularised,
+                pairs_of_process=counts.tolist(), n_regularised=rows[0].n_regularised, kinds=kinds,
             ))  # fmt: skip
         return groups

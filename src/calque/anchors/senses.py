@@ -89,7 +89,7 @@ def split_senses(
         kept = sums.samples.of(int(code))
         if kept.shape[1] < max(enough, 4):
             continue
-        labels, silhouettes[k] = _divide(unit_rows(kept[place]).astype(np.float64), most_senses, share, restarts, rng)
+        labels, silhouettes[k] = divide(unit_rows(kept[place]).astype(np.float64), most_senses, share, restarts, rng)
         if labels is not None and silhouettes[k] >= clear:
             clusters[k], senses[k] = labels, labels.max() + 1
     owner = np.repeat(np.arange(len(order)), senses)
@@ -111,10 +111,20 @@ def split_senses(
     return SenseAnchors(by_layer, unsplit, senses, silhouettes)
 
 
-def _divide(
+def divide(
     x: np.ndarray, most: int, share: float, restarts: int, rng: np.random.Generator
 ) -> tuple[np.ndarray | None, float]:
-    """The division with the largest silhouette: int64 `[n]`, larger clusters first, and that silhouette."""
+    """The division of vectors into two clusters or more that has the largest silhouette.
+
+    Args:
+        x: `[n, dim]`.
+        most: clusters.
+        share: of the vectors that the smallest cluster needs.
+        restarts, rng: of k-means.
+
+    Returns:
+        int64 `[n]`, larger clusters first, and the silhouette; None and NaN where no division has clusters of that size.
+    """
     gram = x @ x.T  # all that k-means and silhouettes need: what follows does not depend on the dimensions
     squares = np.diag(gram)
     squared = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)
