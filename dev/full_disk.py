@@ -90,6 +90,7 @@ VERBS = {
     ),
     "pretrain, bert": Verb(f"{PRETRAIN} --layers 2 --dim 64 --heads 2 --vocabulary 600", ("made",)),
     "pretrain, elmo": Verb(f"{PRETRAIN} --model elmo --layers 1 --dim 16 --hidden 32 --vocabulary 600", ("made",)),
+    "senses --text": Verb("senses {work}/senses --text en={work}/en.txt --out {out}/numbers", ("numbers",)),
     "demo": Verb("demo --encoder {work}/tiny --languages de --out {out}/demo", ("demo/report.html",)),
     "study": Verb("study {work}/study.toml --out {out}/study", ("study/results.jsonl",)),
     "evaluate --out": Verb(
@@ -141,6 +142,8 @@ def prepare(work: Path) -> None:
     for arguments in (
         "pretrain en={work}/en.txt de={work}/de.txt --out {work}/tiny --updates 2 --batch 4 --layers 2 --dim 64 --heads 2 "
         "--vocabulary 600",
+        "pretrain en={work}/en.txt --out {work}/senses --model elmo --senses 2 --sense-axes 4 --updates 2 --batch 4 --dim 8 "
+        "--hidden 16",
         "align {work}/train.tsv --langs en de --towards en --encoder {work}/tiny --method rotation --out {work}/mapped",
         "evaluate {work}/tiny retrieval --test {work}/test.tsv --langs en de --out {work}/scores.jsonl",
         "evaluate {work}/mapped retrieval --test {work}/test.tsv --langs en de --out {work}/scores.jsonl",

@@ -159,6 +159,15 @@ pretrain/elmo: pretrain en=@in/en.txt de=@in/de.txt --model elmo --dim 8 --hidde
   --batch 8 --updates 10 --held-out 10 --out out
 pretrain/elmo-de: pretrain de=@in/de.txt --model elmo --dim 8 --hidden 16 --vocabulary 200 --length 16 --batch 8
   --updates 6 --out out
+pretrain/senses: pretrain en=@in/en.txt de=@in/de.txt --model elmo --senses 3 --sense-axes 4 --dim 8 --hidden 16
+  --vocabulary 300 --length 16 --batch 8 --updates 10 --out out
+pretrain/senses-bert: pretrain en=@in/en.txt de=@in/de.txt --senses 3 --sense-axes 4 --layers 1 --dim 16 --heads 2
+  --vocabulary 300 --length 16 --batch 4 --updates 10 --out out
+
+senses/elmo: senses @pretrain/senses/out the --text en=@in/en.txt de=@in/de.txt --limit 40 --out senses.jsonl ; senses
+  @pretrain/senses/out --text en=@in/en.txt de=@in/de.txt --direction forward --out numbers.txt
+senses/bert: senses @pretrain/senses-bert/out a --json ; senses @pretrain/senses-bert/out --text en=@in/en.txt --limit 40
+  --out numbers.txt
 
 perplexity/mini: perplexity mini en=@in/en.txt de=@in/de.txt --limit 40 --share 0.3 --seed 1
 perplexity/elmo: perplexity @pretrain/elmo/out en=@in/en.txt --json
@@ -255,7 +264,7 @@ explore/demo: explore @demo/de/out --cache cache --limit 60
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
-HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity demo report explore"
+HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo report explore"
 # Every encoder folder that a step leaves is opened and measured.
 OPENED = (
     "rotation normalized sentences linear sum three towards finetune published contrastive layers several again dictionary "
@@ -298,6 +307,7 @@ encode mini @in/en.txt --lang en --pooling middle --out vectors.safetensors
 pretrain en=@in/en.txt --model gpt --out out
 pretrain en=@in/en.txt --heads 3 --dim 32 --updates 1 --out out
 perplexity @in/en.vec en=@in/en.txt
+senses mini bank
 neighbours --encoder mini --lang1 en --sentence1 "A bank" --word1 river --lang2 de --text2 @in/de.txt
 study @in/wrong.toml --out out
 report @in/dict.tsv --out report.html
