@@ -44,6 +44,6 @@ def neighbourhoods(
     ]  # fmt: skip
     score = Score(
         "senses", reader.words[word], tuple(languages) or ("und",), "pca", math.nan, math.nan, math.nan, len(items), 0,
-        {"encoder": reader.name, "direction": getattr(reader, "direction", None)},
+        {"encoder": reader.name, "direction": reader.direction},
     )  # fmt: skip
     return Finding("senses", reader.name, score, group=reader.words[word], items=items)

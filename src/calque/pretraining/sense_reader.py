@@ -38,8 +38,10 @@ class SenseReader(ABC):
         name: of the model.
         inventory: the senses, by the numbers of words.
         words: form of each number; "" for what is no whole word.
+        direction: of an ELMo, whose states count; None of a model that reads both sides at once.
     """
 
+    direction: Direction | None = None
     name: str
     inventory: SenseInventory
     words: Sequence[str]

@@ -76,7 +76,7 @@ def senses(
     return {
         "word": reader.words[number],
         "model": reader.name,
-        "direction": getattr(reader, "direction", None),
+        "direction": reader.direction,
         **({"occurrences": int(found.chosen.sum())} if files else {}),
         "senses": [
             {
