@@ -36,7 +36,8 @@ class SenseOptions:
     sense_warmup: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Senses: updates with one sense (contextual_warmup); default: a tenth of all, at most 20,000."
+            min=0,
+            help="Senses: updates with one sense (contextual_warmup); default: half of all (a tenth, at most 20,000, unless grouped).",
         ),
     ] = None
     sense_rate: Annotated[

@@ -82,8 +82,8 @@ class Mixture:
     """Which blocks make up which update.
 
     A language with n subwords is drawn with probability ∝ n^alpha (Conneau and Lample 2019, §3.1): 1 leaves the text as
-    it is, 0 gives every language the same share. Each language's blocks come in a random order, and all of them before
-    any comes again. An epoch has as many blocks as there are.
+    it is, 0 gives every language the same number of blocks (of sentences, where each is one: Multi-sense, §3.2). Each
+    language's blocks come in a random order, and all of them before any comes again. An epoch has as many blocks as there are.
 
     Args:
         languages: blocks by language.
@@ -102,8 +102,8 @@ class Mixture:
         sizes = np.array([len(blocks.ids) for blocks in languages.values()], dtype=np.float64)
         chance = sizes**alpha / (sizes**alpha).sum()
         total = sum(map(len, languages.values()))
-        # Shares are of subwords; blocks of one language may be shorter than another's.
-        mean = sizes / np.array([len(blocks) for blocks in languages.values()])
+        # Other shares are of subwords; blocks of one language may be shorter than another's.
+        mean = sizes / np.array([len(blocks) for blocks in languages.values()]) if alpha else 1.0
         drawn = chance / mean / (chance / mean).sum() * total
         self.drawn = dict(zip(languages, np.maximum(1, np.round(drawn)).astype(int).tolist(), strict=True))
         self.steps_per_epoch = max(1, sum(self.drawn.values()) // batch)
