@@ -15,6 +15,7 @@ from calque.distributed import Processes
 from calque.encoders import load_encoder
 from calque.errors import SettingError
 from calque.pretraining.blocks import Blocks, Mixture
+from calque.runs.study import study
 from calque.text import Sentences
 from calque.training.objective import Objective
 from command import fails, works
@@ -268,3 +269,32 @@ def test_settings_say_what_the_result_depends_on():
     how = method(weight=0.5)
     assert how.settings()["weight"] == 0.5
     assert "epochs" not in how.settings()  # of the schedule, which has a place of its own
+
+
+def test_in_a_study(files, with_head):
+    test = "".join(
+        f"{' '.join(a.words)}\t{' '.join(b.words)}\n" for a, b in zip(*TEXTS.values(), strict=True) if a.words
+    )
+    (files / "test.tsv").write_text(test, encoding="utf-8")
+    (files / "study.toml").write_text(
+        f"""
+[encoders]
+tiny = "{with_head}"
+[methods.base]
+[methods.senses]
+epochs = 0.5
+axes = 4
+length = 24
+[supervision.words]
+kind = "dictionary"
+texts = {{ en = "en.txt", de = "de.txt" }}
+limit = 20
+de = "en-de.tsv"
+[tasks.retrieval]
+test = {{ de = "test.tsv" }}
+""",
+        encoding="utf-8",
+    )
+    records = study(files / "study.toml", out=files / "runs")
+    assert {record["method"] for record in records} == {"base", "senses"}
+    assert {record["training_seed"] for record in records} == {None, 0}

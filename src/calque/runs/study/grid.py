@@ -135,6 +135,8 @@ class Grid:
         about = {"load": load, "towards": towards, "langs": [[self.plan.source, lang] for lang in langs], **options}
         if texts["kind"] == "parallel":
             step = self._on_links(base, about, texts, langs, label)
+        elif METHODS[settings["method"]].trains:
+            step = self._on_texts(base, about, texts, langs, label)
         else:
             step = self._on_words(base, about, texts, langs, label)
         self.aligning.append(step)
@@ -167,18 +169,31 @@ class Grid:
         ]
         self.preparing += anchors
         if texts["kind"] == "dictionary":
-            entries = list(texts.get("entries", [0]))
-            parts = [
-                self._step(
-                    "entries", {"langs": pair, "entries": entries}, {"dictionary": [plan.path(texts[pair[1]])]},
-                    label=f"entries of a dictionary, {'-'.join(pair)}",
-                )
-                for pair in about["langs"]
-            ]  # fmt: skip
-            self.preparing += parts
-            after["dictionary"] = self._places(parts)
+            after["dictionary"] = self._dictionaries(about["langs"], texts)
         after["anchors"] = self._places(anchors)
         return self._reading(base, "fit", {**about, "texts": list(read)}, {}, after, label=label)
+
+    def _on_texts(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
+        """From text of each language, and dictionaries."""
+        read = {
+            lang: self.plan.path(file) for lang, file in texts["texts"].items() if lang in (self.plan.source, *langs)
+        }
+        settings = {**about, **_given(texts, "limit", "pretokenized"), "texts": list(read)}
+        after = {"dictionary": self._dictionaries(about["langs"], texts)}
+        return self._reading(base, "train", settings, {"text": list(read.values())}, after, label=label)
+
+    def _dictionaries(self, pairs: Sequence[Sequence[str]], texts) -> list[str]:
+        """Where the entries to learn from are."""
+        entries = list(texts.get("entries", [0]))
+        parts = [
+            self._step(
+                "entries", {"langs": pair, "entries": entries}, {"dictionary": [self.plan.path(texts[pair[1]])]},
+                label=f"entries of a dictionary, {'-'.join(pair)}",
+            )
+            for pair in pairs
+        ]  # fmt: skip
+        self.preparing += parts
+        return self._places(parts)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
     def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:

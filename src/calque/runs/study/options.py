@@ -78,7 +78,7 @@ def of_supervision(kind: str) -> Types:
 
 def of_method(given: Mapping[str, Any], kind: str) -> Types:
     """Settings of a method where it has a supervision of some kind."""
-    if kind != "parallel":
+    if kind != "parallel" and not _trains(given):
         from calque.encoders.mapped import Combine
         from calque.maps.dictionary import Normalisation
 
@@ -89,8 +89,12 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
     return {**shared, **options_of_method(given["method"])}
 
 
+def _trains(given: Mapping[str, Any]) -> bool:
+    return given["method"] in METHODS and METHODS[given["method"]].trains
+
+
 def options_of_method(name: str) -> Types:
-    """Options of a method that learns from parallel text: those of its class."""
+    """Options of a method that learns from parallel text, or that trains: those of its class."""
     options = of(METHODS.load(name), "towards", *METHODS[name].settings)
     return {**options, **({"layers": Sequence[Layer]} if "layers" in options else {})}
 

@@ -95,6 +95,22 @@ def _fit(step: Step, folder: Path) -> None:
     )  # fmt: skip
 
 
+def _train(step: Step, folder: Path) -> None:
+    from calque.runs.sense_alignment import align_senses
+
+    options = dict(step.settings)
+    options.pop("encoder", None)
+    langs, texts = [tuple(pair) for pair in options.pop("langs")], options.pop("texts")
+    load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
+    read = {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
+    align_senses(
+        [str(Path(place) / ENTRIES) for place in step.after["dictionary"]], langs=langs, encoder=_encoder(step),
+        texts=[f"{lang}={file}" for lang, file in zip(texts, step.files["text"], strict=True)],
+        method=options.pop("method"), towards=options.pop("towards"), out=folder, load=load, options=options,
+        overwrite=True, **read,
+    )  # fmt: skip
+
+
 # -- tasks -----------------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
     from calque.linking import Words
@@ -137,5 +153,5 @@ def _texts(step: Step, part: str, usual: str = "") -> list[str]:
 
 WORK = {
     "pretrain": _pretrain, "join": _join, "links": _link, "entries": _entries, "anchors": _anchors,
-    "align": _align, "fit": _fit, "score": _score,
+    "align": _align, "fit": _fit, "train": _train, "score": _score,
 }  # fmt: skip
