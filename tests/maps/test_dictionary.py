@@ -1,5 +1,7 @@
 """Maps from a dictionary, from a bad dictionary and from none recover what was planted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -29,7 +31,7 @@ from calque.maps.refine import (
     refine,
 )
 from calque.maps.relaxed import rcsls_loss, relaxed_csls
-from calque.maps.seeds import WordList, identical_words, seed_pairs
+from calque.maps.seeds import WordList, identical_words, seed_pairs, with_identical_words
 from calque.maps.unsupervised import fit_unsupervised, judge, start_options
 from calque.maps.whitened import Whitened
 from calque.text import Sentence, Sentences
@@ -189,6 +191,26 @@ def test_seeds_of_a_dictionary_and_of_identical_words():
         [2, 0],
         [3, 1],
     ]
+
+
+def test_words_of_both_languages_are_entries_beside_the_dictionary(tiny_encoder, languages):
+    """Footnote 6 of Multi-sense; and the map with them is least squares on the pairs of both kinds."""
+    given = Dictionary(("a", "b", "c"), ("1", "b", "2"), ("en", "de"))
+    found = with_identical_words(given, ["x", "b", "c", "x", "d"], ["c", "x", "b"])
+    assert list(zip(found.source, found.target, strict=True)) == [
+        ("a", "1"), ("b", "b"), ("c", "2"), ("x", "x"), ("c", "c"),
+    ]  # fmt: skip
+    anchors = {lang: compute_anchors(tiny_encoder, languages["en"], (2,)) for lang in ("en", "xx")}
+    noise = np.random.default_rng(0).standard_normal(anchors["xx"][2].vectors.shape).astype(np.float32)
+    anchors["xx"] = {2: replace(anchors["xx"][2], vectors=anchors["xx"][2].vectors + noise)}
+    method = DictionaryMaps("linear", towards="en", identical=True, normalise="none", refinement=NO_ROUNDS)
+    entry = Dictionary((WORDS[0],), (WORDS[1],), ("xx", "en"))
+    made = method.align(tiny_encoder, anchors, [entry])
+    place = {word: row for row, word in enumerate(anchors["en"][2].words)}
+    rows = np.array([[place[WORDS[0]], place[WORDS[1]]], *([k, k] for k in range(len(place)))])
+    x, y = anchors["xx"][2].vectors[rows[:, 0]], anchors["en"][2].vectors[rows[:, 1]]
+    best = np.linalg.lstsq(x.astype(np.float64), y.astype(np.float64), rcond=None)[0]
+    np.testing.assert_allclose(x @ made.maps["xx"][2].matrix, x @ best, atol=1e-3)
 
 
 def test_what_cannot_be_fitted_says_so():

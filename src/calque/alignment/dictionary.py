@@ -17,6 +17,7 @@ from calque.errors import SettingError
 from calque.maps.dictionary import DictionaryFit, fit_dictionary
 from calque.maps.generalized import concepts, generalized_procrustes
 from calque.maps.rotation import Rotation
+from calque.maps.seeds import with_identical_words
 from calque.maps.unsupervised import fit_unsupervised
 from calque.maps.whitened import Whitened
 
@@ -48,6 +49,7 @@ class DictionaryMaps(Method):
         start: for a fit without dictionaries, what to begin from (`fit_unsupervised`).
         together: afterwards rotate all languages onto each other at once, on the pairs that each was fitted on
             (`generalized_procrustes`); `towards` stays where it is.
+        identical: add every word that both languages have to their dictionary, see `with_identical_words`.
         combine: see `MappedEncoder`.
         options: of `fit_dictionary`, or of `fit_unsupervised`; they go before what the method says.
 
@@ -60,12 +62,13 @@ class DictionaryMaps(Method):
 
     def __init__(
         self, method: str = "rotation", *, towards: str, start: str | None = None, together: bool = False,
-        combine: Combine = "last", **options: Any,
+        identical: bool = False, combine: Combine = "last", **options: Any,
     ):  # fmt: skip
         if method not in _FITS:
             raise SettingError(f"unknown method {method!r}, expected one of {', '.join(_FITS)}")
         self.method, self.towards, self.start, self.together = method, towards, start, together
         self.combine: Combine = combine
+        self.identical = identical
         self._options = _FITS[method] | options
         self.fits: dict[str, dict[int, DictionaryFit]] = {}
 
@@ -141,6 +144,8 @@ class DictionaryMaps(Method):
     ) -> DictionaryFit:
         sides = anchors[lang][layer], anchors[self.towards][layer]
         if dictionary is not None:
+            if self.identical:
+                dictionary = with_identical_words(dictionary, *(side.words for side in sides))
             return fit_dictionary(*sides, dictionary, **self._options)
         fit = fit_unsupervised(*sides, start=self.start, **self._options)  # type: ignore[arg-type]
         if fit.verdict is not None and fit.verdict.failed:

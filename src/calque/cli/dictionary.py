@@ -39,6 +39,12 @@ class Fitting:
         typer.Option(help="Dictionaries: none, unit, centre or unit-centre-unit; the default depends on the method."),
     ] = None
     together: Annotated[bool, typer.Option("--together", help="Dictionaries: rotate all languages jointly.")] = False
+    identical: Annotated[
+        bool,
+        typer.Option(
+            "--identical", help="Dictionaries: also take each word that both languages have as its own translation."
+        ),
+    ] = False
     start: Annotated[str | None, typer.Option(help="--unsupervised: distributions (default) or adversarial.")] = None
     restarts: Annotated[int | None, typer.Option(min=1, help="--unsupervised: number of restarts; default 3.")] = None
     start_option: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -93,3 +93,16 @@ def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
     place = {word: row for row, word in reversed(list(enumerate(target)))}
     pairs = [(row, place[word]) for row, word in enumerate(source) if word in place]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: Sequence[str]) -> Dictionary:
+    """A dictionary and beside it every word that both languages have, as its own translation (Multi-sense, footnote 6).
+
+    Args:
+        dictionary: whose entries stay the first.
+        source, target: the words of its languages.
+    """
+    known = set(zip(dictionary.source, dictionary.target, strict=True))
+    both = dict.fromkeys(source[row] for row, _ in identical_words(source, target))
+    alike = tuple(word for word in both if (word, word) not in known)
+    return replace(dictionary, source=(*dictionary.source, *alike), target=(*dictionary.target, *alike))

@@ -37,6 +37,7 @@ def align_dictionary(
     method: str = "rotation",
     normalise: str | None = None,
     together: bool = False,
+    identical: bool = False,
     refine: int = 5,
     held_out: float = 0.1,
     restarts: int = 3,
@@ -71,6 +72,7 @@ def align_dictionary(
         method: one of `METHODS` that learns from a dictionary.
         normalise: none, unit, centre or unit-centre-unit; None for what suits the method.
         together: rotate the languages onto each other too, not only onto `towards` (generalised Procrustes).
+        identical: take every word that both languages have as its own translation, beside the dictionary.
         refine: rounds of refinement.
         held_out: share of the dictionary that chooses the round.
         restarts: tries of a start that draws at random.
@@ -101,10 +103,13 @@ def align_dictionary(
     if start is not None:
         check_start(start, start_options)
         options |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
-    how = DictionaryMaps(method, towards=towards, start=start, together=together, combine=combine, **options)  # type: ignore[arg-type]
+    options |= {"together": together, "identical": identical, "combine": combine}
+    how = DictionaryMaps(method, towards=towards, start=start, **options)
     check(out, overwrite=overwrite)
     if (start is None) != bool(dictionaries):
         raise SettingError("give dictionaries or an unsupervised start, not both")
+    if identical and not dictionaries:
+        raise SettingError("identical words are added to a dictionary, and there is none")
     if dictionaries and len(langs) not in (1, len(dictionaries)):
         raise SettingError(f"{len(dictionaries)} dictionaries but {len(langs)} pairs of --langs")
     pairs = list(langs) * (len(dictionaries) if dictionaries and len(langs) == 1 else 1)
@@ -136,6 +141,7 @@ def align_dictionary(
             for path, pair, entries in zip(dictionaries, pairs, read, strict=bool(dictionaries))
         ] + sources,
         "settings": {"method": method, "start": start, "start_options": dict(start_options or {}), "together": together,
+                     "identical": identical,
                      "combine": combine, "most": most,
                      "at_least": at_least, "most_occurrences": most_occurrences, "fits": records},
         "failed": [f"{lang}, layer {layer}" for lang, fits in records.items() for layer in fits if fits[layer].get("failed")],
