@@ -323,6 +323,95 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
     assert "evaluating: 9 of 27 steps to do" in said
 
 
+SENSES = """
+seeds = 1
+[encoders.plain]
+runs = 2
+[encoders.plain.pretrain]
+texts = { en = "en.txt" }
+model = "elmo"
+dim = 4
+hidden = 6
+filters = [[1, 4], [2, 4]]
+updates = 3
+pretokenized = true
+held_out = 6
+[encoders.apart.pretrain]
+texts = { en = "en.txt", de = "de.txt" }
+apart = true
+model = "elmo"
+dim = 4
+hidden = 6
+filters = [[1, 4], [2, 4]]
+updates = 3
+pretokenized = true
+held_out = 6
+[encoders.bilingual.pretrain]
+texts = { en = "en.txt", de = "de.txt", es = "de.txt" }
+pairs = true
+dictionaries = { en-de = "dict.tsv" }
+senses = { senses = 2, warmup = 1, occurrences = 0, axes = 2 }
+model = "elmo"
+dim = 4
+hidden = 6
+filters = [[1, 4], [2, 4]]
+updates = 3
+pretokenized = true
+
+[methods.base]
+[methods.rotation]
+encoders = "bilingual"
+refine = 0
+
+[supervision.dictionary]
+kind = "dictionary"
+texts = { en = "en.txt", de = "de.txt", es = "de.txt" }
+pretokenized = true
+de = "dict.tsv"
+es = "dict.tsv"
+
+[tasks.lexicon]
+encoders = ["apart", "bilingual"]
+test = { de = "dict.tsv", es = "dict.tsv" }
+
+[tasks.senses]
+task = "wsd"
+train = "en=train.data.xml"
+test = ["en=test.data.xml"]
+encoders = ["plain", "bilingual"]
+methods = "base"
+"""
+
+
+def test_encoders_of_pairs_and_of_several_seeds_and_tasks_for_some_of_them(own):
+    """A row of pairs has each language from the encoder that learnt it; a run has its own seed; steps are shared."""
+    pytest.importorskip("h5py")
+    own.write_text(SENSES.replace('de = "de.txt" }\napart', 'de = "de.txt", es = "de.txt" }\napart'))
+    said = []
+    records = study(own, say=said.append)
+    # English of seeds 0 and 1, of which 0 is that of `apart`, German and Spanish, which are one text; two pairs
+    assert "pretraining: 6 of 6 steps to do" in said
+    assert "aligning: 2 of 2 steps to do" in said
+    found = {(r["encoder"], r["method"], r["task"], r["training_seed"]) for r in records}
+    assert found == {
+        ("plain", "base", "language-model", 0), ("plain", "base", "language-model", 1),
+        ("apart", "base", "language-model", None), ("apart", "base", "lexicon", None),
+        ("bilingual", "base", "lexicon", None), ("bilingual", "rotation", "lexicon", None),
+        ("plain", "base", "senses", 0), ("plain", "base", "senses", 1), ("bilingual", "base", "senses", None),
+    }  # fmt: skip
+    of_pairs = {
+        (r["method"], r["languages"][-1]): r["settings"]["encoder_fingerprint"]
+        for r in records
+        if r["encoder"] == "bilingual" and r["task"] == "lexicon"
+    }
+    assert len(of_pairs) == len(set(of_pairs.values())) == 4
+    made = [json.loads(p.read_text()) for p in (own.parent / "study" / "steps").glob("pretrain-*/calque-run.json")]
+    translated = [set(each["languages"]) for each in made if "senses" in each and each["senses"].get("dictionaries")]
+    assert translated == [{"en", "de"}]
+    table = (own.parent / "study" / "results.md").read_text()
+    assert "Most frequent sense: 80.0 (test.data.xml)." in table
+
+
 @pytest.mark.parametrize(("old", "new", "fact"), [
     ("seeds = 1", "sedes = 1", "unknown part 'sedes' of a study, expected data, encoders"),
     ("[methods.rotation]", '[methods.rotation]\nmethod = "turn"', "unknown method 'turn'"),

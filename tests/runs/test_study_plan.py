@@ -49,18 +49,21 @@ texts = { en = "a.txt", de = "b.txt" }
 limit = 10
 vocabulary = 100
 betas = [0.9, 0.98]
-[encoders.senses.pretrain]
+[encoders.sense-aware]
+runs = 2
+[encoders.sense-aware.pretrain]
 model = "elmo"
 preset = "tiny"
+pairs = true
 texts = { en = "a.txt", de = "b.txt" }
-senses = { senses = 3, below = 0.2 }
 dictionaries = { en-de = "d.tsv" }
+senses = { senses = 3, start = "fresh", apart = -0.5 }
 
 [methods]
 base = {}
 rotation = { layers = [1, 2], combine = "mean", supervision = "parallel" }
 finetune = { epochs = 2, learning_rate = 1e-4, layers = [3], clip = 1.0, seed = 4, supervision = ["parallel"] }
-rcsls = { refine = 2, held_out = 0.2 }
+rcsls = { refine = 2, held_out = 0.2, encoders = ["own", "sense-aware"] }
 adversarial = { restarts = 2, start_options = { epochs = 1, hidden = 4 } }
 
 [supervision.parallel]
@@ -101,12 +104,15 @@ train = ["a.en.conllu"]
 test = ["b.de.conllu"]
 upos = 0
 [tasks.nli]
+seeds = 3
 train = ["a.en.tsv"]
 test = ["b.de.tsv"]
 [tasks.senses]
 task = "wsd"
 train = "en.data.xml"
 test = ["x.data.xml"]
+encoders = ["sense-aware", "bert"]
+methods = "base"
 """
 WRONG = [
     "a", "", "a\0b", "x" * 5000, 3, -1, 10**30, 0.5, math.nan, True, [], ["a", "a"], [{"a": 1}], {}, {"": {}},
@@ -194,12 +200,23 @@ def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tm
     (("encoders", "layered", "layers"), [1, 1], "encoders.layered.layers says 1 twice"),
     (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
     (("encoders", "layered", "pooling"), "max", "pooling = 'max', expected 'last' or 'first' or 'mean'"),
-    (("encoders", "senses", "pretrain", "preset"), "huge", "preset = 'huge', expected 'paper' or 'small' or 'tiny'"),
-    (("encoders", "senses", "pretrain", "senses"), 1, "encoders.senses.pretrain: one sense is what a plain language model has"),
-    (("encoders", "senses", "pretrain", "senses"), {"sense": 3}, "unknown setting 'sense' of encoders.senses.pretrain.senses"),
-    (("encoders", "senses", "pretrain", "apart"), True, "dictionaries translate the senses of languages that one encoder"),
-    (("encoders", "senses", "pretrain", "dictionaries"), {"en-fr": "d.tsv"}, "'en-fr' names no two of en, de"),
     (("encoders", "own", "pretrain", "dropout"), 1.0, "dropout = 1.0, expected a number from 0 to below 1"),
+    (("encoders", "layered", "runs"), 2, "encoders.layered.runs: a path stands for one encoder"),
+    (("encoders", "bert", "pretrain", "pairs"), 1, "pretrain.pairs = 1, expected true or false"),
+    (("encoders", "own", "pretrain", "pairs"), True, "encoders.own.pretrain: apart and pairs exclude each other"),
+    (("encoders", "bert", "pretrain", "preset"), "large", "preset = 'large', expected 'paper' or 'small' or 'tiny'"),
+    (("encoders", "bert", "pretrain", "senses"), 1, "encoders.bert.pretrain: one sense is what a plain"),
+    (("encoders", "bert", "pretrain", "senses"), {"sense": 3}, "unknown setting 'sense' of encoders.bert.pretrain.senses"),
+    (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up of 1,000,000 updates"),
+    (("encoders", "bert", "pretrain", "dictionaries"), {"en-de": "d.tsv"}, "dictionaries translate the senses of languages that"),
+    (("encoders", "sense-aware", "pretrain", "dictionaries"), {"en-fr": "d.tsv"}, "'en-fr' is not en and another of en, de"),
+    (("encoders", "bert", "pretrain"), {"texts": {"en": "a", "de": "b"}, "senses": 3, "dictionaries": {"en-fr": "d"}},
+     "'en-fr' is not two of en, de"),
+    (("encoders", "sense-aware", "pretrain", "texts"), {"de": "b.txt"}, "pretrain.pairs: expected texts in en, the source"),
+    (("methods", "rcsls", "encoders"), "x", "methods.rcsls.encoders: unknown 'x', expected plain, vectors"),
+    (("tasks", "nli", "seeds"), 0, "tasks.nli.seeds = 0, expected a whole number from 1 to 1000"),
+    (("tasks", "senses", "seeds"), 2, "unknown setting 'seeds' of tasks.senses"),
+    (("tasks", "senses", "methods"), ["base", "x"], "tasks.senses.methods: unknown 'x', expected base, rotation"),
     (("methods",), [{"a": 1}], r"methods\[0\] = \{'a': 1\}, expected text"),
     (("methods",), ["base", "base"], "methods says 'base' twice"),
     (("methods", "base"), {"epochs": 1}, "unknown setting 'epochs' of methods.base, expected none"),

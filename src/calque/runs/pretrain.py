@@ -76,7 +76,7 @@ def pretrain(
         model, preset=preset, senses=senses, langs=langs, translated=bool(dictionaries), options=options or {}
     )
     run = MODELS[model](**settings)
-    _check_warmup(run.method)
+    check_warmup(run.method)
     opened = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
     corpora = run.training_part(read_languages(texts, pretokenized=pretokenized, limit=limit, say=say))
     with writing(out, overwrite=overwrite) as folder:
@@ -137,7 +137,12 @@ def _check_dictionaries(
             )
 
 
-def _check_warmup(method: LanguageModel) -> None:
+def check_warmup(method: LanguageModel) -> None:
+    """Complain of a training that ends before there is more than one sense.
+
+    Raises:
+        SettingError: it does.
+    """
     if method.senses is None:
         return
     warmup = method.senses.warmup_of(method.updates)

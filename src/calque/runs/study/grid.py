@@ -10,8 +10,9 @@ from typing import Any
 
 from calque.alignment import METHODS
 from calque.runs.steps import Step, Steps
-from calque.runs.study.options import PARTS, of_anchors
+from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
 from calque.runs.study.plan import BASE, Study, listed
+from calque.runs.study.pretraining import Training, seeds_of, trainings
 from calque.tasks.table import TASKS
 
 
@@ -31,6 +32,22 @@ class Row:
     encoder: Step | str
     load: dict[str, Any] = field(default_factory=dict)
     langs: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Base:
+    """An encoder before any method.
+
+    Attributes:
+        encoder: as in `Row`.
+        langs: as in `Row`.
+        number, seed: which of several trainings it is, and of which seed; None where there is but one.
+    """
+
+    encoder: Step | str
+    langs: tuple[str, ...] | None = None
+    number: int | None = None
+    seed: int | None = None
 
 
 class Grid:
@@ -55,75 +72,92 @@ class Grid:
         self.rows: list[Row] = []
         self.scores: list[tuple[dict[str, Any], Step]] = []
         for name, given in plan.encoders.items():
-            self._rows(name, given, self._encoder(name, given))
+            for base in self._bases(name, given):
+                self._rows(name, given, base)
         self.scores += [
             ({**row.about, "task": task}, step)
             for row in self.rows
             for task, given in plan.tasks.items()
+            if _is_for(given, row.about["encoder"], row.about["method"])
             for step in self._scoring(row, task, given)
         ]
         self.scoring = [step for _, step in self.scores if step.kind == "score"]
 
     # -- encoders ----------------------------------------------------------------------------------------------------
-    def _encoder(self, name: str, given: Mapping[str, Any]) -> Step | str:
+    def _bases(self, name: str, given: Mapping[str, Any]) -> list[Base]:
+        """An encoder as it is: one, or one for each training and language."""
         if "path" in given:
-            return given["path"]
-        settings = dict(given["pretrain"])
-        texts, apart, dictionaries = (settings.pop(name, {}) for name in ("texts", "apart", "dictionaries"))
-        translated = {"dictionaries": list(dictionaries)} if dictionaries else {}
-        made = []
-        for part in [{lang: file} for lang, file in texts.items()] if apart else [texts]:
-            files = {"text": [self.plan.path(file) for file in part.values()]}
-            if dictionaries:
-                files["dictionary"] = [self.plan.path(file) for file in dictionaries.values()]
-            label = f"{name}, {' and '.join(part)}"
-            made.append(self._step("pretrain", {**settings, "langs": list(part), **translated}, files, label=label))
-        self.pretraining += made
-        about = {**_about(name, None, BASE, ""), "task": "language-model"}
-        self.scores += [(about, step) for step in made]
-        if not apart:
-            return made[0]
-        self.joining.append(
-            self._step("join", {"name": name, "langs": list(texts)}, after={"encoder": self._places(made)}, label=name)
-        )
+            return [Base(given["path"])]
+        found, apart, seeds = [], given["pretrain"].get("apart", False), seeds_of(given)
+        parts = trainings(given["pretrain"], self.plan.source)
+        for number, seed in enumerate(seeds):
+            run = (None, None) if len(seeds) == 1 else (number, seed)
+            made = [self._trained(name, given["pretrain"], part, seed, run[1]) for part in parts]
+            if apart:
+                found.append(Base(self._joined(name, list(given["pretrain"]["texts"]), made), None, *run))
+            else:
+                langs = [None if part.other is None else (part.other,) for part in parts]
+                found += [Base(step, some, *run) for step, some in zip(made, langs, strict=True)]
+        return found
+
+    def _trained(self, name: str, given: Mapping[str, Any], part: Training, seed: int, run: int | None) -> Step:
+        own = ("texts", "apart", "pairs", "dictionaries")
+        settings = {**{key: value for key, value in given.items() if key not in own}, "seed": seed}
+        files = {"text": [self.plan.path(file) for file in part.texts.values()]}
+        if part.dictionaries:
+            settings["dictionaries"] = list(part.dictionaries)
+            files["dictionary"] = [self.plan.path(file) for file in part.dictionaries.values()]
+        label = f"{name}, {' and '.join(part.texts)}" + ("" if run is None else f", seed {run}")
+        step = self._step("pretrain", {**settings, "langs": list(part.texts)}, files, label=label)
+        self.pretraining.append(step)
+        self.scores.append(({**_about(name, None, BASE, "", run), "task": "language-model"}, step))
+        return step
+
+    def _joined(self, name: str, langs: Sequence[str], made: Sequence[Step]) -> Step:
+        """The encoders of several languages as one."""
+        settings, after = {"name": name, "langs": list(langs)}, {"encoder": self._places(made)}
+        self.joining.append(self._step("join", settings, after=after, label=name))
         return self.joining[-1]
 
-    def _rows(self, name: str, given: Mapping[str, Any], base: Step | str) -> None:
+    def _rows(self, name: str, given: Mapping[str, Any], base: Base) -> None:
         """An encoder as it is, and after each method."""
         plan, pooling = self.plan, {"pooling": given["pooling"]} if "pooling" in given else {}
         layers: list[int | None] = list(given.get("layers", [None]))
         loads = {layer: pooling if layer is None else {**pooling, "layer": layer} for layer in layers}
 
         def row(method, learnt, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None, seed=None):
-            self.rows.append(Row(_about(name, layer, method, learnt, seed), encoder, load, langs))
+            about = _about(name, layer, method, learnt, base.seed if base.seed is not None else seed)
+            self.rows.append(Row(about, encoder, load, langs or base.langs))
 
         several = len(plan.supervision) > 1
 
         def label(method: str, learnt: str, some: Sequence[str], layer: int | None, seed: int | None) -> str:
-            about = _about(name, layer, method, learnt if several else "", seed)
-            return label_of(about) + ("" if plan.together else f", {' and '.join(some)}")
+            about = _about(name, layer, method, learnt if several else "", base.seed if base.seed is not None else seed)
+            return label_of(about) + ("" if plan.together and base.langs is None else f", {' and '.join(some)}")
 
         if BASE in plan.methods:
             for layer, load in loads.items():
-                row(BASE, "", base, load, layer)
+                row(BASE, "", base.encoder, load, layer)
         for learnt, texts in plan.supervision.items():
-            langs = plan.languages(texts)
-            for some in [langs] if plan.together else [[lang] for lang in langs]:
+            langs = [lang for lang in plan.languages(texts) if base.langs is None or lang in base.langs]
+            for some in [langs] * bool(langs) if plan.together else [[lang] for lang in langs]:
                 made_for = None if plan.together else tuple(some)
                 for method, given in plan.methods.items():
-                    if method == BASE or learnt not in plan.supervisions(given):
+                    if method == BASE or learnt not in plan.supervisions(given) or not _is_for(given, name):
                         continue
-                    for seed in plan.training_seeds(given):
+                    for seed in plan.training_seeds(given, None if base.number is None else [base.number]):
                         settings = given if seed is None else {**given, "seed": seed}
                         trains = METHODS[settings["method"]].trains  # once for each layer
                         if trains or layers == [None] or "layers" in settings:
                             for layer, load in (loads if trains else {None: pooling}).items():
                                 called = label(method, learnt, some, layer, seed)
-                                step = self._aligned(base, settings, texts, some, load, called)
+                                step = self._aligned(base.encoder, settings, texts, some, load, called)
                                 row(method, learnt, step, {}, layer, made_for, seed)
                         else:  # the maps of all layers from one pass
                             called = label(method, learnt, some, None, seed)
-                            step = self._aligned(base, {"layers": layers, **settings}, texts, some, pooling, called)
+                            step = self._aligned(
+                                base.encoder, {"layers": layers, **settings}, texts, some, pooling, called
+                            )
                             for layer in layers:
                                 row(method, learnt, step, {"layer": layer}, layer, made_for, seed)
 
@@ -131,7 +165,7 @@ class Grid:
         self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load, label: str
     ) -> Step:
         towards = langs[0] if self.plan.towards == "target" else self.plan.towards
-        options = {name: value for name, value in settings.items() if name != "supervision"}
+        options = {name: value for name, value in settings.items() if name not in ("supervision", "encoders")}
         about = {"load": load, "towards": towards, "langs": [[self.plan.source, lang] for lang in langs], **options}
         if texts["kind"] == "parallel":
             step = self._on_links(base, about, texts, langs, label)
@@ -199,7 +233,7 @@ class Grid:
     def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:
         """The steps of a task for one encoder: one, or one for each language."""
         plan, task = self.plan, TASKS[given["task"]]
-        about = {"load": row.load, **{name: v for name, v in given.items() if name not in (*PARTS, "texts")}}
+        about = {"load": row.load, **{key: v for key, v in given.items() if key not in (*PARTS, *OF_ROWS, "texts")}}
         if task.languages == "pairs":
             tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
             return [self._by_language(row, name, given, about, lang, file) for lang, file in tests.items()]
@@ -207,14 +241,17 @@ class Grid:
         if row.langs is not None and task.lang is None:
             own = (plan.source, *row.langs)
             texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
+            if not texts["test"]:  # of other languages than this encoder's
+                return []
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
         files = {part: [file for _, file in several] for part, several in texts.items()}
         if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
             files["keys"] = [key for part in ("train", "test") for file in files[part] for key in _keys(file)]
         if "seeds" in task.options:
-            about["seeds"] = plan.seeds
-        return [self._reading(row.encoder, "score", about, files, label=f"{name}: {label_of(row.about)}")]
+            about["seeds"] = given.get("seeds", plan.seeds)
+        made_for = "" if row.langs is None else f", {' and '.join(row.langs)}"
+        return [self._reading(row.encoder, "score", about, files, label=f"{name}: {label_of(row.about)}{made_for}")]
 
     def _by_language(self, row: Row, name: str, given: Mapping[str, Any], about, lang: str, test: str) -> Step:
         plan = self.plan
@@ -279,6 +316,12 @@ def label_of(about: Mapping[str, Any]) -> str:
 def _about(encoder: str, layer: int | None, method: str, supervision: str, seed: int | None = None) -> dict[str, Any]:
     """What is known of a score beside the score."""
     return {"encoder": encoder, "layer": layer, "method": method, "supervision": supervision, "training_seed": seed}
+
+
+def _is_for(given: Mapping[str, Any], encoder: str, method: str | None = None) -> bool:
+    """Whether a method, or a task, is for an encoder, after a method."""
+    named, by = given.get("encoders"), given.get("methods")
+    return (named is None or encoder in listed(named)) and (by is None or method is None or method in listed(by))
 
 
 def _given(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -10,9 +10,7 @@ from calque.errors import SettingError
 from calque.linking import Words
 from calque.named import is_path
 from calque.runs.dictionary import align_dictionary
-from calque.runs.presets import PRESETS
-from calque.runs.pretrain import pair_of, settings_for
-from calque.runs.study.values import Count, Few, Files, Layer, Share, check, of
+from calque.runs.study.values import Cosine, Count, Few, Files, Layer, Share, of
 from calque.tasks.table import TASKS, option_names
 
 Types = dict[str, Any]
@@ -42,7 +40,13 @@ TOP: Types = {
     "data": str,
     "out": str,
 }
-OF_ENCODER: Types = {"path": str, "pretrain": Mapping[str, Any], "layers": Sequence[Layer], "pooling": _POOLING}
+OF_ENCODER: Types = {
+    "path": str, "pretrain": Mapping[str, Any], "runs": Few, "layers": Sequence[Layer], "pooling": _POOLING,
+}  # fmt: skip
+#: what a method says beside its options
+OF_METHOD = ("method", "supervision", "encoders")
+#: of a method, or a task: the only encoders, and of a task the only methods, that it is for
+OF_ROWS: Types = {"encoders": Files, "methods": Files}
 
 
 def of_words() -> Types:
@@ -54,18 +58,28 @@ def of_words() -> Types:
 
 def of_pretraining(model: str) -> Types:
     """Settings of an encoder that the study trains."""
-    read = {"model": str, "texts": _BY_LANGUAGE, "apart": bool, "limit": Count, "pretokenized": bool, "held_out": int,
-            "preset": Literal[tuple(PRESETS)], "dictionaries": _BY_LANGUAGE, "lower": bool}  # fmt: skip
-    senses = {"senses": int | Mapping[str, Any]}
+    from calque.runs.presets import PRESETS
+
+    read = {
+        "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
+        "pretokenized": bool, "preset": Literal[tuple(PRESETS)], "senses": int | Mapping[str, Any], "held_out": int,
+    }  # fmt: skip
     if model == "elmo":
         from calque.pretraining.bidirectional import BiLanguageModel
 
-        return {**read, **of(BiLanguageModel), **senses}
+        return {**of(BiLanguageModel), **read}
     if model == "bert":
         from calque.pretraining.masked import MaskedLanguageModel
 
-        return {**read, "vocabulary": Count, "half": bool, **of(MaskedLanguageModel, "start"), **senses}
+        return {**of(MaskedLanguageModel, "start"), **read, "vocabulary": Count, "half": bool, "lower": bool}
     raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
+
+
+def of_senses() -> Types:
+    """Settings of the senses of such an encoder."""
+    from calque.pretraining.senses import Senses
+
+    return {**of(Senses), "apart": Cosine}
 
 
 def of_supervision(kind: str) -> Types:
@@ -84,8 +98,8 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
 
         without = ("dictionaries", "towards", "texts", "anchors", *of_anchors())
         own = {"normalise": Normalisation, "combine": Combine, "held_out": Share}
-        return {"supervision": Files, **of(align_dictionary, *_RUN, *without), **own}
-    shared = {"method": str, "supervision": Files, "layer": Layer, "pooling": _POOLING}
+        return {"supervision": Files, "encoders": Files, **of(align_dictionary, *_RUN, *without), **own}
+    shared = {"method": str, "supervision": Files, "encoders": Files, "layer": Layer, "pooling": _POOLING}
     return {**shared, **options_of_method(given["method"])}
 
 
@@ -125,6 +139,8 @@ def of_task(task: str) -> Types:
     return {
         **files,
         **others,
+        **OF_ROWS,
+        **({"seeds": Few} if "seeds" in row.options else {}),
         "limit": Count,
         **{name: read[name] for name in read if name in row.options},
         **options_of(task),
@@ -152,51 +168,6 @@ def check_entries(where: str, given: Mapping[str, Any]) -> None:
         raise SettingError(f"{where}.entries = {entries!r}, expected [first] or [first, end] with first < end")
 
 
-def make_pretraining(where: str, model: str, given: Mapping[str, Any]) -> None:
-    """Complain of settings that no encoder can be pretrained with.
-
-    Raises:
-        SettingError: the class that has them says so.
-    """
-    from calque.pretraining.bidirectional import BiLanguageModel
-    from calque.pretraining.masked import MaskedLanguageModel
-    from calque.pretraining.senses import Senses
-
-    langs, senses, dictionaries = list(given["texts"]), given.get("senses"), given.get("dictionaries", {})
-    if isinstance(senses, Mapping):
-        check(f"{where}.senses", senses, of(Senses))
-    if dictionaries and (senses is None or given.get("apart")):
-        raise SettingError(f"{where}: dictionaries translate the senses of languages that one encoder learns together")
-    for name in dictionaries:
-        if pair_of(name, langs) is None:
-            raise SettingError(
-                f"{where}.dictionaries: {name!r} names no two of {', '.join(langs)}, expected en-de = FILE"
-            )
-    of_texts = (
-        "model",
-        "texts",
-        "apart",
-        "limit",
-        "pretokenized",
-        "held_out",
-        "half",
-        "preset",
-        "senses",
-        "dictionaries",
-    )
-    named = {name: value for name, value in given.items() if name not in of_texts}
-    try:
-        settings = settings_for(
-            model, preset=given.get("preset"), senses=senses, langs=langs, translated=bool(dictionaries), options=named
-        )
-    except SettingError as error:
-        raise SettingError(f"{where}: {error}") from error
-    if model == "elmo":
-        _make(where, BiLanguageModel, settings, ())
-    else:
-        _make(where, MaskedLanguageModel, settings, ("vocabulary", "lower"))
-
-
 def make_method(where: str, given: Mapping[str, Any], towards: str) -> None:
     """Complain of settings that a method cannot have.
 
@@ -205,7 +176,7 @@ def make_method(where: str, given: Mapping[str, Any], towards: str) -> None:
     """
     name = given["method"]
     if METHODS[name].trains or is_path(name):
-        _make(where, METHODS.load(name), {"towards": towards, **given}, ("method", "supervision", "layer", "pooling"))
+        _make(where, METHODS.load(name), {"towards": towards, **given}, (*OF_METHOD, "layer", "pooling"))
 
 
 def make_training(where: str, task: str, given: Mapping[str, Any]) -> None:

@@ -20,16 +20,15 @@ from calque.runs.study.options import (
     TOP,
     check_entries,
     make_method,
-    make_pretraining,
     make_training,
     of_anchors,
     of_method,
-    of_pretraining,
     of_start,
     of_supervision,
     of_task,
     of_words,
 )
+from calque.runs.study.pretraining import check_pretraining
 from calque.runs.study.values import Files, check, check_value, no_repetition
 from calque.tasks.table import TASKS
 
@@ -46,24 +45,28 @@ class Study:
 
     Attributes:
         encoders: by the name that the table shows: a hub name, folder or `mini`; or a table with that as `path`, or with
-            `pretrain`, the settings of an encoder that the study trains first (`model`, `texts` by language, `limit`,
-            `pretokenized`, and options of `calque pretrain`; `apart` for an encoder of each language, taken as one);
-            and `layers` that the methods and tasks are run on, each separately, and `pooling`.
+            `pretrain`, the settings of an encoder that the study trains first, `runs` times with different seeds
+            (`model`, `texts` by language, `preset`, `limit`, `pretokenized`, and options of `calque pretrain`; `senses`,
+            how many or a table of their options, and `dictionaries` by pair of languages, `en-de`; `apart` for an encoder
+            of each language, taken as one; `pairs` for one of the source with each other language, all in one row); and
+            `layers` that the methods and tasks are run on, each separately, and `pooling`.
         methods: settings of `calque align` by the name that the table shows: `method` and its options; `start` for
-            unsupervised maps; `supervision`, the names of those it uses, by default all that it can. `base` is no
-            method but the unchanged encoder.
+            unsupervised maps; `supervision`, the names of those it uses, by default all that it can; `encoders`, the
+            only ones that it is for. `base` is no method but the unchanged encoder.
         supervision: by name, `kind` and what belongs to it. "parallel" (the default): a file for each language,
             `limit`, `pretokenized`. "dictionary": a dictionary for each language, `texts` by language whose words get
             anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
             "text": such texts alone.
-        tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options.
+        tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options;
+            `encoders` and `methods`, the only ones that it is for.
         source: the language of the texts' first side.
         towards: the language that the others are aligned with; "target": the other language of each pair.
         together: one model for all languages of a supervision, not one for each.
-        seeds: training runs of every task, with the seeds 0, 1, ….
+        seeds: training runs of every task that does not say its own, with the seeds 0, 1, ….
         runs: training runs of every method that involves randomness (fine-tuning, contrastive training and unsupervised
             maps that start at random), with the method's `seed` and those after it; each is measured like a method of its own,
-            and the tables pool them. Other maps come out the same every time.
+            and the tables pool them. Other maps come out the same every time. Of an encoder with `runs` of its own, every
+            training gets one of each method.
         words: aligner, symmetrisation and seed of the word links.
         data: folder of the texts.
         out: folder for the steps and the results.
@@ -150,15 +153,14 @@ class Study:
         if ("path" in given) == ("pretrain" in given):
             raise SettingError(f"encoder {name!r}: expected either a path or what to pretrain it on")
         if "path" in given:
+            if "runs" in given:
+                raise SettingError(
+                    f"encoders.{name}.runs: a path stands for one encoder, runs are of what is pretrained"
+                )
             if any(part.endswith("=") for part in given["path"].split(",")):
                 raise SettingError(f"encoders.{name}.path = {given['path']!r}: a language has no encoder")
             return
-        where, settings = f"encoders.{name}.pretrain", given["pretrain"]
-        if not settings.get("texts"):
-            raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
-        model = settings.get("model", "bert")
-        check(where, settings, of_pretraining(model))
-        make_pretraining(where, model, settings)
+        check_pretraining(name, given["pretrain"], self.source)
 
     def _check_supervision(self, name: str, given: Mapping[str, Any]) -> None:
         where, kind = f"supervision.{name}", given["kind"]
@@ -203,6 +205,7 @@ class Study:
             )
         for kind in {self.supervision[supervision]["kind"] for supervision in self.supervisions(given)}:
             check(where, given, of_method(given, kind), f"{where} with a supervision of kind {kind!r}")
+        self._check_rows(where, given)
         no_repetition(f"{where}.layers", given.get("layers", []))
         check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
         make_method(where, given, self.towards)
@@ -218,6 +221,7 @@ class Study:
             what = 'a table by language, { de = "FILE" }' if by_language else "a list of files"
             raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
         check(where, given, {"task": str, **of_task(task)})
+        self._check_rows(where, given)
         check_entries(where, given)
         if by_language:
             for lang in given["test"]:
@@ -243,6 +247,13 @@ class Study:
             if len(listed(given[part])) != 1:
                 raise SettingError(f"{where}.{part}: {task} takes one file, got {len(given[part])}")
         make_training(where, task, given)
+
+    def _check_rows(self, where: str, given: Mapping[str, Any]) -> None:
+        """The encoders and methods that something is restricted to are among those that there are."""
+        for kind, known in (("encoders", self.encoders), ("methods", self.methods)):
+            for each in listed(given.get(kind)):
+                if each not in known:
+                    raise SettingError(f"{where}.{kind}: unknown {each!r}, expected {', '.join(known)}")
 
     def _check_other(self, where: str, lang: str) -> None:
         if lang == self.source:
@@ -278,13 +289,13 @@ class Study:
         name = method.get("start") or method["method"]
         return [s for s in self.supervision if s in wanted and _learns(name, self.supervision[s]["kind"])]
 
-    def training_seeds(self, method: Mapping[str, Any]) -> list[int | None]:
-        """Seeds that a method is trained with; None for one that has nothing random."""
+    def training_seeds(self, method: Mapping[str, Any], numbers: Iterable[int] | None = None) -> list[int | None]:
+        """Seeds that a method is trained with in these of its runs, by default in all; None for one that has nothing random."""
         if not METHODS[method["method"]].trains and method.get("start") not in RANDOM_STARTS:
             return [None]
         # A start that fails is tried again with the next seeds: those are not another run's.
         apart = method.get("restarts", 3) if "start" in method else 1
-        return [method.get("seed", 0) + number * apart for number in range(self.runs)]
+        return [method.get("seed", 0) + number * apart for number in numbers or range(self.runs)]
 
     def tested_on(self, more: Sequence[str]) -> Study:
         """The same with further test files, `TASK=FILE` or `TASK=LANG=FILE`, relative to where one is."""

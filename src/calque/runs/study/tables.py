@@ -72,13 +72,15 @@ class _Figure:
 
 @dataclass(frozen=True)
 class _Table:
-    """One figure of a task: what every row reached in every column, of which the mean has the name None."""
+    """One figure of a task: what every row reached in every column, of which the mean has the name None; and what has to be
+    known beside it."""
 
     title: str
     metric: str
     rows: tuple[Row, ...]
     columns: tuple[_Column | None, ...]
     figures: Mapping[tuple[Row, _Column | None], _Figure]
+    note: str = ""
 
     def of(self, column: _Column | None) -> dict[Row, Estimate | None]:
         """Estimates by row."""
@@ -101,7 +103,7 @@ class _Table:
             first = self.figures.get((row, self.columns[0]))
             shown[1:1] = ["" if first is None else first.interval] if single else []
             lines.append(_line([name, how, *shown]))
-        return "\n".join(lines)
+        return "\n".join([*lines, *(["", self.note] if self.note else [])])
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -156,7 +158,14 @@ def _table(title: str, metric: str, records: Sequence[Record]) -> _Table:
         mean = _mean([figures.get((row, column)) for column in targets])
         if mean is not None:
             figures[row, None] = mean
-    return _Table(title, metric, tuple(rows), tuple(columns), figures)
+    return _Table(title, metric, tuple(rows), tuple(columns), figures, _without_learning(records))
+
+
+def _without_learning(records: Sequence[Record]) -> str:
+    """What the most frequent sense reaches on each test set, where the task says so."""
+    known = {Path(r["data"]).name: r["settings"]["frequent"] for r in records if "frequent" in r["settings"]}
+    parts = [f"{100 * value:.1f} ({name})" for name, value in known.items()]
+    return f"Most frequent sense: {', '.join(parts)}." if parts else ""
 
 
 def _row(record: Record) -> Row:
