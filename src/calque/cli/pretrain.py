@@ -37,7 +37,8 @@ class SenseOptions:
         int | None,
         typer.Option(
             min=0,
-            help="Senses: updates with one sense (contextual_warmup); default: half of all (a tenth, at most 20,000, unless grouped).",
+            help="Senses: updates with one sense (contextual_warmup); default: half of all, or a tenth, at most 20,000, "
+            "unless senses are grouped.",
         ),
     ] = None
     sense_rate: Annotated[

@@ -21,8 +21,8 @@ def group(tables: Sequence[SenseTable], *, apart: float, share: float, seed: int
     """Divide the queued states of each word into clusters, and put the centres of its senses there.
 
     The states are compared as senses are selected: after the projection, at unit length, those of several tables side by
-    side. They are divided into as many clusters as the word may have senses, by k-means; then the two clusters whose
-    centres are nearest by cosine are joined, until none are nearer than `apart` and none is smaller than `share`.
+    side. They are divided by k-means into as many clusters as the word may have senses, or else fewer, until no two centres
+    are nearer by cosine than `apart` and no cluster is smaller than `share`.
 
     Args:
         tables: of one model; their queues hold the same text.
@@ -59,7 +59,7 @@ def group(tables: Sequence[SenseTable], *, apart: float, share: float, seed: int
 
 
 def divide(x: np.ndarray, most: int, apart: float, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Clusters that are apart, larger ones first.
+    """Clusters that are apart, larger ones first: as many as possible, by k-means for each number of them.
 
     Args:
         x: float64 `[n, dim]`.
@@ -73,23 +73,17 @@ def divide(x: np.ndarray, most: int, apart: float, share: float, rng: np.random.
     gram = x @ x.T
     squares = np.diag(gram)
     squared = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)
-    labels = np.unique(kmeans(gram, squared, most, _STARTS, rng), return_inverse=True)[1]
-    while True:
+    for k in range(most, 1, -1):
+        labels = np.unique(kmeans(gram, squared, k, _STARTS, rng), return_inverse=True)[1]
         sizes = np.bincount(labels)
-        if len(sizes) == 1:
-            return labels
-        centres = unit_rows(np.stack([x[labels == k].mean(0) for k in range(len(sizes))]))
+        if len(sizes) < 2 or sizes.min() < share * len(x):
+            continue
+        centres = unit_rows(np.stack([x[labels == j].mean(0) for j in range(len(sizes))]))
         cosines = centres @ centres.T
-        np.fill_diagonal(cosines, -np.inf)
-        smallest = int(sizes.argmin())
-        if sizes[smallest] < share * len(x):
-            a, b = smallest, int(cosines[smallest].argmax())
-        else:
-            a, b = divmod(int(cosines.argmax()), len(sizes))
-            if cosines[a, b] <= apart:
-                return np.argsort(np.argsort(-sizes, kind="stable"))[labels]
-        labels[labels == a] = b
-        labels = np.unique(labels, return_inverse=True)[1]
+        np.fill_diagonal(cosines, -1.0)
+        if cosines.max() <= apart:
+            return np.argsort(np.argsort(-sizes, kind="stable"))[labels]
+    return np.zeros(len(x), dtype=np.int64)
 
 
 def _same_occurrences(queued: Sequence[np.ndarray]) -> list[np.ndarray]:

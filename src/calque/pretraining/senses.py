@@ -52,7 +52,7 @@ class Senses:
     occurrences: int = 100
     warmup: int | None = None
     start: Literal["grouped", "copied", "kept", "fresh"] = "grouped"
-    apart: float = 0.5
+    apart: float = 0.55
     centred: bool = True
     joint: bool = True
     rate: float = 0.01
