@@ -137,6 +137,18 @@ VERBS = {
         once=True,
         trains=True,
     ),
+    "pretrain senses": Verb(
+        "pretrain en={english} de={german} --model elmo --dim 8 --vocabulary 400 --length 16 --batch 8 --updates 40 --senses 3 "
+        "--sense-axes 4 --sense-occurrences 3 --dictionary en-de={dictionary} --checkpoint-every 5 --out result",
+        once=True,
+        trains=True,
+    ),
+    "align senses": Verb(
+        "align --method senses --dictionary en-de={dictionary} --text en={english} de={german} --encoder mini --towards en "
+        "--batch 8 --option length=32 --epochs 1 --checkpoint-every 5 --out result",
+        once=True,
+        trains=True,
+    ),
     "demo": Verb(
         "demo --languages de --out result",
         working=("*/training/*", "*/text/*"),
