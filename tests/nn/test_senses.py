@@ -210,6 +210,16 @@ def test_principal_axes_are_right_singular_vectors_of_the_centred_states():
     np.testing.assert_allclose(found.T @ found, np.eye(4), atol=1e-12)
 
 
+@pytest.mark.parametrize("whiten", [0.5, 1.0])
+def test_whitened_axes_are_divided_by_the_deviation_along_them(whiten):
+    states = np.random.default_rng(3).normal(size=(80, DIM)) * [5, 0.1, 3, 1, 2, 0.5, 8] + 10
+    plain, found = (principal_axes(torch.from_numpy(states), 4, whiten=p).numpy() for p in (0.0, whiten))
+    along = states @ plain
+    np.testing.assert_allclose(found, plain / along.std(axis=0) ** whiten, rtol=1e-9)
+    if whiten == 1:
+        np.testing.assert_allclose((states @ found).std(axis=0), 1, rtol=1e-9)
+
+
 def test_the_first_projection_is_random_until_there_are_more_states_than_axes():
     table = SenseTable([1], 40, axes=20, queue=50)
     first = table.projection.clone()

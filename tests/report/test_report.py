@@ -824,7 +824,10 @@ def plain(**changed) -> str:
         (plain(analysis="points", items=[{"x": "1", "y": 1, "word": "a", "pair": 1}]), "expected numbers"),
         (plain(analysis="senses", items=[{"x": 1, "y": 1, "word": "a"}]), "no number, of, cosine, share"),
         (
-            plain(analysis="senses", items=[{"x": 1, "y": 1, "word": "a", "number": 1, "of": "b", "cosine": 1, "share": 1}]),
+            plain(
+                analysis="senses",
+                items=[{"x": 1, "y": 1, "word": "a", "number": 1, "of": "b", "cosine": 1, "share": 1}],
+            ),
             "expected numbers",
         ),
     ],

@@ -79,6 +79,15 @@ class SenseOptions:
         float | None,
         typer.Option(callback=finite, help="Senses: largest cosine between the centres of two that are grouped."),
     ] = None
+    sense_whiten: Annotated[
+        float | None,
+        typer.Option(
+            callback=finite,
+            min=0,
+            max=1,
+            help="Senses: scale down dimensions of a large variance, from 0 (not at all, as published) to 1.",
+        ),
+    ] = None
     sense_centred: Annotated[
         bool | None,
         typer.Option(

@@ -191,15 +191,16 @@ class SenseTable(nn.Module):
         self.seen += len(states)
 
     @torch.no_grad()
-    def project(self, *, centred: bool = False) -> None:
+    def project(self, *, centred: bool = False, whiten: float = 0.0) -> None:
         """Make the projection anew from the queue (Algorithm 2, line 11), once there are more states than axes.
 
         Args:
             centred: compare what differs from the mean of the queue from now on.
+            whiten: see `principal_axes`.
         """
         states, axes = self.queue[: int(self.seen)], self.projection.shape[1]
         if len(states) > axes:
-            self.projection.copy_(principal_axes(states, axes))
+            self.projection.copy_(principal_axes(states, axes, whiten=whiten))
             if centred:
                 self.mean.copy_(states.mean(0, dtype=torch.float64))
 
@@ -269,16 +270,21 @@ def nearest(compared: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     return classes.gather(1, similarity.argmax(1, keepdim=True)).squeeze(1)
 
 
-def principal_axes(states: Tensor, k: int) -> Tensor:
+def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
     """The first k principal axes of some vectors: right singular vectors of the centred ones, as columns.
 
     Args:
         states: `[n, dim]`.
         k: at most dim.
+        whiten: p; each axis is divided by σ^p, σ the standard deviation of the vectors along it: 0 leaves the axes
+            orthonormal, 1 makes all variances equal.
 
     Returns:
-        `[dim, k]`, orthonormal, the axis of the largest variance first.
+        `[dim, k]`, the axis of the largest variance first.
     """
     centred = states.double() - states.double().mean(0)
-    _, axes = torch.linalg.eigh(centred.t() @ centred)
-    return axes.flip(1)[:, :k].to(states.dtype)
+    squares, axes = torch.linalg.eigh(centred.t() @ centred / len(states))
+    axes, deviations = axes.flip(1)[:, :k], squares.flip(0)[:k].clamp(min=0).sqrt()
+    if whiten:
+        axes = axes / deviations.clamp(min=1e-6 * float(deviations[0]) + 1e-30) ** whiten
+    return axes.to(states.dtype)

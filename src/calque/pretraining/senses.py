@@ -31,7 +31,9 @@ class Senses:
         start: how the other senses begin then: "fresh" (SaELMo), "kept" (SaBERT) and "copied", see `SenseTable.open`; with
             "grouped", as many as the last states of a word form clusters, with these as centres and copied vectors, see
             `grouping.group`. Random centres are all alike, so that the first to be selected often takes all.
-        apart: largest cosine between the centres of two senses that are grouped.
+        apart: largest cosine between the centres of two senses that are grouped; None: 0.55 for an ELMo, whose states know
+            the word itself, and 0.3 for a BERT, from whose states it is hidden.
+        whiten: how far axes of a large variance are scaled down, see `SenseTable.project`; 0 as published.
         centred: compare states and centres after subtracting the mean of the queue, see `SenseTable.project`.
         joint: of an ELMo, select by the states of both directions together, one sense for both, instead of each for itself.
         rate: α, of the centres (sense_learning_rate, context_rep_lr).
@@ -52,7 +54,8 @@ class Senses:
     occurrences: int = 100
     warmup: int | None = None
     start: Literal["grouped", "copied", "kept", "fresh"] = "grouped"
-    apart: float = 0.55
+    apart: float | None = None
+    whiten: float = 0.5
     centred: bool = True
     joint: bool = True
     rate: float = 0.01
@@ -75,7 +78,9 @@ class Senses:
             raise SettingError(f"start is grouped, copied, kept or fresh, got {self.start!r}")
         if self.warmup == 0 and self.start == "grouped":
             raise SettingError("nothing can be grouped without a warm-up: name 1 update or more, or another start")
-        check_number("apart", self.apart, least=-1, most=1)
+        if self.apart is not None:
+            check_number("apart", self.apart, least=-1, most=1)
+        check_number("whiten", self.whiten, least=0, most=1)
         check_number("rate", self.rate, above=0, most=1)
         check_number("spread", self.spread, above=0)
         for name in ("axes", "queue", "project_every", "prune_every"):
@@ -220,13 +225,19 @@ class SenseTraining:
             table.follow(states, classes[place], settings.rate)
             table.remember(states, words[place])
             if step % settings.project_every == 0:
-                table.project(centred=settings.centred)
+                table.project(centred=settings.centred, whiten=settings.whiten)
         self._pending = []
         if step == self._warmup:
             self._open()
         elif step > self._warmup and settings.below and step % settings.prune_every == 0:
             for table in self.tables:
                 table.prune(settings.below)
+
+    @property
+    def _apart(self) -> float:
+        if self.settings.apart is not None:
+            return self.settings.apart
+        return 0.55 if len(self.tables) > 1 else 0.3
 
     def _open(self) -> None:
         settings = self.settings
@@ -237,8 +248,8 @@ class SenseTraining:
         together = [self.tables] if settings.joint else [[table] for table in self.tables]
         for tables in together:
             for table in tables:
-                table.project(centred=settings.centred)
-            live = group(tables, apart=settings.apart, share=settings.below, seed=self._seed)
+                table.project(centred=settings.centred, whiten=settings.whiten)
+            live = group(tables, apart=self._apart, share=settings.below, seed=self._seed)
             for table in tables:
                 table.open(start="copied", live=live)
 

@@ -34,6 +34,7 @@ _ALGORITHMS: Settings = {
     "rate": 0.01,
     "queue": 20_000,
     "centred": False,
+    "whiten": 0.0,
     "joint": False,
 }
 _PAPER_SENSES: Mapping[str, Settings] = {
