@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import json
 import math
 import re
 import tomllib
@@ -18,6 +17,7 @@ from calque.runs.steps import Steps
 from calque.runs.study import Study
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK
+from toml_text import toml_file
 
 #: everything that a study can have, as short as it can be
 PLAN = """
@@ -121,16 +121,6 @@ WRONG = [
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 
-def toml(value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(key)} = {toml(each)}' for key, each in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(toml, value))}]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
-
-
 def places(value, here=()):
     """Where something stands: every table, list and value, and every element of a list."""
     if here:
@@ -150,7 +140,7 @@ def changed(plan, place, value):
 
 def laid_out(plan, path):
     """The keys of all steps; nothing is run."""
-    path.write_text("".join(f"{json.dumps(key)} = {toml(value)}\n" for key, value in plan.items()), encoding="utf-8")
+    path.write_text(toml_file(plan), encoding="utf-8")
     grid = Grid(Study.read(path), Steps(path.parent / "steps", WORK))
     every = [*grid.pretraining, *grid.joining, *grid.preparing, *grid.aligning, *(step for _, step in grid.scores)]
     return [step.key for step in every]
