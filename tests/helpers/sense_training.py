@@ -22,8 +22,9 @@ WORDS = {"en": ["the", "cat", "sees", "a", "house", "bank", "river"],
 TRANSLATIONS = [("cat", "katze"), ("house", "haus"), ("bank", "ufer"), ("bank", "haus"), ("the", "die")]
 DICTIONARY = Dictionary(*map(tuple, zip(*TRANSLATIONS, strict=True)), langs=("en", "de"))
 SENSES: dict[str, dict[str, Any]] = {
-    "elmo": {"senses": 3, "occurrences": 0, "warmup": 6, "axes": 4, "queue": 400, "project_every": 2, "rate": 0.1, "prune_every": 4},
-    "bert": {"senses": 3, "occurrences": 0, "warmup": 3, "axes": 4, "queue": 50, "project_every": 2, "rate": 0.1, "prune_every": 4,
+    "elmo": {"senses": 3, "warmup": 6, "axes": 4, "queue": 400, "project_every": 2, "rate": 0.1, "prune_every": 4,
+             "occurrences": 0},
+    "bert": {"senses": 3, "warmup": 3, "axes": 4, "queue": 50, "project_every": 2, "rate": 0.1, "prune_every": 4,
              "start": "copied", "occurrences": 5, "spread": 1.0},
 }  # fmt: skip
 SHAPES: dict[str, dict[str, Any]] = {

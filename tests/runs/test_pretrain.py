@@ -346,7 +346,7 @@ def test_a_table_beyond_the_memory_is_refused_before_it_is_made(monkeypatch):
     from calque.pretraining import senses
 
     monkeypatch.setattr(senses, "_memory", lambda: 1 << 30)
-    few = Senses(senses=5)
+    few = Senses(senses=5, occurrences=0)
     assert len(few.table(np.ones(100), 64)) == 500
     with pytest.raises(
         SettingError, match="50,000,000 senses of 64 dimensions takes about 60 GiB .* this machine has 1:"
