@@ -258,7 +258,7 @@ class SenseTraining:
         if self._warmup == 0:
             self._open()
 
-    def _together(self, table: SenseTable, parts: list[Selected], counts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    def _together(self, table: SenseTable, parts: list[Selected], counts: list[int]) -> tuple[Tensor, ...]:
         device = table.centres.device
         states = torch.cat([part.states.detach().float() for part in parts] or [table.centres[:0]])
         numbers = torch.stack(
