@@ -53,7 +53,7 @@ def _compare(model: str, text: Sentences, args: argparse.Namespace) -> None:
     kinds = {
         "plain": None,
         f"{args.senses} senses of the words seen 100 times for each": Senses(occurrences=100, **common),
-        f"{args.senses} senses of every word": Senses(**common),
+        f"{args.senses} senses of every word": Senses(occurrences=0, **common),
     }
     train = _elmo(text, args) if model == "elmo" else _bert(text, args)
     taken: dict[str, list[float]] = {name: [] for name in kinds}
