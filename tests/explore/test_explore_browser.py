@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import re
-import threading
 
 import pytest
 
 pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 
-import uvicorn
-
 from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401
-from calque.explore.app import make_app
-from calque.explore.server import listen, url_of
+from serving import served
 
 RIVER = "?id=2&word=4&with=de"  # she sat on the [bank] of the river .
 
 
 @pytest.fixture(scope="module")
 def url(explorer):
-    listening = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", lifespan="off", ws="none"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    yield url_of(listening)
-    server.should_exit = True
-    thread.join()
+    with served(explorer) as address:
+        yield address
 
 
 def opened(page, url: str, view: str = RIVER):  # noqa: F811

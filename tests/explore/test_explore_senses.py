@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 
-import uvicorn
-
 from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401
 from calque.errors import SettingError
-from calque.explore.app import make_app
 from calque.explore.collection import Gatherer
 from calque.explore.explorer import Explorer
-from calque.explore.server import listen, url_of
 from calque.explore.sources import NamedEncoder, find_encoders
 from calque.pretraining.saved_senses import open_sense_reader
 from calque.text import ParallelCorpus
 from sense_models import an_elmo
+from serving import served
 
 LINES = (["the", "bank", "of", "a", "river"], ["money", "may", "loan", "outlandishly"])
 
@@ -74,13 +69,8 @@ def test_what_cannot_be_asked_is_one_line(explorer):
 
 @pytest.fixture(scope="module")
 def url(explorer):
-    listening = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", lifespan="off", ws="none"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    yield url_of(listening)
-    server.should_exit = True
-    thread.join()
+    with served(explorer) as address:
+        yield address
 
 
 def test_the_sense_of_the_word_that_is_clicked_is_shown(page, seen, url, explorer):  # noqa: F811

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from calque.nn.senses import SenseTable, nearest
+from calque.pretraining import grouping
 from calque.pretraining.grouping import divide, group
 
 DIM, PLACES = 8, [1, 2, 3, 1]  # different directions that each word's states come from
@@ -87,3 +88,9 @@ def test_clusters_that_are_too_small_join_the_nearest(sizes):
     assert len(np.unique(labels)) == 2
     assert len(np.unique(divide(x, 3, 0.9, 0.05, np.random.default_rng(0)))) == 3
     assert (np.diff(np.bincount(labels)) <= 0).all()  # larger ones first
+
+
+def test_the_newest_state_of_one_direction_is_not_paired_with_the_oldest_of_the_other():
+    forwards, backwards = np.array([7, 7, 5, 7]), np.array([7, 7, 7, 5])  # rings of four
+    pairs = [list(zip(*grouping._same_occurrences([forwards, backwards], seen), strict=True)) for seen in (4, 6)]
+    assert pairs == [[(0, 1), (1, 2), (2, 3)], [(0, 1), (2, 3), (3, 0)]]

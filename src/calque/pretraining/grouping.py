@@ -36,7 +36,7 @@ def group(tables: Sequence[SenseTable], *, apart: float, share: float, seed: int
     first = tables[0]
     live = torch.zeros_like(first.live)
     live[first.index[:, 0]] = True
-    rows = _same_occurrences([table.queued.cpu().numpy() for table in tables])
+    rows = _same_occurrences([table.queued.cpu().numpy() for table in tables], int(first.seen))
     words = first.queued.cpu().numpy()[rows[0]]
     order = np.argsort(words, kind="stable")
     ends = np.flatnonzero(np.diff(words[order], append=-2)) + 1
@@ -86,15 +86,19 @@ def divide(x: np.ndarray, most: int, apart: float, share: float, rng: np.random.
     return np.zeros(len(x), dtype=np.int64)
 
 
-def _same_occurrences(queued: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _same_occurrences(queued: Sequence[np.ndarray], seen: int) -> list[np.ndarray]:
     """Places of the same occurrences in each queue.
 
     A model that reads forwards predicts each word but the first of a text, one that reads backwards each but the last: what
-    stands at a place of the one queue stands at the next of the other.
+    stands at a place of the one queue stands at the next of the other; but the last of the one has no next.
+
+    Args:
+        queued: words of each queue.
+        seen: states that there have been.
     """
     if len(queued) == 1:
         return [np.arange(len(queued[0]))]
     forwards = np.arange(len(queued[0]))
     backwards = (forwards + 1) % len(forwards)
-    same = queued[0][forwards] == queued[1][backwards]
+    same = (queued[0][forwards] == queued[1][backwards]) & (backwards != seen % len(forwards))
     return [forwards[same], backwards[same]]

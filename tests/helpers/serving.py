@@ -1,0 +1,27 @@
+"""The explorer's page for tests that look at it in a browser."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from calque.explore.app import make_app
+from calque.explore.explorer import Explorer
+from calque.explore.server import listen, url_of
+
+
+@contextmanager
+def served(explorer: Explorer) -> Iterator[str]:
+    """Address of an explorer's page while the block runs."""
+    listening = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", lifespan="off", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield url_of(listening)
+    finally:
+        server.should_exit = True
+        thread.join()
