@@ -17,6 +17,7 @@ PARTS = (
     "anchors",
     "self_learning",
     "recovery",
+    "ordering",
 )
 
 if __name__ == "__main__":
