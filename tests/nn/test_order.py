@@ -1,0 +1,124 @@
+"""Orders of key points against their formulas, pair by pair and word by word."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from calque.algebra.ordering import relative_order
+from calque.errors import SettingError
+from calque.nn import order as module
+from calque.nn.order import AbsoluteOrder, RelativeOrder, order_of
+
+LENGTHS = torch.tensor([3, 0, 1, 5])
+POSITIONS = torch.tensor([0, 2, 9, 4, 1, 2, 3, 7, 30])
+RANKS = torch.tensor([1, 2, 0, 0, 3, 1, 0, 4, 2])
+
+
+@pytest.fixture
+def rows():
+    return torch.randn(9, 6, generator=torch.Generator().manual_seed(1))
+
+
+def sentences(lengths):
+    begin = 0
+    for n in lengths.tolist():
+        yield list(range(begin, begin + n))
+        begin += n
+
+
+def literal_scores(model, rows, positions, lengths):
+    """s(i, j) = f(i, j) − f(j, i) for the pairs i < j of each sentence."""
+
+    def f(i, j):
+        distance = int(np.clip(int(positions[j] - positions[i]), -model.reach, model.reach))
+        hidden = model.first(rows[i]) + model.second(rows[j]) + model.distance[distance + model.reach]
+        return model.out(torch.relu(hidden))[0]
+
+    return [[f(i, j) - f(j, i) for k, i in enumerate(words) for j in words[k + 1 :]] for words in sentences(lengths)]
+
+
+def test_relative_scores_are_the_formula_pair_by_pair(rows):
+    torch.manual_seed(0)
+    model = RelativeOrder(6, 5, reach=3)
+    expected = torch.stack([score for scores in literal_scores(model, rows, POSITIONS, LENGTHS) for score in scores])
+    assert torch.allclose(model(rows, POSITIONS, LENGTHS), expected, atol=1e-6)
+
+
+def test_who_stands_first_does_not_depend_on_who_is_asked_first(rows):
+    """The two words the other way round: the opposite, as far as float32 goes."""
+    torch.manual_seed(0)
+    model, pair = RelativeOrder(6, 5, reach=3), torch.tensor([2])
+    there = model(rows[:2], torch.tensor([4, 5]), pair)
+    assert torch.allclose(model(rows[[1, 0]], torch.tensor([5, 4]), pair), -there, atol=1e-6)
+    assert float(there.detach().abs()) > 1e-3
+
+
+def test_relative_losses_and_their_gradient_are_those_of_the_pairs(rows, monkeypatch):
+    torch.manual_seed(0)
+    model = RelativeOrder(6, 5, reach=3)
+    expected = []
+    for words, scores in zip(sentences(LENGTHS), literal_scores(model, rows, POSITIONS, LENGTHS), strict=True):
+        pairs = [(i, j) for k, i in enumerate(words) for j in words[k + 1 :]]
+        each = [-F.logsigmoid(s if RANKS[i] < RANKS[j] else -s) for (i, j), s in zip(pairs, scores, strict=True)]
+        expected.append(sum(each, torch.zeros(())))
+    expected = torch.stack(expected)
+    gradients = torch.autograd.grad(expected.sum(), list(model.parameters()))
+    for at_once in (module._PAIRS, 4):  # a sentence too long for one piece gives the same
+        monkeypatch.setattr(module, "_PAIRS", at_once)
+        losses = model.losses(rows, POSITIONS, LENGTHS, RANKS)
+        assert torch.allclose(losses, expected, atol=1e-6)
+        for mine, wanted in zip(torch.autograd.grad(losses.sum(), list(model.parameters())), gradients, strict=True):
+            assert torch.allclose(mine, wanted, atol=1e-5)
+    assert model.questions(LENGTHS.numpy()).tolist() == [3, 0, 0, 10]
+
+
+def test_absolute_places_are_the_formula_word_by_word(rows):
+    torch.manual_seed(0)
+    model = AbsoluteOrder(6, 5, most=4)
+    expected, losses = [], []
+    for words in sentences(LENGTHS):
+        for place, word in enumerate(words):
+            hidden = model.word(rows[word]) + model.place[min(place, 3)] + model.position[min(int(POSITIONS[word]), 3)]
+            expected.append(F.log_softmax(model.out(torch.relu(hidden)), dim=0))
+        losses.append(sum((-expected[word][min(int(RANKS[word]), 3)] for word in words), torch.zeros(())))
+    assert torch.allclose(model(rows, POSITIONS, LENGTHS), torch.stack(expected), atol=1e-6)
+    assert torch.allclose(model.losses(rows, POSITIONS, LENGTHS, RANKS), torch.stack(losses), atol=1e-5)
+    assert model.questions(LENGTHS.numpy()).tolist() == [3, 0, 1, 5]
+
+
+@pytest.mark.parametrize("model", [RelativeOrder(6, 5, reach=3, dropout=0.5), AbsoluteOrder(6, 5, most=4, dropout=0.5)])
+def test_the_order_found_rearranges_the_rows_of_each_sentence(rows, model):
+    model.train()
+    found, cost = model.search(rows, POSITIONS, LENGTHS, 10)
+    assert model.training
+    order = model.order(rows, POSITIONS, LENGTHS)
+    for words in sentences(LENGTHS):
+        assert sorted(order[words].tolist()) == words
+        assert [words[0] + k for k in found[words].tolist()] == order[words].tolist() if words else True
+    assert cost.shape == (4,)
+    assert np.isfinite(cost).all()
+    alone = model.order(rows[4:], POSITIONS[4:], torch.tensor([5]))
+    assert (alone + 4).tolist() == order[4:].tolist()  # whatever else is in the batch
+    again = order_of(model.saved)
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again.order(rows, POSITIONS, LENGTHS), order)
+
+
+def test_the_search_is_over_the_scores(rows):
+    torch.manual_seed(0)
+    model = RelativeOrder(6, 5, reach=3)
+    expected = relative_order(model(rows, POSITIONS, LENGTHS).detach().numpy(), LENGTHS.numpy(), beam=1)
+    assert all(map(np.array_equal, model.search(rows, POSITIONS, LENGTHS, 1), expected))
+
+
+def test_nothing_to_order():
+    for model in (RelativeOrder(6, 5), AbsoluteOrder(6, 5)):
+        nothing = torch.zeros(0, dtype=torch.int64)
+        assert model.order(torch.zeros(0, 6), nothing, nothing).shape == (0,)
+        assert model.losses(torch.zeros(0, 6), nothing, torch.tensor([0, 0]), nothing).tolist() == [0, 0]
+
+
+def test_another_kind_of_order_is_refused():
+    with pytest.raises(SettingError, match="an order of kind 'random'"):
+        order_of({"kind": "random"})
