@@ -1,0 +1,144 @@
+"""The enhanced sequential inference model: pairs of texts compared word by word, then read as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from calque.errors import SettingError
+from calque.nn.pooling import maxima, means
+from calque.nn.ragged import Ragged, like_lengths
+from calque.nn.recurrent import StackedLSTM
+
+
+class ESIM(nn.Module):
+    """Pairs of texts into scores of labels by the sequential model of Chen et al. (2017), "Enhanced LSTM for natural
+    language inference", §3.
+
+        ā = BiLSTM(a),  b̄ = BiLSTM(b)                                          input encoding
+        e_ij = ā_i · b̄_j                                                       local inference
+        ã_i = Σ_j softmax_j(e_ij) b̄_j,   b̃_j = Σ_i softmax_i(e_ij) ā_i
+        m_a = [ā; ã; ā − ã; ā ⊙ ã],   m_b the same of b
+        v_a = BiLSTM(relu(F m_a)),   v_b = BiLSTM(relu(F m_b))                  composition
+        v = [mean v_a; max v_a; mean v_b; max v_b]                             pooling
+        scores = U tanh(W v)
+
+    The rows that come in take the place of the word embeddings. They are read in their order, twice, so the model sees
+    what a mean or a bag of words does not. A text without rows counts as zero: the words of the other text are aligned with
+    nothing (ã = 0), and its mean and maxima are 0.
+
+    Dropout is where the authors' code has it (github.com/lukecq1231/nli): on the rows, on the projection, before and
+    after the hidden layer.
+
+    Args:
+        dim: of the rows.
+        n_labels: how many there are.
+        hidden: of either LSTM in each direction, of the projection and of the hidden layer.
+        dropout: fraction of the components that is zeroed.
+
+    Example:
+        >>> esim = ESIM(8, 3, hidden=5, dropout=0.0)
+        >>> esim(torch.randn(9, 8), torch.tensor([4, 1, 2, 2])).shape
+        torch.Size([2, 3])
+    """
+
+    def __init__(self, dim: int, n_labels: int, *, hidden: int, dropout: float):
+        super().__init__()
+        self.encoding = StackedLSTM(dim, hidden, 1)
+        self.projection = nn.Linear(4 * self.encoding.out_dim, hidden)
+        self.composition = StackedLSTM(hidden, hidden, 1)
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Sequential(
+            nn.Dropout(dropout), nn.Linear(4 * self.composition.out_dim, hidden), nn.Tanh(),
+            nn.Dropout(dropout), nn.Linear(hidden, n_labels),
+        )  # fmt: skip
+
+    def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Scores of labels.
+
+        Args:
+            rows: float `[n_rows, dim]`, those of all texts one after the other.
+            lengths: int64 `[2 * n_pairs]`, rows of each text; of a pair the second text is `n_pairs` behind the first.
+
+        Returns:
+            `[n_pairs, n_labels]`.
+        """
+        ragged = Ragged.of(lengths, len(rows))
+        states = self.encoding(self.dropout(rows), ragged)
+        aligned = soft_alignment(states, ragged)
+        compared = torch.cat([states, aligned, states - aligned, states * aligned], dim=1)
+        composed = self.composition(self.dropout(self.projection(compared).relu()), ragged)
+        texts = torch.cat([means(composed, lengths), maxima(composed, lengths)], dim=1)
+        return self.dense(torch.cat(texts.chunk(2), dim=1))
+
+
+def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
+    """For each row of a text the mean over the rows of the other text of its pair, by the softmax of the dot products
+    (Chen et al. 2017, §3.2).
+
+    Pairs of like lengths are padded to each other, by less than half on either side, and multiplied at once. What is kept
+    for the gradient are the padded rows of all pairs and, of a pair of n and m rows, less than 2 · 2.25 · n · m weights:
+    no pair's memory depends on the longest of the batch.
+
+    Args:
+        rows: float `[n_rows, dim]`.
+        lengths: int64 `[2 * n_pairs]`, of the first texts of all pairs, then of the second ones.
+
+    Returns:
+        `[n_rows, dim]`; zero where the other text has no row.
+
+    Raises:
+        SettingError: lengths of an odd number of texts, or that do not fit the rows.
+    """
+    ragged = Ragged.of(lengths, len(rows))
+    if len(ragged) % 2:
+        raise SettingError(f"{len(ragged)} texts, expected pairs: all first texts, then all second ones")
+    (first, second), (first_starts, second_starts) = ragged.lengths.reshape(2, -1), ragged.offsets[:-1].reshape(2, -1)
+    blocks = []
+    for pairs in like_lengths(first, second):
+        blocks.append(_Block(first_starts[pairs], first[pairs]))
+        blocks.append(_Block(second_starts[pairs], second[pairs]))
+    if not blocks:
+        return torch.zeros_like(rows)
+    # One gather and one scatter for all groups: a gather of each would give the whole batch a gradient of zeros each time.
+    padded = rows.index_select(0, _numbers(np.concatenate([block.rows.ravel() for block in blocks]), rows))
+    parts = padded.split([block.rows.size for block in blocks])
+    found: list[Tensor] = []
+    for k in range(0, len(blocks), 2):
+        a, b = blocks[k], blocks[k + 1]
+        x, y = parts[k].view(*a.rows.shape, -1), parts[k + 1].view(*b.rows.shape, -1)
+        scores = x @ y.mT
+        found.append((b.hide(scores).softmax(2) @ y).flatten(0, 1))
+        found.append((a.hide(scores.mT).softmax(2) @ x).flatten(0, 1))
+    inside = np.concatenate([block.inside.ravel() for block in blocks])
+    theirs = np.concatenate([block.rows.ravel() for block in blocks])[inside]
+    aligned = torch.cat(found).index_select(0, _numbers(np.flatnonzero(inside), rows))
+    return torch.zeros_like(rows).index_copy(0, _numbers(theirs, rows), aligned)
+
+
+class _Block:
+    """Texts of like lengths as a rectangle; behind the end of a text stands its last row again.
+
+    Args:
+        starts, lengths: int64 `[n]`, of texts that have rows.
+
+    Attributes:
+        rows: int64 `[n, longest]`.
+        inside: bool `[n, longest]`.
+    """
+
+    def __init__(self, starts: np.ndarray, lengths: np.ndarray):
+        place = np.arange(lengths.max())
+        self.rows = starts[:, None] + np.minimum(place, lengths[:, None] - 1)
+        self.inside = place < lengths[:, None]
+
+    def hide(self, scores: Tensor) -> Tensor:
+        """Scores `[n, …, longest]` without those behind the end."""
+        if self.inside.all():
+            return scores
+        return scores.masked_fill(torch.from_numpy(~self.inside[:, None]).to(scores.device), -torch.inf)
+
+
+def _numbers(rows: np.ndarray, like: Tensor) -> Tensor:
+    return torch.from_numpy(rows).to(like.device)

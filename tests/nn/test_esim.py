@@ -1,0 +1,173 @@
+"""ESIM against a literal transcription of the paper, pair by pair and word by word."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from calque.errors import SettingError
+from calque.nn.esim import ESIM, soft_alignment
+from calque.nn.ragged import Ragged, like_lengths
+from calque.nn.recurrent import StackedLSTM
+
+
+def draw(dim, labels, hidden, lengths, seed):
+    torch.manual_seed(seed)
+    esim = ESIM(dim, labels, hidden=hidden, dropout=0.5).eval()
+    return esim, torch.randn(sum(lengths), dim, requires_grad=True), torch.tensor(lengths, dtype=torch.int64)
+
+
+def read(lstm: StackedLSTM, words):
+    """States of a bidirectional LSTM, one word after the other."""
+    layer = lstm.layers[0]
+    states = [[None, None] for _ in words]
+    for d, weights in enumerate(layer.all_weights):
+        into, recurrent, bias, second_bias = (weight.double() for weight in weights)
+        h = c = torch.zeros(layer.hidden_size, dtype=torch.float64)
+        for t in range(len(words)) if d == 0 else range(len(words) - 1, -1, -1):
+            i, f, g, o = (into @ words[t] + bias + recurrent @ h + second_bias).chunk(4)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+            states[t][d] = h
+    return [torch.cat(both) for both in states]
+
+
+def aligned(words, others):
+    """For each word Σ_j exp(e_j) / Σ_k exp(e_k) · other_j; zero if there is no other."""
+    found = []
+    for word in words:
+        weights = [torch.exp(word @ other) for other in others]
+        found.append(sum((w / sum(weights) * other for w, other in zip(weights, others, strict=True)), 0 * word))
+    return found
+
+
+def pooled(states, width):
+    """[mean; maximum] of the states of a text, zeros if there are none."""
+    if not states:
+        return [torch.zeros(width, dtype=torch.float64)] * 2
+    maxima = torch.stack([max(state[k] for state in states) for k in range(width)])
+    return [sum(states) / len(states), maxima]
+
+
+def literal(esim, rows, lengths):
+    """Chen et al. (2017), §3, sequential model; in float64, differentiable."""
+    texts, n = [list(text) for text in rows.double().split(lengths)], len(lengths) // 2
+    weight = {name: value.double() for name, value in esim.named_parameters()}
+    scores = []
+    for a, b in zip(texts[:n], texts[n:], strict=True):
+        a, b = read(esim.encoding, a), read(esim.encoding, b)
+        v = []
+        for words, others in ((a, b), (b, a)):
+            m = [torch.cat([x, y, x - y, x * y]) for x, y in zip(words, aligned(words, others), strict=True)]
+            m = [torch.relu(weight["projection.weight"] @ each + weight["projection.bias"]) for each in m]
+            v += pooled(read(esim.composition, m), esim.composition.out_dim)
+        hidden = torch.tanh(weight["dense.1.weight"] @ torch.cat(v) + weight["dense.1.bias"])
+        scores.append(weight["dense.4.weight"] @ hidden + weight["dense.4.bias"])
+    return torch.stack(scores)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    dim=st.integers(1, 7), labels=st.integers(2, 4), hidden=st.integers(1, 9), seed=st.integers(0, 10**6),
+    lengths=st.integers(1, 5).flatmap(lambda n: st.lists(st.integers(0, 7), min_size=2 * n, max_size=2 * n)),
+)  # fmt: skip
+def test_equals_the_literal_transcription(dim, labels, hidden, seed, lengths):
+    esim, rows, sizes = draw(dim, labels, hidden, lengths, seed)
+    found, expected = esim(rows, sizes), literal(esim, rows, lengths)
+    torch.testing.assert_close(found, expected.float(), rtol=1e-5, atol=1e-6)
+    weights = torch.randn(found.shape)
+    both = []
+    for scores in (found, expected.float()):
+        parts = torch.autograd.grad((scores * weights).sum(), [rows, *esim.parameters()], allow_unused=True)
+        both.append([torch.zeros(1) if part is None else part for part in parts])
+    for ours, theirs in zip(*both, strict=True):
+        torch.testing.assert_close(ours, theirs.expand_as(ours), rtol=1e-4, atol=1e-5)
+
+
+def test_texts_without_words_give_neither_a_crash_nor_nan():
+    """Nothing to be aligned with is zero, and so is the mean of nothing."""
+    lengths = [3, 0, 0, 2, 0, 4, 0, 2]
+    esim, rows, sizes = draw(5, 3, 6, lengths, 0)
+    found = esim(rows, sizes)
+    torch.testing.assert_close(found, literal(esim, rows, lengths).float(), rtol=1e-5, atol=1e-6)
+    found.square().sum().backward()
+    assert all(part.grad.isfinite().all() for part in (rows, *esim.parameters()))
+    alone = soft_alignment(rows.detach(), sizes)
+    assert not alone[:3].any()  # of the pair with 3 words and 0
+    assert alone[3:5].any()  # of that with 2 and 2
+    empty = esim(rows[:0], torch.tensor([0, 0, 0, 0]))
+    assert empty.isfinite().all()
+    assert empty[0].equal(empty[1])
+
+
+def test_a_pair_does_not_depend_on_the_batch():
+    lengths = [5, 30, 1, 12, 9, 2, 28, 1]
+    esim, rows, sizes = draw(6, 3, 8, lengths, 0)
+    together, texts = esim(rows, sizes), rows.split(lengths)
+    for k in range(4):
+        alone = esim(torch.cat([texts[k], texts[4 + k]]), sizes[[k, 4 + k]])
+        torch.testing.assert_close(alone[0], together[k], rtol=0, atol=1e-6)
+
+
+def test_float64_gives_the_same():
+    """The way of other devices, through `torch.nn.LSTM`."""
+    esim, rows, sizes = draw(6, 3, 8, [5, 3, 0, 1, 9, 2], 0)
+    found = esim(rows, sizes)
+    torch.testing.assert_close(esim.double()(rows.double(), sizes).float(), found, rtol=1e-5, atol=1e-6)
+
+
+def test_large_products_do_not_overflow():
+    rows = torch.cat([torch.full((2, 3), 40.0), torch.tensor([[60.0, 0, 0], [0, 30.0, 30.0]])])
+    assert soft_alignment(rows, torch.tensor([2, 2])).tolist() == [[30.0, 15.0, 15.0]] * 2 + [[40.0] * 3] * 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    sides=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=0, max_size=30),
+    most=st.sampled_from([1.2, 1.5, 2.0]),
+)
+def test_groups_hold_every_pair_once_and_lengths_that_are_alike(sides, most):
+    first, second = np.array(sides, dtype=np.int64).reshape(-1, 2).T
+    groups = like_lengths(first, second, most=most)
+    assert sorted(k for group in groups for k in group.tolist()) == np.flatnonzero((first > 0) & (second > 0)).tolist()
+    for group in groups:
+        assert all(side[group].max() < most * side[group].min() for side in (first, second))
+
+
+def test_little_is_padded(monkeypatch):
+    """The products are of the groups' sizes, not of the longest texts of the batch."""
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.lognormal(2.5, 0.7, 64), 1, 80).astype(np.int64)
+    first, second = lengths.reshape(2, -1)
+    cells, product = [], torch.Tensor.__matmul__
+
+    def counted(x, y):
+        out = product(x, y)
+        cells.append(out.numel())
+        return out
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", counted)
+    soft_alignment(torch.randn(int(lengths.sum()), 4), Ragged(lengths))
+    scores = sum(cells[::3])  # each group: scores, and both means
+    assert (first * second).sum() <= scores <= 2.25 * (first * second).sum()
+    assert scores < 0.3 * 32 * first.max() * second.max()
+
+
+def test_dropout_is_on_every_feed_forward_connection(monkeypatch):
+    esim, rows, sizes = draw(5, 3, 6, [3, 2], 0)
+    seen = []
+    plain = nn.functional.dropout
+    monkeypatch.setattr(nn.functional, "dropout", lambda x, *rest: seen.append(tuple(x.shape)) or plain(x, *rest))
+    assert esim(rows, sizes).equal(esim(rows, sizes))
+    seen.clear()
+    esim.train()(rows, sizes)
+    assert seen == [(5, 5), (5, 6), (1, 48), (1, 6)]  # rows, projection, [means; maxima] of both, hidden layer
+
+
+def test_wrong_arguments():
+    with pytest.raises(SettingError, match="3 texts, expected pairs"):
+        soft_alignment(torch.zeros(3, 2), torch.tensor([1, 1, 1]))
+    with pytest.raises(SettingError, match="add up to 2 for 3 words"):
+        soft_alignment(torch.zeros(3, 2), torch.tensor([1, 1]))
