@@ -201,6 +201,7 @@ evaluate/pos-tune: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.de
 evaluate/projection: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.de.tsv --project @in/train.tsv --langs
   en de --model hmm --symmetrize intersection --seed 1 --head linear <quick>
 evaluate/nli: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick>
+evaluate/nli-esim: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick> --head esim
 evaluate/nli-tune: evaluate mini nli --train en=@in/nli.tsv --test de=@in/nli.de.tsv --limit 60 <tune> --head cls
 evaluate/sentiment: evaluate mini sentiment --train en=@in/mood.jsonl --test en=@in/mood.test.tsv de=@in/mood.de.tsv
   --batch 16 <quick>

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from calque.annotated import LabelledText, Labels
-from calque.errors import InputError
+from calque.errors import InputError, SettingError
 from calque.tasks.classification import (
     Classification,
     TextHead,
@@ -76,6 +76,45 @@ def test_learning_from_two_texts_of_pairs(tune, tiny_encoder):
     score = job.evaluate(tiny_encoder)[0]
     assert score.settings["head"] == ("cls" if tune else "mean")
     assert score.value > 0.75
+
+
+def in_order(n, lang, seed):
+    """The second text is two neighbours of the first: yes in their order, no in the other."""
+    rng = np.random.default_rng([seed, ord(lang[0])])
+    first, second, labels = [], [], []
+    for _ in range(n):
+        text = [f"{lang[0]}{k}" for k in rng.permutation(10)[: rng.integers(3, 7)]]
+        k, yes = rng.integers(len(text) - 1), rng.random() < 0.5
+        first.append(text)
+        second.append(text[k : k + 2] if yes else text[k : k + 2][::-1])
+        labels.append("yes" if yes else "no")
+    columns = (Sentences.of(first, lang), Sentences.of(second, lang))
+    return Dataset(f"{lang}.tsv", lang, LabelledText(columns, Labels.of(labels)))
+
+
+def test_esim_reads_the_order_of_the_words_and_means_do_not():
+    values = {}
+    for head in ("mean", "esim"):
+        options = {"epochs": 8, "learning_rate": 5e-3, "batch": 16, "patience": 8}
+        job = Classification(
+            "nli", [in_order(600, "en", 0)], [in_order(200, "de", 1)], head=head, hidden=24, dropout=0.0, seeds=(0,),
+            options=options, bootstrap=0,
+        )  # fmt: skip
+        score = job.evaluate(Planted())[0]
+        assert (score.settings["head"], score.settings["hidden"], score.settings["dropout"]) == (head, 24, 0.0)
+        values[head] = score.value
+    assert values["mean"] < 0.6
+    assert values["esim"] > 0.72
+
+
+def test_esim_is_for_pairs_and_frozen_vectors():
+    with pytest.raises(SettingError, match="head esim compares two texts, and sentiment has single ones: take mean or"):
+        Classification("sentiment", [labelled(9, "en")], [labelled(9, "de")], head="esim")
+    pairs = [labelled(9, "en", pairs=True)], [labelled(9, "de", pairs=True)]
+    with pytest.raises(SettingError, match="head esim is for frozen vectors"):
+        Classification("nli", *pairs, head="esim", tune=True)
+    with pytest.raises(SettingError, match="unknown head 'esin', expected one of mean, bilstm, esim, cls"):
+        Classification("nli", *pairs, head="esin")
 
 
 def test_other_names_for_labels():

@@ -137,7 +137,8 @@ class Training:
         typer.Option(
             help="ner, slots, pos: bilstm-crf (default), linear (default with --tune), linear-crf. nli, sentiment: mean "
             "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
-            "cls (one layer on [CLS]; only with --tune, and the default there)."
+            "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
+            "default there)."
         ),
     ] = None
     hidden: Annotated[int | None, typer.Option(min=1, help="Hidden size of the head.")] = None
