@@ -11,6 +11,7 @@ PARTS = (
     "finetune",
     "csls",
     "tagging",
+    "esim",
     "elmo",
     "bilm",
     "explore",
