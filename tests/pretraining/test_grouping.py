@@ -45,7 +45,7 @@ def agrees(classes: torch.Tensor, words: torch.Tensor, truth: torch.Tensor) -> b
 def test_as_many_senses_as_there_are_clusters():
     states, words, truth = planted()
     table = table_of(states, words)
-    live = group([table], apart=0.5, share=0.1, seed=0)
+    live = group([table], apart=0.5, near=0.5, share=0.1, seed=0)
     assert [int(live[row].sum()) for row in table.index] == PLACES
     table.open(start="copied", live=live)
     assert agrees(table.select(states, words), words, truth)
@@ -60,7 +60,7 @@ def test_as_many_senses_as_there_are_clusters():
 
 def test_senses_that_are_not_apart_are_one():
     states, words, _ = planted()
-    live = group([table_of(states, words)], apart=-1.0, share=0.1, seed=0)
+    live = group([table_of(states, words)], apart=-1.0, near=0.9, share=0.1, seed=0)
     assert int(live.sum()) == WORDS
 
 
@@ -70,7 +70,7 @@ def test_both_directions_together():
     first = table_of(states, words)
     second = table_of(states.roll(1, 0), words.roll(1))
     second.centres.mul_(2)
-    live = group([first, second], apart=0.5, share=0.1, seed=0)
+    live = group([first, second], apart=0.5, near=0.5, share=0.1, seed=0)
     assert [int(live[row].sum()) for row in first.index] == PLACES
     for table in (first, second):
         table.open(start="copied", live=live)
@@ -84,10 +84,20 @@ def test_clusters_that_are_too_small_join_the_nearest(sizes):
     directions = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.8, 0.6]])[np.argsort(np.argsort(sizes)[::-1])]
     truth = np.repeat(np.arange(3), sizes)
     x = directions[truth] + rng.normal(size=(88, 3)) * 0.01
-    labels = divide(x, 3, 0.9, 0.2, np.random.default_rng(0))
+    labels = divide(x, 3, 0.9, 0.9, 0.2, np.random.default_rng(0))
     assert len(np.unique(labels)) == 2
-    assert len(np.unique(divide(x, 3, 0.9, 0.05, np.random.default_rng(0)))) == 3
+    assert len(np.unique(divide(x, 3, 0.9, 0.9, 0.05, np.random.default_rng(0)))) == 3
     assert (np.diff(np.bincount(labels)) <= 0).all()  # larger ones first
+
+
+@pytest.mark.parametrize(("apart", "near", "senses"), [(0.5, 0.5, 2), (0.5, 0.9, 3), (-0.5, 0.9, 1), (0.9, 0.9, 3)])
+def test_a_word_that_is_known_to_have_several_senses_may_have_nearer_ones(apart, near, senses):
+    """Of three directions two are at a cosine of 0.8; both of them against the third, at 0 or so."""
+    rng = np.random.default_rng(0)
+    directions = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.8, 0.6]])
+    x = directions[np.repeat(np.arange(3), 40)] + rng.normal(size=(120, 3)) * 0.01
+    labels = divide(x, 3, apart, near, 0.1, np.random.default_rng(0))
+    assert len(np.unique(labels)) == senses
 
 
 def test_the_newest_state_of_one_direction_is_not_paired_with_the_oldest_of_the_other():

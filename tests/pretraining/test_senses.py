@@ -389,7 +389,8 @@ def test_a_dictionary_needs_senses(kind):
      ({"senses": 2.5}, "senses"), ({"rate": 0}, "rate"), ({"rate": np.nan}, "rate"), ({"spread": 0}, "spread"),
      ({"axes": 0}, "axes"), ({"queue": 0}, "queue"), ({"project_every": 0}, "project_every"), ({"below": 1}, "below"),
      ({"prune_every": 0}, "prune_every"), ({"warmup": -1}, "warmup"), ({"occurrences": -1}, "occurrences"),
-     ({"start": "cold"}, "start is grouped, copied, kept or fresh, got 'cold'"), ({"apart": 2}, "apart"),
+     ({"start": "cold"}, "start is grouped, copied, kept or fresh, got 'cold'"), ({"apart": 2}, "apart"), ({"near": -2}, "near"),
+     ({"apart": 0.5, "near": 0.4}, "near, 0.4, is below apart, 0.5"),
      ({"warmup": 0}, "nothing can be grouped without a warm-up: name 1 update or more"), ({"own": "mine"}, "own is sampled")],
 )  # fmt: skip
 def test_settings_that_cannot_be(bad, message):

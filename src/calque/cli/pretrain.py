@@ -77,7 +77,14 @@ class SenseOptions:
     ] = None
     sense_apart: Annotated[
         float | None,
-        typer.Option(callback=finite, help="Senses: largest cosine between the centres of two that are grouped."),
+        typer.Option(
+            callback=finite,
+            help="Senses: largest cosine between the centres of a word's senses for it to have several.",
+        ),
+    ] = None
+    sense_near: Annotated[
+        float | None,
+        typer.Option(callback=finite, help="Senses: the same for how many they are, once a word has several."),
     ] = None
     sense_whiten: Annotated[
         float | None,

@@ -17,16 +17,18 @@ _STARTS = 4
 
 
 @torch.no_grad()
-def group(tables: Sequence[SenseTable], *, apart: float, share: float, seed: int) -> torch.Tensor:
+def group(tables: Sequence[SenseTable], *, apart: float, near: float, share: float, seed: int) -> torch.Tensor:
     """Divide the queued states of each word into clusters, and put the centres of its senses there.
 
     The states are compared as senses are selected: after the projection, at unit length, those of several tables side by
     side. They are divided by k-means into as many clusters as the word may have senses, or else fewer, until no two centres
-    are nearer by cosine than `apart` and no cluster is smaller than `share`.
+    are nearer by cosine than `near` and no cluster is smaller than `share`. But that a word has several senses at all is
+    believed only where some such division has no two centres nearer than `apart`.
 
     Args:
         tables: of one model; their queues hold the same text.
-        apart: largest cosine between the centres of two senses.
+        apart: largest cosine between the centres of the senses of a word that is said to have several.
+        near: the same of a word that is known to have several.
         share: of the word's states that a sense needs.
         seed: of the starts.
 
@@ -48,7 +50,8 @@ def group(tables: Sequence[SenseTable], *, apart: float, share: float, seed: int
         chosen = order[max(begin, end - _MOST) : end]
         states = [table.queue[torch.from_numpy(of[chosen])] for table, of in zip(tables, rows, strict=True)]
         x = torch.cat([table.projected(part) for table, part in zip(tables, states, strict=True)], dim=1)
-        labels = divide(x.double().cpu().numpy(), int(senses[word]), apart, share, np.random.default_rng([seed, word]))
+        rng = np.random.default_rng([seed, word])
+        labels = divide(x.double().cpu().numpy(), int(senses[word]), apart, near, share, rng)
         for sense in range(labels.max() + 1):
             number = first.index[word, sense]
             live[number] = True
@@ -58,13 +61,13 @@ def group(tables: Sequence[SenseTable], *, apart: float, share: float, seed: int
     return live
 
 
-def divide(x: np.ndarray, most: int, apart: float, share: float, rng: np.random.Generator) -> np.ndarray:
+def divide(x: np.ndarray, most: int, apart: float, near: float, share: float, rng: np.random.Generator) -> np.ndarray:
     """Clusters that are apart, larger ones first: as many as possible, by k-means for each number of them.
 
     Args:
         x: float64 `[n, dim]`.
         most: clusters at most.
-        apart, share: see `group`.
+        apart, near, share: see `group`.
         rng: for k-means.
 
     Returns:
@@ -73,6 +76,7 @@ def divide(x: np.ndarray, most: int, apart: float, share: float, rng: np.random.
     gram = x @ x.T
     squares = np.diag(gram)
     squared = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)
+    best, several = None, False
     for k in range(most, 1, -1):
         labels = np.unique(kmeans(gram, squared, k, _STARTS, rng), return_inverse=True)[1]
         sizes = np.bincount(labels)
@@ -81,8 +85,11 @@ def divide(x: np.ndarray, most: int, apart: float, share: float, rng: np.random.
         centres = unit_rows(np.stack([x[labels == j].mean(0) for j in range(len(sizes))]))
         cosines = centres @ centres.T
         np.fill_diagonal(cosines, -1.0)
-        if cosines.max() <= apart:
-            return np.argsort(np.argsort(-sizes, kind="stable"))[labels]
+        if best is None and cosines.max() <= near:
+            best = np.argsort(np.argsort(-sizes, kind="stable"))[labels]
+        several = several or bool(cosines.max() <= apart)
+        if several and best is not None:
+            return best
     return np.zeros(len(x), dtype=np.int64)
 
 

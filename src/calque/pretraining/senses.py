@@ -31,8 +31,9 @@ class Senses:
         start: how the other senses begin then: "fresh" (SaELMo), "kept" (SaBERT) and "copied", see `SenseTable.open`; with
             "grouped", as many as the last states of a word form clusters, with these as centres and copied vectors, see
             `grouping.group`. Random centres are all alike, so that the first to be selected often takes all.
-        apart: largest cosine between the centres of two senses that are grouped; None: 0.55 for an ELMo, whose states know
-            the word itself, and 0.3 for a BERT, from whose states it is hidden.
+        apart: where senses are grouped, largest cosine between the centres of a word's senses for it to have several at all;
+            None: 0.56 for an ELMo, whose states know the word itself, and 0.1 for a BERT, from whose states it is hidden.
+        near: the same for how many they are, once a word has several; None: 0.64 and 0.45.
         whiten: how far axes of a large variance are scaled down, see `SenseTable.project`; 0 as published.
         centred: compare states and centres after subtracting the mean of the queue, see `SenseTable.project`.
         joint: of an ELMo, select by the states of both directions together, one sense for both, instead of each for itself.
@@ -55,6 +56,7 @@ class Senses:
     warmup: int | None = None
     start: Literal["grouped", "copied", "kept", "fresh"] = "grouped"
     apart: float | None = None
+    near: float | None = None
     whiten: float = 0.5
     centred: bool = True
     joint: bool = True
@@ -78,8 +80,13 @@ class Senses:
             raise SettingError(f"start is grouped, copied, kept or fresh, got {self.start!r}")
         if self.warmup == 0 and self.start == "grouped":
             raise SettingError("nothing can be grouped without a warm-up: name 1 update or more, or another start")
-        if self.apart is not None:
-            check_number("apart", self.apart, least=-1, most=1)
+        for name in ("apart", "near"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), least=-1, most=1)
+        if self.apart is not None and self.near is not None and self.near < self.apart:
+            raise SettingError(
+                f"near, {self.near:g}, is below apart, {self.apart:g}: a word would have several senses and one"
+            )
         check_number("whiten", self.whiten, least=0, most=1)
         check_number("rate", self.rate, above=0, most=1)
         check_number("spread", self.spread, above=0)
@@ -233,11 +240,13 @@ class SenseTraining:
             for table in self.tables:
                 table.prune(settings.below)
 
-    @property
-    def _apart(self) -> float:
-        if self.settings.apart is not None:
-            return self.settings.apart
-        return 0.55 if len(self.tables) > 1 else 0.3
+    def _cosines(self) -> tuple[float, float]:
+        """`apart` and `near`. Where one alone is named, the other goes no further than that."""
+        apart, near = self.settings.apart, self.settings.near
+        usual = (0.56, 0.64) if len(self.tables) > 1 else (0.1, 0.45)
+        if apart is None:
+            apart = usual[0] if near is None else min(usual[0], near)
+        return apart, max(usual[1], apart) if near is None else near
 
     def _open(self) -> None:
         settings = self.settings
@@ -245,11 +254,12 @@ class SenseTraining:
             for table in self.tables:
                 table.open(start=settings.start)
             return
+        apart, near = self._cosines()
         together = [self.tables] if settings.joint else [[table] for table in self.tables]
         for tables in together:
             for table in tables:
                 table.project(centred=settings.centred, whiten=settings.whiten)
-            live = group(tables, apart=self._apart, share=settings.below, seed=self._seed)
+            live = group(tables, apart=apart, near=near, share=settings.below, seed=self._seed)
             for table in tables:
                 table.open(start="copied", live=live)
 

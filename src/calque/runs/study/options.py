@@ -79,7 +79,7 @@ def of_senses() -> Types:
     """Settings of the senses of such an encoder."""
     from calque.pretraining.senses import Senses
 
-    return {**of(Senses), "apart": Cosine}
+    return {**of(Senses), "apart": Cosine, "near": Cosine}
 
 
 def of_supervision(kind: str) -> Types:
