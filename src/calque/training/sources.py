@@ -85,6 +85,33 @@ class FrozenSource(VectorSource):
         pass
 
 
+class ChosenWords(VectorSource):
+    """Some of the words of frozen texts. Their vectors are read where they are stored, when an update asks for them.
+
+    Args:
+        embeddings: of the texts.
+        chosen: bool `[n_words]`.
+        device: where the vectors go.
+    """
+
+    def __init__(self, embeddings: Embeddings, chosen: np.ndarray, device: torch.device | str = "cpu"):
+        self.dim, self._data, self._device = embeddings.dim, embeddings.data, device
+        self._rows = np.flatnonzero(chosen)
+        self._offsets = np.searchsorted(self._rows, embeddings.offsets)
+        self.lengths = np.diff(self._offsets)
+
+    def places(self, numbers: np.ndarray) -> np.ndarray:
+        """Which of the chosen words those of some texts are, int64 `[W]`."""
+        return ranges(self._offsets[numbers], self.lengths[numbers])
+
+    def take(self, numbers: np.ndarray) -> WordRows:
+        data = np.asarray(self._data[self._rows[self.places(numbers)]], dtype=np.float32)
+        return WordRows(torch.from_numpy(data).to(self._device), torch.from_numpy(self.lengths[numbers]), numbers)
+
+    def backward(self, gradient: Tensor) -> None:
+        pass
+
+
 class SubsetSource(VectorSource):
     """Some texts of a source, by new numbers; `take` says the old ones."""
 
