@@ -42,8 +42,9 @@ class Order(nn.Module, ABC):
             ranks: int64 `[W]`, place of each key point among those of its sentence in the other language, from 0.
         """
 
+    @staticmethod
     @abstractmethod
-    def questions(self, lengths: np.ndarray) -> np.ndarray:
+    def questions(lengths: np.ndarray) -> np.ndarray:
         """Of how many answers a sentence's loss is the sum, int64 `[S]`."""
 
     @abstractmethod
@@ -145,7 +146,8 @@ class RelativeOrder(Order):
         owner = torch.from_numpy(ragged.sentence)[i].to(rows.device)
         return each.new_zeros(len(ragged)).index_add(0, owner, each)
 
-    def questions(self, lengths: np.ndarray) -> np.ndarray:
+    @staticmethod
+    def questions(lengths: np.ndarray) -> np.ndarray:
         return lengths * (lengths - 1) // 2
 
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:
@@ -199,7 +201,8 @@ class AbsoluteOrder(Order):
         owner = torch.from_numpy(ragged.sentence).to(rows.device)
         return each.new_zeros(len(ragged)).index_add(0, owner, each)
 
-    def questions(self, lengths: np.ndarray) -> np.ndarray:
+    @staticmethod
+    def questions(lengths: np.ndarray) -> np.ndarray:
         return lengths
 
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:

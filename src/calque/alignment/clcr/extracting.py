@@ -1,0 +1,225 @@
+"""Extract: which words of a sentence are key points, learnt from the pivots of parallel text.
+
+Pivots are noisy labels: with another translation, other words would have a partner. Confident labels correct for that, see
+`algebra.noisy_labels`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from calque.algebra.noisy_labels import Estimate, FlipRates, flip_rates, importance
+from calque.alignment.clcr.heads import HeadTraining, History, digest
+from calque.alignment.clcr.linked import linked_words
+from calque.errors import CalqueWarning, SettingError, check_number
+from calque.nn.key_points import KeyPointHead
+from calque.nn.pooling import sums
+from calque.pairs import WordPairs
+from calque.training.sources import WordRows
+from calque.vectors import Embeddings
+
+_NARROW = 0.05  # 1 − ρ₊ − ρ₋ below which predictions say nothing about flips
+_AMBIGUOUS = (0.2, 0.8)
+
+
+@dataclass(frozen=True)
+class TrainedKeyPoints:
+    """A classifier of key points, and how it came about.
+
+    Attributes:
+        head: says how probable each word is a key point.
+        rates: of flips; None if labels were taken as they are.
+        counts: words learnt from, those labelled, and those without a vector.
+        history: metrics of every update of the head.
+    """
+
+    head: KeyPointHead
+    rates: FlipRates | None
+    counts: dict[str, int]
+    history: History
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extracting:
+    """How the key points of a language are learnt (CLCR, §3.2).
+
+    Args:
+        confident: weigh the labels by what their flip rates say (Table 2, "Confident labels"); else take them as they are.
+        folds: parts of the text, each of which is predicted by a classifier that learnt from the others: one that has
+            learnt a wrong label is sure of it. 1 takes the predictions of the classifier itself, as published.
+        estimate, quantile: see `flip_rates`.
+        hidden, dropout: see `KeyPointHead`.
+        training: of every classifier.
+    """
+
+    confident: bool = True
+    folds: int = 2
+    estimate: Estimate = "labels"
+    quantile: float = 0.05
+    hidden: int = 256
+    dropout: float = 0.1
+    training: HeadTraining = field(default_factory=HeadTraining)
+
+    def __post_init__(self):
+        if self.estimate not in get_args(Estimate):
+            raise SettingError(f"flip rates are estimated from labels or as a minimum, got {self.estimate!r}")
+        check_number("folds", self.folds, least=1, whole=True)
+        check_number("quantile", self.quantile, least=0, below=0.5)
+        check_number("hidden", self.hidden, least=1, whole=True)
+        check_number("dropout", self.dropout, least=0, below=1)
+
+    def train(self, embeddings: Embeddings, pivots: WordPairs) -> TrainedKeyPoints:
+        """Learn which words are pivots.
+
+        Args:
+            embeddings: vectors of the sentences of one language.
+            pivots: links whose source words are of that language.
+
+        Raises:
+            SettingError: links of other sentences, or no word with a vector.
+        """
+        linked = linked_words(embeddings, pivots)
+        covered = np.ones(embeddings.n_words, dtype=bool) if embeddings.covered is None else embeddings.covered
+        labels = linked[covered]
+        counts = {"words": len(labels), "labelled": int(labels.sum()), "without_vector": int((~covered).sum())}
+        rates, weights = None, np.ones(len(labels))
+        if self.confident and len(labels):
+            probabilities = self._probabilities(embeddings, covered, linked)[covered]
+            rates = flip_rates(probabilities, labels, estimate=self.estimate, quantile=self.quantile)
+            if rates.left < _NARROW:
+                warnings.warn(
+                    "the classifier of key points cannot tell words apart (surest to be none: "
+                    f"{rates.negative:.0%} labelled, surest to be one: {1 - rates.positive:.0%}): flip rates are unknown, "
+                    "labels are taken as they are",
+                    CalqueWarning, stacklevel=2,
+                )  # fmt: skip
+                rates = None
+            else:
+                weights = importance(probabilities, labels, rates)
+        head, history = self._fit(embeddings, covered, linked, weights, "key-points")
+        return TrainedKeyPoints(head, rates, counts, history)
+
+    def _probabilities(self, embeddings: Embeddings, covered: np.ndarray, linked: np.ndarray) -> np.ndarray:
+        """P̂ of each word by a plain classifier, float32 `[n_words]`."""
+        filled = _chosen_words(embeddings, covered) > 0
+        folds = max(1, min(self.folds, int(filled.sum())))
+        dealt = np.cumsum(filled) % folds  # of sentences that have something to learn from, each part gets as many
+        of_word = np.repeat(dealt, np.diff(embeddings.offsets))
+        out = np.zeros(embeddings.n_words, dtype=np.float32)
+        for fold in range(folds):
+            others = covered & (of_word != fold) if folds > 1 else covered
+            head, _ = self._fit(embeddings, others, linked, np.ones(int(others.sum())), f"key-points-{fold + 1}")
+            mine = of_word == fold
+            out[mine] = head.probabilities(embeddings.data)[mine]
+        return out
+
+    def _fit(
+        self, embeddings: Embeddings, chosen: np.ndarray, linked: np.ndarray, weights: np.ndarray, name: str
+    ) -> tuple[KeyPointHead, History]:
+        labels = torch.from_numpy(linked[chosen].astype(np.float32))
+        weighing = torch.from_numpy(weights.astype(np.float32))
+
+        def losses(head: KeyPointHead, given: WordRows, places: np.ndarray) -> Tensor:
+            device, which = given.rows.device, torch.from_numpy(places)
+            each = F.binary_cross_entropy_with_logits(
+                head(given.rows), labels[which].to(device), weighing[which].to(device), reduction="none"
+            )
+            return sums(each[:, None], given.lengths)[:, 0]
+
+        lengths = _chosen_words(embeddings, chosen)
+        settings: dict[str, Any] = {"head": "key points", "hidden": self.hidden, "dropout": self.dropout}
+        make = partial(KeyPointHead, embeddings.dim, self.hidden, self.dropout)
+        identity = {**settings, "labels": digest(linked[chosen]), "weights": digest(weights)}
+        return self.training.fit(make, embeddings, chosen, losses, lengths, name=name, identity=identity)
+
+
+def _chosen_words(embeddings: Embeddings, chosen: np.ndarray) -> np.ndarray:
+    """How many words of each sentence are chosen, int64 `[n_sentences]`."""
+    return np.diff(np.concatenate([[0], np.cumsum(chosen)])[embeddings.offsets])
+
+
+@dataclass(frozen=True)
+class KeyPointScores:
+    """What a classifier says of the words of a text, and what the pivots say.
+
+    Attributes:
+        probabilities: float32 `[n_words]`.
+        marked: bool `[n_words]`, whether the word is a pivot.
+        covered: bool `[n_words]`, whether it has a vector; the others are not judged.
+        offsets: int64 `[n_sentences + 1]`.
+        threshold: δ.
+    """
+
+    probabilities: np.ndarray
+    marked: np.ndarray
+    covered: np.ndarray
+    offsets: np.ndarray
+    threshold: float
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Sums of which `STATISTICS` are made, int64 `[n_sentences, 6]`: words, those judged right, pivots said rightly,
+        words said to be pivots, pivots, and words whose probability is neither low nor high."""
+        said = self.probabilities > self.threshold
+        low, high = _AMBIGUOUS
+        between = (self.probabilities > low) & (self.probabilities < high)
+        outcomes = (np.ones_like(said), said == self.marked, said & self.marked, said, self.marked, between)
+        table = np.stack(outcomes, axis=1) & self.covered[:, None]
+        running = np.concatenate([np.zeros((1, len(outcomes)), dtype=np.int64), np.cumsum(table, axis=0)])
+        return np.diff(running[self.offsets], axis=0)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """`STATISTICS` of all sentences; NaN where there is nothing to judge."""
+        total = self.counts.sum(axis=0)
+        return {name: float(statistic(total)) for name, statistic in STATISTICS.items()}
+
+    def sentence(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Probability of each word of a sentence, and whether it is a pivot (Figure 2)."""
+        words = slice(self.offsets[number], self.offsets[number + 1])
+        return self.probabilities[words], self.marked[words]
+
+
+def score_key_points(
+    head: KeyPointHead, embeddings: Embeddings, pivots: WordPairs, *, threshold: float = 0.2
+) -> KeyPointScores:
+    """Judge a classifier by the pivots of a text that it has not seen (Table 2).
+
+    Args:
+        embeddings, pivots: as in `Extracting.train`.
+        threshold: δ: a word with P > δ is said to be a pivot.
+
+    Raises:
+        SettingError: links of other sentences, or vectors of another size.
+    """
+    if embeddings.dim != head.settings["dim"]:
+        raise SettingError(f"vectors of {embeddings.dim} dimensions for a head on {head.settings['dim']}")
+    covered = np.ones(embeddings.n_words, dtype=bool) if embeddings.covered is None else embeddings.covered
+    marked = linked_words(embeddings, pivots)
+    return KeyPointScores(head.probabilities(embeddings.data), marked, covered, embeddings.offsets, threshold)
+
+
+def _share(part: int, whole: int) -> Callable[[np.ndarray], np.ndarray]:
+    def statistic(total: np.ndarray) -> np.ndarray:
+        below = np.asarray(total[..., whole], dtype=np.float64)
+        return np.divide(total[..., part], below, out=np.full(below.shape, np.nan), where=below != 0)
+
+    return statistic
+
+
+STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "accuracy": _share(1, 0),
+    "precision": _share(2, 3),
+    "recall": _share(2, 4),
+    "ambiguous": _share(5, 0),
+}
+"""Figures of Table 2, and the share of words that are judged neither way, from sums `[…, 6]` of `KeyPointScores.counts`."""

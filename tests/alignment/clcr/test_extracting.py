@@ -1,0 +1,177 @@
+"""Key points from noisy labels: flips planted at known rates are estimated, weighed as the formula says, and made up for."""
+
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from calque.alignment.clcr.extracting import STATISTICS, Extracting, score_key_points
+from calque.alignment.clcr.heads import HeadTraining
+from calque.errors import CalqueWarning, SettingError
+from calque.nn.key_points import KeyPointHead
+from calque.offsets import offsets_of
+from calque.pairs import WordPairs
+from calque.training.loop import Loop, Schedule
+from calque.vectors import Embeddings
+
+TRAINING = HeadTraining(schedule=Schedule(epochs=6, learning_rate=5e-3, decay="linear", clip=5.0), batch=16)
+SETTINGS = {"hidden": 16, "dropout": 0.0, "training": TRAINING}
+
+
+def links_to(marked, offsets):
+    """Each marked word of a sentence linked to a word of its own."""
+    sentences = np.split(marked, offsets[1:-1])
+    return WordPairs.of([[(int(i), int(i)) for i in np.flatnonzero(words)] for words in sentences])
+
+
+def planted(n, positive, negative, seed=0, covered=None):
+    """Sentences whose words are of two kinds, told by their vectors, and labels of which some are flipped."""
+    rng = np.random.default_rng(seed)
+    offsets = offsets_of(rng.integers(3, 12, n))
+    clean = rng.random(offsets[-1]) < 0.5
+    data = rng.standard_normal((len(clean), 6)).astype(np.float32)
+    data[:, 0] += np.where(clean, 2.0, -2.0)
+    noisy = np.where(rng.random(len(clean)) < np.where(clean, positive, negative), ~clean, clean)
+    mask = None if covered is None else rng.random(len(clean)) < covered
+    return Embeddings(data, offsets, mask), clean, links_to(noisy, offsets)
+
+
+def cross_entropy(probabilities, truth):
+    return float(-np.mean(np.log(np.where(truth, probabilities, 1 - probabilities))))
+
+
+def test_planted_flips_are_estimated_and_made_up_for():
+    train, _, pivots = planted(800, positive=0.35, negative=0.15)
+    unseen, clean, noisy = planted(200, positive=0.35, negative=0.15, seed=1)
+    plain = Extracting(confident=False, **SETTINGS).train(train, pivots)
+    mended = Extracting(**SETTINGS).train(train, pivots)
+    assert plain.rates is None
+    assert mended.rates is not None
+    assert mended.rates.positive == pytest.approx(0.35, abs=0.05)
+    assert mended.rates.negative == pytest.approx(0.15, abs=0.05)
+    scores = [score_key_points(each.head, unseen, noisy, threshold=0.5) for each in (plain, mended)]
+    before, after = (cross_entropy(each.probabilities, clean) for each in scores)
+    assert after < before / 2
+    assert after < 0.2
+    assert scores[1].figures["ambiguous"] < scores[0].figures["ambiguous"] / 3  # "significantly less ambiguous"
+    right = [np.mean((each.probabilities > 0.2) == clean) for each in scores]  # at δ = 0.2 noise of 0.15 is near
+    assert right[1] > right[0]
+
+
+def test_the_minimum_of_a_network_is_far_too_low():
+    """Why the labels of the most certain words are asked instead."""
+    train, _, pivots = planted(800, positive=0.35, negative=0.15)
+    published = Extracting(estimate="minimum", quantile=0, folds=1, **SETTINGS).train(train, pivots)
+    assert published.rates is not None
+    assert published.rates.positive < 0.25
+    assert published.rates.negative < 0.1
+
+
+def test_scores_are_counts_over_the_words_that_have_a_vector():
+    embeddings, _, pivots = planted(30, 0.2, 0.2, covered=0.7)
+    torch.manual_seed(0)
+    head = KeyPointHead(6, 4)
+    scores = score_key_points(head, embeddings, pivots, threshold=0.45)
+    expected = np.zeros((30, 6), dtype=int)
+    p = head.probabilities(embeddings.data)
+    for sentence in range(30):
+        links = set(pivots.source[pivots.sentence == sentence].tolist())
+        for word in range(len(embeddings[sentence])):
+            row = int(embeddings.offsets[sentence]) + word
+            if embeddings.covered is not None and embeddings.covered[row]:
+                said, marked = p[row] > 0.45, word in links
+                expected[sentence] += [1, said == marked, said and marked, said, marked, 0.2 < p[row] < 0.8]
+    assert scores.counts.tolist() == expected.tolist()
+    words, right, both, said, marked, between = expected.sum(axis=0)
+    assert scores.figures == pytest.approx(
+        {"accuracy": right / words, "precision": both / said, "recall": both / marked, "ambiguous": between / words}
+    )
+    assert np.isnan(STATISTICS["precision"](np.zeros(6)))
+    assert scores.sentence(3)[0].tolist() == p[embeddings.offsets[3] : embeddings.offsets[4]].tolist()
+
+
+def test_words_without_a_vector_are_neither_learnt_nor_marked():
+    embeddings, _, pivots = planted(40, 0.1, 0.1, covered=0.6)
+    trained = Extracting(confident=False, **SETTINGS).train(embeddings, pivots)
+    assert embeddings.covered is not None
+    assert trained.counts["words"] == embeddings.covered.sum()
+    assert trained.counts["without_vector"] == (~embeddings.covered).sum()
+    data = embeddings.data.copy()
+    data[~embeddings.covered] = 1e6
+    again = Extracting(confident=False, **SETTINGS).train(
+        Embeddings(data, embeddings.offsets, embeddings.covered), pivots
+    )
+    assert same(trained.head, again.head)
+
+
+def test_labels_that_are_all_alike_are_taken_as_they_are():
+    embeddings, clean, _ = planted(20, 0, 0)
+    everything = links_to(np.ones_like(clean), embeddings.offsets)
+    with pytest.warns(CalqueWarning, match="flip rates are unknown"):
+        trained = Extracting(**SETTINGS).train(embeddings, everything)
+    assert trained.rates is None
+    assert score_key_points(trained.head, embeddings, everything).figures["recall"] == 1
+
+
+def test_one_sentence_of_one_word_and_no_word_at_all():
+    one = Embeddings(np.ones((1, 6), dtype=np.float32), np.array([0, 0, 1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalqueWarning)
+        trained = Extracting(**SETTINGS).train(one, WordPairs.of([[], [(0, 0)]]))
+    assert trained.counts == {"words": 1, "labelled": 1, "without_vector": 0}
+    nothing = Embeddings(np.zeros((0, 6), dtype=np.float32), np.array([0, 0]))
+    with pytest.raises(SettingError, match="no sentence to learn from"):
+        Extracting(**SETTINGS).train(nothing, WordPairs.of([[]]))
+
+
+def test_links_of_other_text_are_refused():
+    embeddings, _, pivots = planted(5, 0, 0)
+    with pytest.raises(SettingError, match="links of 4 sentence pairs for vectors of 5 sentences"):
+        Extracting(**SETTINGS).train(embeddings, pivots.slice(0, 4))
+    with pytest.raises(SettingError, match="estimated from labels or as a minimum"):
+        Extracting(estimate="mean")  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="a link to word 99 .from 0. of sentence 1"):
+        Extracting(**SETTINGS).train(embeddings, WordPairs.of([[], [(99, 0)], [], [], []]))
+
+
+def same(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+def test_killed_in_any_part_and_resumed_gives_the_same_bits(tmp_path, monkeypatch):
+    """Each of the three classifiers dies once on its way; those that are ready are not trained again."""
+    embeddings, _, pivots = planted(60, 0.2, 0.1)
+    schedule = Schedule(epochs=8, learning_rate=5e-3)
+    settings = {"hidden": 16, "dropout": 0.3}
+    whole = Extracting(**settings, training=HeadTraining(schedule=schedule, batch=16)).train(embeddings, pivots)
+    kept = Extracting(
+        **settings, training=HeadTraining(schedule=schedule, batch=16, folder=tmp_path, checkpoint_every=2)
+    )
+
+    class Killed(Exception):
+        pass
+
+    original, died = Loop.save, set()
+
+    def dying(self):
+        original(self)
+        if self.title not in died:
+            died.add(self.title)
+            raise Killed
+
+    monkeypatch.setattr(Loop, "save", dying)
+    for _ in range(3):
+        with pytest.raises(Killed):
+            kept.train(embeddings, pivots)
+    resumed = kept.train(embeddings, pivots)
+    assert died == {"key-points-1", "key-points-2", "key-points"}
+    assert resumed.rates == whole.rates is not None
+    assert same(resumed.head, whole.head)
+    assert resumed.history == whole.history
+    other = WordPairs.of([[(0, 0)]] * 60)
+    with pytest.raises(SettingError, match="belongs to a run with other settings or data: labels was"):
+        kept.train(embeddings, other)
+    shutil.rmtree(tmp_path)
+    assert same(kept.train(embeddings, pivots).head, whole.head)

@@ -1,0 +1,178 @@
+"""Orders learnt from planted rules, and BLEU against a count of n-grams one by one."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.alignment.clcr.heads import HeadTraining
+from calque.alignment.clcr.linked import LinkedOrder, linked_words
+from calque.alignment.clcr.reordering import Reordering, bleu, ngram_counts, order_matrices, score_order
+from calque.errors import SettingError
+from calque.offsets import offsets_of
+from calque.pairs import WordPairs
+from calque.training.loop import Loop, Schedule
+from calque.vectors import Embeddings
+
+TRAINING = HeadTraining(schedule=Schedule(epochs=8, learning_rate=1e-2, decay="linear", clip=5.0), batch=16)
+SETTINGS = {"hidden": 64, "dropout": 0.0, "training": TRAINING}
+NOUN, ADJECTIVE, VERB, FUNCTION = range(4)
+
+
+def planted(n, seed):
+    """Sentences of three to six phrases; the other language has verbs last and adjectives after their nouns.
+
+    Function words, such as those before nouns, have no partner. The class of a word is in its vector, with noise.
+    """
+    rng = np.random.default_rng(seed)
+    kinds = [(VERB,), (NOUN,), (ADJECTIVE, NOUN), (FUNCTION, NOUN), (FUNCTION, ADJECTIVE, NOUN)]
+    vectors = 2.0 * np.eye(4, 8)
+    data, lengths, links = [], [], []
+    for _ in range(n):
+        words = [kind for k in rng.integers(len(kinds), size=rng.integers(3, 7)) for kind in kinds[k]]
+        order = list(range(len(words)))
+        for k in range(len(words) - 1):
+            if words[k] == ADJECTIVE:
+                order[k], order[k + 1] = order[k + 1], order[k]
+        order = sorted(order, key=lambda word: words[word] == VERB)
+        order = [word for word in order if words[word] != FUNCTION]
+        links.append([(word, place) for place, word in enumerate(order)])
+        lengths.append(len(words))
+        data.append(vectors[words] + 0.3 * rng.standard_normal((len(words), 8)))
+    return Embeddings(np.concatenate(data).astype(np.float32), offsets_of(lengths)), WordPairs.of(links)
+
+
+def test_a_planted_order_is_learnt_from_pairs_better_than_from_places():
+    train, unseen = planted(400, 0), planted(100, 1)
+    figures, heads = {}, {}
+    for kind in ("relative", "absolute"):
+        trained = Reordering(kind=kind, **SETTINGS).train(*train)
+        scores = score_order(trained.head, *unseen)
+        figures[kind], heads[kind] = scores.figures, trained.head
+    assert figures["relative"]["n = 10"]["bleu-4"] >= 0.95
+    assert figures["relative"]["n = 1"]["bleu-4"] >= 0.9
+    assert figures["absolute"]["n = 10"]["bleu-4"] < figures["relative"]["n = 10"]["bleu-4"] - 0.1
+    assert figures["absolute"]["n = 10"]["bleu-2"] > figures["absolute"]["as it stands"]["bleu-2"]  # it learns, too
+    assert figures["relative"]["as it stands"]["bleu-2"] < 0.7
+    gold = scores.gold
+    sentence = int(np.argmax(gold.lengths))
+    matrices = order_matrices(heads["relative"], heads["absolute"], unseen[0], gold, sentence)
+    n = gold.lengths[sentence]
+    begin = int(gold.lengths[:sentence].sum())
+    ranks = gold.ranks[begin : begin + n]
+    for i, j in itertools.product(range(n), repeat=2):
+        assert matrices.gold_before[i, j] == (ranks[i] < ranks[j])
+        assert matrices.gold_places[i, j] == (ranks[i] == j)
+    assert matrices.before + matrices.before.T == pytest.approx(np.ones((n, n)), abs=1e-6)
+    assert ((matrices.before > 0.5) == (matrices.gold_before > 0.5))[~np.eye(n, dtype=bool)].mean() > 0.9
+    assert matrices.places.shape == (n, n)
+    assert (matrices.places.sum(axis=1) <= 1 + 1e-5).all()
+
+
+def literal_counts(order, gold):
+    """n-grams of one sequence of symbols found in another, for n = 1 to 4, and n-grams."""
+    grams = [[seq[k : k + n] for k in range(len(seq) - n + 1)] for n in range(1, 5) for seq in (order, gold)]
+    return [sum(g in right for g in mine) for mine, right in zip(grams[::2], grams[1::2], strict=True)] + [
+        len(mine) for mine in grams[::2]
+    ]
+
+
+@settings(deadline=None)
+@given(lengths=st.lists(st.integers(0, 8), max_size=5), seed=st.integers(0, 10**6))
+def test_bleu_counts_are_those_of_n_grams_one_by_one(lengths, seed):
+    rng = np.random.default_rng(seed)
+    orders, ranks, expected = [], [], []
+    for n in lengths:
+        gold = list(range(n))
+        found = list(range(n))
+        for _ in range(2):  # disturbed a little, so that n-grams remain
+            for seq in (gold, found):
+                a, b = sorted(rng.integers(0, n + 1, 2))
+                seq[a:b] = seq[a:b][::-1]
+        orders += found
+        ranks += np.argsort(gold).tolist()
+        expected.append(literal_counts(found, gold))
+    counts = ngram_counts(np.array(orders, dtype=int), np.array(ranks, dtype=int), np.array(lengths, dtype=int))
+    assert counts.tolist() == expected
+    if lengths and max(lengths) >= 3:
+        right, all_ = np.array(expected).sum(axis=0).reshape(2, 4)
+        assert bleu(3)(counts.sum(axis=0)) == pytest.approx(right[2] / all_[2])
+        mean = np.prod(right[:3] / all_[:3]) ** (1 / 3)
+        assert bleu(3, mean=True)(counts.sum(axis=0)) == pytest.approx(mean)
+
+
+def test_bleu_of_nothing_is_nothing():
+    counts = ngram_counts(np.array([1, 0]), np.array([0, 1]), np.array([2]))
+    assert bleu(2)(counts[0]) == 0
+    assert np.isnan(bleu(4)(counts[0]))  # no 4-grams in two words
+
+
+def test_gold_orders_leave_out_what_says_nothing_and_count_it():
+    covered = np.array([True, True, False, True, True, True, True, True])
+    embeddings = Embeddings(np.zeros((8, 2), dtype=np.float32), np.array([0, 4, 4, 6, 8]), covered)
+    pairs = WordPairs.of([[(3, 0), (0, 5), (2, 1), (1, 9)], [], [(0, 0), (1, 0)], [(1, 2)]])
+    gold = LinkedOrder.of(embeddings, pairs)
+    assert gold.lengths.tolist() == [3, 0, 0, 0]
+    assert gold.positions.tolist() == [0, 1, 3]
+    assert gold.ranks.tolist() == [1, 2, 0]
+    assert np.flatnonzero(gold.chosen).tolist() == [0, 1, 3]
+    assert gold.skipped == {
+        "links_not_one_to_one": 2, "links_without_vector": 1, "sentences_with_fewer_than_2_key_points": 3
+    }  # fmt: skip
+    assert np.flatnonzero(linked_words(embeddings, pairs)).tolist() == [0, 1, 3, 4, 5, 7]
+
+
+def test_sentences_long_and_short_together():
+    """512 key points beside one and none, in one text."""
+    rng = np.random.default_rng(0)
+    lengths = [512, 1, 0, 2, 3]
+    embeddings = Embeddings(rng.standard_normal((sum(lengths), 4)).astype(np.float32), offsets_of(lengths))
+    pairs = WordPairs.of([[(i, int(j)) for i, j in enumerate(rng.permutation(n))] for n in lengths])
+    training = HeadTraining(schedule=Schedule(epochs=1, learning_rate=1e-3), batch=2)
+    for kind in ("relative", "absolute"):
+        trained = Reordering(kind=kind, hidden=4, training=training).train(embeddings, pairs)
+        assert trained.counts["sentences"] == 3
+        assert trained.counts["sentences_with_fewer_than_2_key_points"] == 2
+        scores = score_order(trained.head, embeddings, pairs, beams=(2,))
+        assert scores.counts["n = 2"].shape == (3, 8)
+        assert sorted(scores.orders["n = 2"][:512]) == list(range(512))
+    with pytest.raises(SettingError, match="no sentence to learn from"):
+        Reordering(training=training).train(embeddings, WordPairs.of([[], [(0, 0)], [], [], []]))
+
+
+def same(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["relative", "absolute"])
+def test_killed_and_resumed_gives_the_same_bits(kind, tmp_path, monkeypatch):
+    text = planted(60, 0)
+
+    def training(**more):
+        return HeadTraining(schedule=Schedule(epochs=3, learning_rate=5e-3), batch=16, **more)
+
+    whole = Reordering(kind=kind, hidden=16, dropout=0.3, training=training()).train(*text)
+    kept = Reordering(kind=kind, hidden=16, dropout=0.3, training=training(folder=tmp_path, checkpoint_every=5))
+
+    class Killed(Exception):
+        pass
+
+    original, deaths = Loop.save, []
+
+    def dying(self):
+        original(self)
+        if not deaths:
+            deaths.append(self.step)
+            raise Killed
+
+    monkeypatch.setattr(Loop, "save", dying)
+    with pytest.raises(Killed):
+        kept.train(*text)
+    resumed = kept.train(*text)
+    assert deaths == [5]
+    assert same(resumed.head, whole.head)
+    assert resumed.history == whole.history
+    assert same(Reordering(kind=kind, hidden=16, dropout=0.3, training=training()).train(*text).head, whole.head)
