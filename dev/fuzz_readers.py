@@ -749,7 +749,7 @@ def _others() -> dict[str, Reader]:
     import torch
 
     from calque.report import report
-    from calque.runs.study.plan import Study
+    from calque.runs.study import read_study
     from calque.training.loop import Schedule
     from calque.wordalign import WordAligner
     from fitted_line import FittedLine, line_loop
@@ -808,7 +808,7 @@ def _others() -> dict[str, Reader]:
 
     return {
         "results and runs (report)": Reader(results, write_report, only=("run/*",)),
-        "studies (TOML)": Reader(put("study.toml", STUDY), lambda folder, _: Study.read(folder / "study.toml")),
+        "studies (TOML)": Reader(put("study.toml", STUDY), lambda folder, _: read_study(folder / "study.toml")),
         "checkpoints": Reader(checkpoint, resume, only=("*.pt",)),
         "words --tables (HMM)": tables("hmm"),
         "words --tables (fast_align)": tables("fast-align"),

@@ -21,7 +21,7 @@ from calque.errors import InputError, SettingError
 from calque.runs import sources
 from calque.runs.compare import ONE_RUN, mean_of
 from calque.runs.steps import Step, Steps, digest
-from calque.runs.study import Study, study, tables
+from calque.runs.study import read_study, study, tables
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK, _encoder
 from calque.runs.study.workers import Workers
@@ -149,7 +149,7 @@ def test_what_is_trained_is_trained_several_times(plan):
 
 def test_starts_at_random_are_runs_too_and_keep_apart(own):
     own.write_text(own.read_text().replace("seeds = 1", "seeds = 1\nruns = 2").replace("restarts = 1", "restarts = 4"))
-    plan = Study.read(own)
+    plan = read_study(own)
     assert plan.training_seeds(plan.methods["distributions"]) == [0, 4]
     assert plan.training_seeds(plan.methods["rotation"]) == [None]
 
@@ -437,7 +437,7 @@ def test_encoders_of_pairs_and_of_several_seeds_and_tasks_for_some_of_them(own):
 def test_a_study_that_cannot_be(old, new, fact, plan):
     plan.write_text(plan.read_text().replace(old, new))
     with pytest.raises(InputError, match=fact) as error:
-        Study.read(plan)
+        read_study(plan)
     assert "\n" not in str(error.value)
 
 
@@ -447,7 +447,7 @@ def test_the_recipes_can_be_read():
     recipes = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
     assert recipes
     for recipe in recipes:
-        assert Study.read(recipe).tasks
+        assert read_study(recipe).tasks
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
@@ -569,7 +569,7 @@ def test_what_a_table_names_is_reached(tmp_path, monkeypatch):
 
 
 def grid(path):
-    return Grid(Study.read(path), Steps(path.parent / "steps", WORK))
+    return Grid(read_study(path), Steps(path.parent / "steps", WORK))
 
 
 def test_the_content_of_an_encoder_counts_wherever_it_lies(plan, monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from calque.errors import CalqueError, InputError
 from calque.runs import steps
 from calque.runs.steps import Steps
-from calque.runs.study import Study
+from calque.runs.study import read_study
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK
 from toml_text import toml_file
@@ -141,7 +141,7 @@ def changed(plan, place, value):
 def laid_out(plan, path):
     """The keys of all steps; nothing is run."""
     path.write_text(toml_file(plan), encoding="utf-8")
-    grid = Grid(Study.read(path), Steps(path.parent / "steps", WORK))
+    grid = Grid(read_study(path), Steps(path.parent / "steps", WORK))
     every = [*grid.pretraining, *grid.joining, *grid.preparing, *grid.aligning, *(step for _, step in grid.scores)]
     return [step.key for step in every]
 
@@ -238,7 +238,7 @@ def test_what_is_wrong_is_said_with_file_key_expected_and_got(place, value, fact
 def test_what_is_no_toml_is_refused_in_one_line(text, tmp_path):
     (tmp_path / "study.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"study\.toml: not a study that can be read"):
-        Study.read(tmp_path / "study.toml")
+        read_study(tmp_path / "study.toml")
 
 
 def test_a_file_that_is_not_there_is_named_before_anything_is_done(tmp_path):

@@ -11,13 +11,15 @@ from typing import Any
 from calque.disk import write_text
 from calque.linking import Say
 from calque.runs.steps import Steps
-from calque.runs.study.grid import Grid, label_of
+from calque.runs.study.grid import Grid
 from calque.runs.study.plan import Study
+from calque.runs.study.reading import read_study, tested_on
+from calque.runs.study.rows import label_of
 from calque.runs.study.tables import tables
 from calque.runs.study.work import SCORES, WORK
 from calque.runs.study.workers import Workers
 
-__all__ = ["Study", "study", "tables"]
+__all__ = ["Study", "read_study", "study", "tables"]
 
 
 def study(
@@ -42,7 +44,7 @@ def study(
         a record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
         `Score.to_dict` has; encoders go by the study's names. They are in `results.jsonl` of the folder, too.
     """
-    plan = Study.read(path).tested_on(tests)
+    plan = tested_on(read_study(path), tests)
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)

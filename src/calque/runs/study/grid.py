@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,41 +12,8 @@ from calque.runs.steps import Step, Steps
 from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
 from calque.runs.study.plan import BASE, Study, listed
 from calque.runs.study.pretraining import Training, seeds_of, trainings
+from calque.runs.study.rows import Base, Row, about_of, label_of
 from calque.tasks.table import TASKS
-
-
-@dataclass(frozen=True)
-class Row:
-    """An encoder as the tables show it.
-
-    Attributes:
-        about: `encoder`, `layer`, `method`, `supervision` and `training_seed`, by which a score is known; the seed is None
-            where nothing random was trained.
-        encoder: where it is: the step that makes it, or what `load_encoder` takes.
-        load: keyword arguments of `load_encoder`.
-        langs: languages that it was made for; None for all.
-    """
-
-    about: dict[str, Any]
-    encoder: Step | str
-    load: dict[str, Any] = field(default_factory=dict)
-    langs: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Base:
-    """An encoder before any method.
-
-    Attributes:
-        encoder: as in `Row`.
-        langs: as in `Row`.
-        number, seed: which of several trainings it is, and of which seed; None where there is but one.
-    """
-
-    encoder: Step | str
-    langs: tuple[str, ...] | None = None
-    number: int | None = None
-    seed: int | None = None
 
 
 class Grid:
@@ -110,7 +76,7 @@ class Grid:
         label = f"{name}, {' and '.join(part.texts)}" + ("" if run is None else f", seed {run}")
         step = self._step("pretrain", {**settings, "langs": list(part.texts)}, files, label=label)
         self.pretraining.append(step)
-        self.scores.append(({**_about(name, None, BASE, "", run), "task": "language-model"}, step))
+        self.scores.append(({**about_of(name, None, BASE, "", run), "task": "language-model"}, step))
         return step
 
     def _joined(self, name: str, langs: Sequence[str], made: Sequence[Step]) -> Step:
@@ -126,13 +92,15 @@ class Grid:
         loads = {layer: pooling if layer is None else {**pooling, "layer": layer} for layer in layers}
 
         def row(method, learnt, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None, seed=None):
-            about = _about(name, layer, method, learnt, base.seed if base.seed is not None else seed)
+            about = about_of(name, layer, method, learnt, base.seed if base.seed is not None else seed)
             self.rows.append(Row(about, encoder, load, langs or base.langs))
 
         several = len(plan.supervision) > 1
 
         def label(method: str, learnt: str, some: Sequence[str], layer: int | None, seed: int | None) -> str:
-            about = _about(name, layer, method, learnt if several else "", base.seed if base.seed is not None else seed)
+            about = about_of(
+                name, layer, method, learnt if several else "", base.seed if base.seed is not None else seed
+            )
             return label_of(about) + ("" if plan.together and base.langs is None else f", {' and '.join(some)}")
 
         if BASE in plan.methods:
@@ -304,18 +272,6 @@ class Grid:
 
     def _places(self, steps: Sequence[Step]) -> list[str]:
         return [str(self._steps.place(step)) for step in steps]
-
-
-def label_of(about: Mapping[str, Any]) -> str:
-    """An encoder by the study's own names."""
-    layer, seed = about["layer"], about["training_seed"]
-    parts = [about["encoder"], f"layer {layer}" if layer is not None else "", about["method"], about["supervision"]]
-    return ", ".join([*filter(None, parts), *([f"seed {seed}"] if seed is not None else [])])
-
-
-def _about(encoder: str, layer: int | None, method: str, supervision: str, seed: int | None = None) -> dict[str, Any]:
-    """What is known of a score beside the score."""
-    return {"encoder": encoder, "layer": layer, "method": method, "supervision": supervision, "training_seed": seed}
 
 
 def _is_for(given: Mapping[str, Any], encoder: str, method: str | None = None) -> bool:

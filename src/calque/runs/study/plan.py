@@ -1,36 +1,17 @@
-"""What a study compares with what, from its file."""
+"""What a study compares with what."""
 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.languages import language_of, name_and_path
-from calque.errors import InputError, SettingError
-from calque.named import is_path
+from calque.errors import SettingError
 from calque.runs.dictionary import IDENTICAL, STARTS
-from calque.runs.study.options import (
-    OF_ENCODER,
-    PARTS,
-    TOP,
-    check_entries,
-    make_method,
-    make_training,
-    of_anchors,
-    of_method,
-    of_start,
-    of_supervision,
-    of_task,
-    of_words,
-)
-from calque.runs.study.pretraining import check_pretraining
-from calque.runs.study.values import Files, check, check_value, no_repetition
-from calque.tasks.table import TASKS
+from calque.runs.study.options import of_anchors
 
 BASE = "base"
 RANDOM_STARTS = tuple(start for start in STARTS if start != IDENTICAL)
@@ -86,184 +67,6 @@ class Study:
     out: str = "study"
     folder: str = "."
 
-    @classmethod
-    def read(cls, path: str | Path) -> Study:
-        """From a TOML file.
-
-        Raises:
-            InputError: it cannot be read, or something in it is not known.
-        """
-        try:
-            with open(path, "rb") as file:
-                tables = tomllib.load(file)
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"not a study that can be read ({error})", path=path) from error
-        for name in tables:
-            if name not in TOP:
-                raise InputError(f"unknown part {name!r} of a study, expected {', '.join(sorted(TOP))}", path=path)
-        for name in ("encoders", "methods", "tasks"):
-            if not tables.get(name):
-                raise InputError(f"it has no {name}", path=path)
-        try:
-            check("", tables, TOP)
-            study = cls._of(tables, str(Path(path).resolve().parent))
-            study._check()
-        except SettingError as error:
-            raise InputError(str(error), path=path) from error
-        return study
-
-    @classmethod
-    def _of(cls, tables: Mapping[str, Any], folder: str) -> Study:
-        """Its tables in full, whatever short form they have in the file."""
-        encoders, methods = tables["encoders"], tables["methods"]
-        if not isinstance(encoders, dict):
-            no_repetition("encoders", [Path(name).name for name in encoders])
-            encoders = {Path(name).name: name for name in encoders}
-        if not isinstance(methods, dict):
-            no_repetition("methods", methods)
-            methods = {name: {} for name in methods}
-        full = {
-            "encoders": {
-                name: {"path": given} if isinstance(given, str) else given for name, given in encoders.items()
-            },
-            "methods": {name: given if name == BASE else _method(name, given) for name, given in methods.items()},
-            "supervision": {
-                name: {"kind": "parallel", **given} for name, given in tables.get("supervision", {}).items()
-            },
-            "tasks": {name: {"task": name, **given} for name, given in tables["tasks"].items()},
-        }
-        return cls(**{**tables, **full}, folder=folder)
-
-    def _check(self) -> None:
-        check("words", self.words, of_words())
-        for name, given in self.encoders.items():
-            self._check_encoder(name, given)
-        for name, given in self.supervision.items():
-            self._check_supervision(name, given)
-        if self.towards == "target" and self.together:
-            raise SettingError('towards = "target" aligns each language pair separately: set together = false')
-        for name, given in self.methods.items():
-            self._check_method(name, given)
-        for name, given in self.tasks.items():
-            self._check_task(name, given)
-
-    def _check_encoder(self, name: str, given: Mapping[str, Any]) -> None:
-        check(f"encoders.{name}", given, OF_ENCODER)
-        no_repetition(f"encoders.{name}.layers", given.get("layers", []))
-        if ("path" in given) == ("pretrain" in given):
-            raise SettingError(f"encoder {name!r}: expected either a path or what to pretrain it on")
-        if "path" in given:
-            if "runs" in given:
-                raise SettingError(
-                    f"encoders.{name}.runs: a path stands for one encoder, runs are of what is pretrained"
-                )
-            if any(part.endswith("=") for part in given["path"].split(",")):
-                raise SettingError(f"encoders.{name}.path = {given['path']!r}: a language has no encoder")
-            return
-        check_pretraining(name, given["pretrain"], self.source)
-
-    def _check_supervision(self, name: str, given: Mapping[str, Any]) -> None:
-        where, kind = f"supervision.{name}", given["kind"]
-        if kind not in KINDS:
-            raise SettingError(f"supervision {name!r} is of kind {kind!r}, expected {', '.join(KINDS)}")
-        options = of_supervision(kind)
-        langs = [lang for lang in given if lang not in OWN] if kind != "text" else []
-        check(where, given, {**options, **dict.fromkeys(langs, str)})
-        check_entries(where, given)
-        if kind != "parallel" and not given.get("texts"):
-            raise SettingError(f'supervision {name!r} has no text for anchors: texts = {{ en = "en.txt.gz" }}')
-        if not self.languages(given):
-            raise SettingError(f'supervision {name!r} has no text: expected de = "train.en-de.tsv"')
-        if kind != "parallel":
-            self._covered(f"supervision {name!r}", given["texts"], self.languages(given))
-        for lang in self.languages(given):
-            self._check_other(where, lang)
-            if self.towards not in ("target", self.source, lang):
-                raise SettingError(
-                    f"towards = {self.towards!r}, but {where} is between {self.source} and {lang}: expected "
-                    f"{self.source!r}, or 'target' with together = false"
-                )
-
-    def _check_method(self, name: str, given: Mapping[str, Any]) -> None:
-        where = f"methods.{name}"
-        if name == BASE:
-            check(where, given, {})
-            return
-        method, every = given["method"], {method for kind in KINDS for method in _users(kind)}
-        check_value(f"{where}.method", method, str)
-        check_value(f"{where}.supervision", given.get("supervision", "all"), Files)
-        if method not in every and not is_path(method):
-            raise SettingError(f"unknown method {method!r}, expected {', '.join(sorted(every))}")
-        if "start" in given:
-            check_value(f"{where}.start", given["start"], Literal[STARTS])
-            check_value(f"{where}.method", method, Literal[_users("dictionary")])
-        if not self.supervisions(given):
-            kinds = [kind for kind in KINDS if _learns(given.get("start") or method, kind)]
-            raise SettingError(
-                f"method {name!r} has nothing to learn from: expected [supervision.NAME] with "
-                f"kind = {' or '.join(map(repr, kinds))}"
-            )
-        for kind in {self.supervision[supervision]["kind"] for supervision in self.supervisions(given)}:
-            check(where, given, of_method(given, kind), f"{where} with a supervision of kind {kind!r}")
-        self._check_rows(where, given)
-        no_repetition(f"{where}.layers", given.get("layers", []))
-        check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
-        make_method(where, given, self.towards)
-
-    def _check_task(self, name: str, given: Mapping[str, Any]) -> None:
-        where, task = f"tasks.{name}", given["task"]
-        check_value(f"{where}.task", task, str)
-        row = TASKS[task]
-        if not given.get("test"):
-            raise SettingError(f"task {name!r} has nothing to test on: test")
-        by_language = row.languages == "pairs"
-        if by_language != isinstance(given["test"], dict):
-            what = 'a table by language, { de = "FILE" }' if by_language else "a list of files"
-            raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
-        check(where, given, {"task": str, **of_task(task)})
-        self._check_rows(where, given)
-        check_entries(where, given)
-        if by_language:
-            for lang in given["test"]:
-                self._check_other(f"{where}.test", lang)
-            for part in PARTS:
-                for lang in given.get(part, {}):
-                    if lang not in given["test"]:
-                        raise SettingError(f"{where}.{part} names {lang}, in which there is no test")
-            if given.get("texts"):
-                self._covered(f"task {name!r}", given["texts"], given["test"])
-            return
-        if "train" in row.files and not given.get("train"):
-            raise SettingError(f"{where} has nothing to learn from: train")
-        for part in PARTS:
-            no_repetition(f"{where}.{part}", listed(given.get(part)))
-            for file in listed(given.get(part)):
-                lang, path = self.named(file)
-                if not lang and row.lang is None:
-                    raise SettingError(f"{file}: give the language before the name, e.g. de={file}")
-                if not os.path.basename(path):
-                    raise SettingError(f"{where}.{part} = {file!r}: no file after the language")
-        for part in row.one:
-            if len(listed(given[part])) != 1:
-                raise SettingError(f"{where}.{part}: {task} takes one file, got {len(given[part])}")
-        make_training(where, task, given)
-
-    def _check_rows(self, where: str, given: Mapping[str, Any]) -> None:
-        """The encoders and methods that something is restricted to are among those that there are."""
-        for kind, known in (("encoders", self.encoders), ("methods", self.methods)):
-            for each in listed(given.get(kind)):
-                if each not in known:
-                    raise SettingError(f"{where}.{kind}: unknown {each!r}, expected {', '.join(known)}")
-
-    def _check_other(self, where: str, lang: str) -> None:
-        if lang == self.source:
-            raise SettingError(f"{where}.{lang}: that is the source language; expected a text between it and another")
-
-    def _covered(self, what: str, texts: Mapping[str, str], langs: Iterable[str]) -> None:
-        missing = {self.source, *langs} - set(texts)
-        if missing:
-            raise SettingError(f"{what} has no texts in {', '.join(sorted(missing))}")
-
     # -- what follows from it ----------------------------------------------------------------------------------------
     def path(self, name: str) -> str:
         """A text or an encoder that the study names."""
@@ -287,7 +90,7 @@ class Study:
         if unknown:
             raise SettingError(f"unknown supervision {', '.join(sorted(unknown))}")
         name = method.get("start") or method["method"]
-        return [s for s in self.supervision if s in wanted and _learns(name, self.supervision[s]["kind"])]
+        return [s for s in self.supervision if s in wanted and learns(name, self.supervision[s]["kind"])]
 
     def training_seeds(self, method: Mapping[str, Any], numbers: Iterable[int] | None = None) -> list[int | None]:
         """Seeds that a method is trained with in these of its runs, by default in all; None for one that has nothing random."""
@@ -297,42 +100,17 @@ class Study:
         apart = method.get("restarts", 3) if "start" in method else 1
         return [method.get("seed", 0) + number * apart for number in numbers or range(self.runs)]
 
-    def tested_on(self, more: Sequence[str]) -> Study:
-        """The same with further test files, `TASK=FILE` or `TASK=LANG=FILE`, relative to where one is."""
-        tasks = {name: dict(given) for name, given in self.tasks.items()}
-        for item in more:
-            name, file = name_and_path(item)
-            if name not in tasks or not isinstance(tasks[name]["test"], list):
-                several = [name for name, given in tasks.items() if isinstance(given["test"], list)]
-                raise SettingError(f"{item}: expected TASK=FILE, with one of the tasks {', '.join(several)}")
-            lang, path = name_and_path(file)
-            before = f"{lang}=" if lang else ""
-            tasks[name]["test"] = [*tasks[name]["test"], before + os.path.abspath(path)]
-        study = replace(self, tasks=tasks)
-        for name, given in tasks.items() if more else ():
-            study._check_task(name, given)
-        return study
-
 
 def listed(files: Sequence[str] | str | None) -> list[str]:
     """Files, of which one may stand without its list."""
     return [files] if isinstance(files, str) else list(files or [])
 
 
-def _users(kind: str) -> tuple[str, ...]:
+def users(kind: str) -> tuple[str, ...]:
     """What a kind of supervision can be used for."""
     return STARTS if kind == "text" else methods_for(kind)
 
 
-def _learns(method: str, kind: str) -> bool:
+def learns(method: str, kind: str) -> bool:
     """Whether a method, or a start, can use a kind of supervision."""
     return method in STARTS if kind == "text" else learns_from(method, kind)
-
-
-def _method(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {"method": "rotation" if "start" in given else name, **given}
-    if settings["method"] in list(STARTS):
-        settings = {**settings, "start": settings["method"], "method": "rotation"}
-    if isinstance(settings.get("supervision"), str):
-        settings["supervision"] = [settings["supervision"]]
-    return settings
