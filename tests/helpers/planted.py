@@ -5,12 +5,12 @@ import hashlib
 import numpy as np
 
 from calque.annotated import LabelledText, Labels, TaggedText, Treebank
-from calque.encoders.base import Encoder
+from calque.encoders.base import Encoder, stored
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
 from calque.tasks.parsing import Parsing
 from calque.tasks.tagging import Tagging
-from calque.text import Sentences
+from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
 
@@ -38,6 +38,19 @@ class Planted(Encoder):
 
     def save(self, folder):
         raise AssertionError("not needed")
+
+
+class KeyPoints(Planted):
+    """Drops the words from 8 on and gives the others from the last to the first: as many vectors as are left, perhaps none."""
+
+    rows = "key points"
+
+    def encode(self, sentences, *, progress=False, out=None):
+        return stored(super().encode([key_points(sentence) for sentence in sentences]), out)
+
+
+def key_points(sentence):
+    return Sentence(tuple(word for word in reversed(sentence.words) if int(word[1:]) < 8), sentence.lang)
 
 
 def words(rng, n, lang, low=1, high=7, vocabulary=12):

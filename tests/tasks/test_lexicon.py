@@ -10,7 +10,7 @@ from calque.tasks.disambiguation import Disambiguation, first_senses
 from calque.tasks.lexicon import Lexicon, by_frequency
 from calque.text import Sentences
 from calque.vectors import Embeddings
-from planted import Planted, words
+from planted import KeyPoints, Planted, words
 
 
 def test_anchors_are_means_over_occurrences():
@@ -118,6 +118,8 @@ def test_a_word_takes_the_nearest_sense_of_its_lemma():
     assert (score.n, score.settings["unseen_lemmas"], score.settings["answered"]) == (5, 1, 4)
     backed = Disambiguation(train, {"t": test}, first_sense={"bank%VERB": "bank%9"}).evaluate(Planted())[0]
     assert backed.value == pytest.approx(4 / 5)
+    with pytest.raises(SettingError, match="its vectors are of key points, expected words"):
+        Disambiguation(train, {"t": test}).evaluate(KeyPoints())
     free = Disambiguation(train, {"t": test}, restrict="none").evaluate(Planted())[0]
     assert free.value == pytest.approx(3 / 5)
 

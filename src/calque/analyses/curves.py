@@ -10,6 +10,7 @@ import numpy as np
 from calque.algebra.procrustes import Moments
 from calque.analyses.finding import Finding
 from calque.analyses.questions import Questions, View
+from calque.encoders.base import require
 from calque.encoders.paired import paired_words
 from calque.errors import SettingError
 from calque.maps import VectorMap
@@ -88,6 +89,7 @@ def growing_maps(
         make: gives a new map.
         progress: show a bar on standard error.
     """
+    require(encoder, "measured")
     pairs.check(corpus)
     moments = Moments(encoder.dim, encoder.dim)
     total, done = min(max(sizes, default=0), len(corpus)), 0

@@ -46,4 +46,6 @@ def encode(
     loaded = load_encoder(encoder, **loading.arguments(), precision=precision)
     with locked(out):
         embeddings = loaded.encode(sentences, progress=not quiet, out=out)
-    news(quiet)(f"{embeddings.n_words:,} words in {len(embeddings):,} sentences, {embeddings.dim} dimensions: {out}")
+    news(quiet)(
+        f"{embeddings.n_words:,} {loaded.rows} in {len(embeddings):,} sentences, {embeddings.dim} dimensions: {out}"
+    )

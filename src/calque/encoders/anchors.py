@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calque.anchors import Anchors, AnchorSums
-from calque.encoders.base import Encoder
+from calque.encoders.base import Encoder, require
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.static import StaticEncoder
 from calque.errors import InputError, SettingError
@@ -82,6 +82,7 @@ def sum_anchors(
     Warns:
         UncoveredWordsWarning: some words had no vector; once for the whole text.
     """
+    require(encoder, "measured")
     k, n = shard
     if not 0 <= k < n:
         raise SettingError(f"shard {k} of {n}: expected 0 to {n - 1}")

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, stored, stored_layers
+from calque.encoders.base import Encoder, require, stored, stored_layers
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
@@ -30,13 +30,15 @@ class PerLanguage(Encoder):
         name: what reports call it; None for the names of all.
 
     Raises:
-        SettingError: encoders that differ.
+        SettingError: encoders that differ, or whose vectors are not of words.
     """
 
     def __init__(self, encoders: Mapping[str, Encoder], *, name: str | None = None):
         if not encoders:
             raise SettingError("no encoder was given")
         self.encoders = dict(encoders)
+        for encoder in self.encoders.values():
+            require(encoder, "measured")
         shapes = {lang: (encoder.dim, encoder.n_layers, encoder.layer) for lang, encoder in self.encoders.items()}
         if len(set(shapes.values())) != 1:
             raise SettingError(f"(dimensions, layers, layer) of the encoders must be the same, got {shapes}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.explore.collection import Collection, is_right_to_left, is_unspaced
 from calque.explore.neighbourhoods import K, Neighbourhoods, Stopped
@@ -35,7 +36,8 @@ class Explorer:
         progress: show bars on standard error.
 
     Raises:
-        SettingError: no encoder, a layer that one of them has not, or no room for the vectors.
+        SettingError: no encoder, one whose vectors are not of words, a layer that one of them has not, or no room for the
+            vectors.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class Explorer:
     ):
         if not encoders:
             raise SettingError("no encoder to explore")
+        for named in encoders:
+            require(named.encoder, "measured")
         self.collection = collection
         self.views: dict[str, CollectionView] = {}
         self._sums = Neighbourhoods(progress=progress)

@@ -212,9 +212,11 @@ def _of_encoder(
     """One encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
     from calque.analyses.curves import headline, layer_curve, size_curve
     from calque.analyses.groups import accuracies, by_subwords
+    from calque.encoders.base import require
     from calque.encoders.trainable import TrainableEncoder
     from calque.maps import KINDS
 
+    require(encoder, "measured")
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
     layers, findings = encoder.layers, []
     texts = [questions.sentences(side) for side in ("source", "target")]

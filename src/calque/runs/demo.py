@@ -72,12 +72,14 @@ def demo(
         a row for each encoder: `method`, `retrieval` and `alignment` (scores by language), `folder`.
     """
     from calque.encoders import load_encoder
+    from calque.encoders.base import require
 
     check(out, overwrite=overwrite, holds="a demo")
     unknown = sorted(set(langs) - set(LANGUAGES))
     if unknown or not langs:
         raise SettingError(f"the sample text is in {', '.join(LANGUAGES)}, not in {', '.join(unknown) or 'nothing'}")
     base = load_encoder(encoder)
+    require(base, "measured")
     with writing(out, overwrite=overwrite, holds="a demo") as folder:
         rows = _demo(base, encoder, folder, langs, seed, progress, say)
         then(folder)

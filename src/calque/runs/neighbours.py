@@ -51,12 +51,15 @@ def neighbours(
         SettingError: the word is not in its sentence, or the encoder has no vector for it; nothing to compare with.
     """
     from calque.algebra.normalize import unit_rows
+    from calque.encoders.base import require
 
     if k < 1:
         raise SettingError(f"k={k}, expected at least 1")
     if not sentences2 and text2 is None:
         raise SettingError("nothing to search: give --sentence2 or --text2")
     encoders = _encoders(encoder, aligned, dict(load or {}))
+    for loaded in encoders.values():
+        require(loaded, "measured")
     query = _divided([sentence1], lang1, pretokenized)
     words = query[0].words
     place = _place(word1, words)

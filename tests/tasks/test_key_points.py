@@ -1,0 +1,144 @@
+"""An encoder whose rows are not one for each word: what tasks on whole texts make of it, and that everything else refuses it."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calque.annotated import LabelledText
+from calque.encoders.anchors import compute_anchors
+from calque.encoders.mapped import MappedEncoder
+from calque.encoders.per_language import PerLanguage
+from calque.errors import SettingError
+from calque.maps import Rotation
+from calque.pairs import WordPairs
+from calque.tasks.alignment import WordAlignment
+from calque.tasks.classification import Classification
+from calque.tasks.datasets import Dataset
+from calque.tasks.experiment import Experiment
+from calque.tasks.retrieval import WordRetrieval
+from calque.text import ParallelCorpus, Sentences
+from command import fails, works
+from planted import KeyPoints, Planted, jobs, key_points, labelled, tagged, write_tags, write_trees
+
+REFUSED = "planted cannot be (measured|mapped) here: its vectors are of key points, expected words; tasks whose answers"
+
+
+def left(each):
+    """The same data with the words alone of which there are key points, in their order."""
+    texts = tuple(Sentences.of([key_points(s).words for s in column], each.lang) for column in each.data.texts)
+    return Dataset(each.name, each.lang, LabelledText(texts, each.data.labels))
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("nli", "mean"), ("nli", "bilstm"), ("nli", "esim"), ("sentiment", "mean"), ("sentiment", "bilstm")],
+)
+def test_key_points_are_the_words_of_a_text_that_has_only_these(name, head):
+    """Same answers, same intervals: nothing on the way counts the words."""
+    pairs = name == "nli"
+    train, dev, test = labelled(60, "en", pairs=pairs), labelled(20, "en", 1, pairs), labelled(40, "de", 1, pairs)
+    assert any(not key_points(s) for column in train.data.texts for s in column)
+    settings = {"head": head, "hidden": 8, "seeds": (0, 1), "bootstrap": 20, "options": {"epochs": 2, "batch": 16}}
+    for more in ({}, {"dev": [dev]}, {"select": "last"}):
+        found = Classification(name, [train], [test], **settings, **more).evaluate(KeyPoints())
+        more = {key: [left(dev)] if key == "dev" else value for key, value in more.items()}
+        expected = Classification(name, [left(train)], [left(test)], **settings, **more).evaluate(Planted())
+        assert [score.to_dict() for score in found] == [score.to_dict() for score in expected]
+
+
+def test_texts_without_any_key_point_are_judged():
+    """All of them, in a batch of their own too."""
+    data = labelled(9, "en", pairs=True)
+    none = [Sentences.of([["e9", "e11"]] * 9, "en")] * 2
+    silent = replace(data, data=LabelledText(tuple(none), data.data.labels))
+    for head in ("mean", "bilstm", "esim"):
+        job = Classification(
+            "nli", [data], [silent], head=head, hidden=4, seeds=(0,), options={"epochs": 1}, bootstrap=0
+        )
+        score = job.evaluate(KeyPoints())[0]
+        assert score.n == 9
+        assert score.value in {np.mean(data.data.labels.codes == code) for code in (0, 1)}  # one answer for all
+
+
+@pytest.mark.parametrize("name", ["ner", "slots", "pos", "parsing"])
+def test_tasks_on_words_refuse_them_before_anything_is_computed(name):
+    encoder = KeyPoints()
+    with pytest.raises(SettingError, match=REFUSED):
+        Experiment(jobs(n=20)[name], encoder)
+    assert encoder.passes == 0
+
+
+def test_so_does_whatever_asks_for_the_vectors_of_words():
+    corpus = ParallelCorpus.of([["a1", "a2"], ["a3"]], [["d1", "d2"], ["d3"]], ("en", "de"))
+    pairs = WordPairs(np.array([0, 1]), np.array([1, 0]), np.array([1, 0]), n_sentences=2)
+    encoder = KeyPoints()
+    for ask in (
+        lambda: WordRetrieval(corpus, pairs).evaluate(encoder),
+        lambda: WordAlignment(corpus, pairs).evaluate(encoder),
+        lambda: compute_anchors(encoder, corpus.source),
+        lambda: PerLanguage({"en": encoder}),
+        lambda: MappedEncoder.fit(encoder, corpus, pairs, make=Rotation, towards="en"),
+    ):
+        with pytest.raises(SettingError, match=REFUSED):
+            ask()
+    assert encoder.passes == 0
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A file for each task, and parallel text."""
+    folder = tmp_path_factory.mktemp("files")
+    write_tags(tagged(20, "en"), folder / "tags.en.tsv")
+    write_trees(jobs(n=10)["parsing"].train[0], folder / "trees.en.conllu")
+    lines = [
+        f"{' '.join(s.words)}\t{' '.join('d' + word[1:] for word in s.words)}\n"
+        for s in tagged(30, "en").data.sentences
+    ]
+    (folder / "text.tsv").write_text("".join(lines), encoding="utf-8")
+    (folder / "text.align").write_text("0-0\n" * len(lines), encoding="utf-8")
+    (folder / "words.en.txt").write_text("e1 e2 e9\ne10\n", encoding="utf-8")
+    (folder / "en-de.txt").write_text("e1 d1\ne2 d2\n", encoding="utf-8")
+    for lang, seed in (("en", 0), ("de", 1)):
+        data = labelled(30, lang, seed, pairs=True).data
+        columns = [*([" ".join(s.words) for s in text] for text in data.texts), data.labels.to_list()]
+        text = "".join("\t".join(line) + "\n" for line in zip(*columns, strict=True))
+        (folder / f"pairs.{lang}.tsv").write_text(text, encoding="utf-8")
+    return folder
+
+
+_LINKED = "--test text.tsv --links text.align --langs en de --pretokenized"
+COMMANDS = (
+    f"evaluate ENCODER retrieval {_LINKED}",
+    f"evaluate ENCODER word-alignment {_LINKED}",
+    "evaluate ENCODER lexicon --test en-de.txt --langs en de",
+    "evaluate ENCODER ner --train tags.en.tsv --test tags.en.tsv",
+    "evaluate ENCODER pos --train tags.en.tsv --test tags.en.tsv",
+    "evaluate ENCODER parsing --train trees.en.conllu --test trees.en.conllu",
+    "evaluate ENCODER ner --train tags.en.tsv --test de=tags.en.tsv --project text.tsv --links text.align --langs en de",
+    f"analyze ENCODER {_LINKED}",
+    "neighbours --encoder ENCODER --sentence1 e1 --word1 e1 --lang1 en --lang2 de --sentence2 d1",
+    "anchors words.en.txt --lang en --encoder ENCODER --out OUT",
+    "align text.tsv --links text.align --langs en de --encoder ENCODER --method rotation --towards en --out OUT",
+    "align --dictionary en-de.txt --langs en de --encoder ENCODER --towards en --text en=words.en.txt de=words.en.txt --out OUT",
+    "explore ENCODER --test text.tsv --langs en de --cache OUT --port 0 --no-browser",
+    "demo --encoder ENCODER --out OUT",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_that_needs_words_says_so_in_a_line(command, files, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    named = {"ENCODER": "planted:KeyPoints", "OUT": str(tmp_path / "out")}
+    assert re.search(REFUSED, fails(capsys, *(named.get(word, word) for word in command.split())))
+    assert not (tmp_path / "out").exists()
+
+
+def test_commands_that_take_key_points(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    learn = "evaluate planted:KeyPoints nli --train pairs.en.tsv --test pairs.de.tsv --head esim --hidden 4 --seeds 1 --epochs 1"
+    out, _ = works(capsys, *learn.split())
+    assert "frozen features, head esim" in out
+    _, err = works(capsys, "encode", "planted:KeyPoints", "words.en.txt", "--lang", "en", "--out", tmp_path / "v")
+    assert "2 key points in 2 sentences" in err
