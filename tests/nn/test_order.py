@@ -38,11 +38,14 @@ def literal_scores(model, rows, positions, lengths):
     return [[f(i, j) - f(j, i) for k, i in enumerate(words) for j in words[k + 1 :]] for words in sentences(lengths)]
 
 
-def test_relative_scores_are_the_formula_pair_by_pair(rows):
+def test_relative_scores_are_the_formula_pair_by_pair(rows, monkeypatch):
     torch.manual_seed(0)
     model = RelativeOrder(6, 5, reach=3)
     expected = torch.stack([score for scores in literal_scores(model, rows, POSITIONS, LENGTHS) for score in scores])
     assert torch.allclose(model(rows, POSITIONS, LENGTHS), expected, atol=1e-6)
+    monkeypatch.setattr(module, "_ASKED", 4)  # a few pairs at a time where nothing is learnt
+    with torch.no_grad():
+        assert torch.allclose(model(rows, POSITIONS, LENGTHS), expected, atol=1e-6)
 
 
 def test_who_stands_first_does_not_depend_on_who_is_asked_first(rows):
@@ -64,8 +67,8 @@ def test_relative_losses_and_their_gradient_are_those_of_the_pairs(rows, monkeyp
         expected.append(sum(each, torch.zeros(())))
     expected = torch.stack(expected)
     gradients = torch.autograd.grad(expected.sum(), list(model.parameters()))
-    for at_once in (module._PAIRS, 4):  # a sentence too long for one piece gives the same
-        monkeypatch.setattr(module, "_PAIRS", at_once)
+    for at_once in (module._LEARNT, 4):  # a sentence too long for one piece gives the same
+        monkeypatch.setattr(module, "_LEARNT", at_once)
         losses = model.losses(rows, POSITIONS, LENGTHS, RANKS)
         assert torch.allclose(losses, expected, atol=1e-6)
         for mine, wanted in zip(torch.autograd.grad(losses.sum(), list(model.parameters())), gradients, strict=True):

@@ -16,7 +16,8 @@ from calque.errors import SettingError
 from calque.nn.ragged import Ragged
 from calque.offsets import ranges
 
-_PAIRS = 1 << 15  # pairs whose hidden layer is held at once
+_LEARNT = 1 << 15  # pairs whose hidden layer is held for the gradient
+_ASKED = 1 << 11  # pairs whose hidden layer is computed at once where nothing is learnt: it stays in the cache
 
 
 class Order(nn.Module, ABC):
@@ -125,9 +126,10 @@ class RelativeOrder(Order):
         i, j = (part.to(rows.device) for part in _pairs(ragged))
         positions = positions.to(rows.device)
         distance = (positions[j] - positions[i]).clamp(-self.reach, self.reach) + self.reach
-        parts = list(zip(*(part.split(_PAIRS) for part in (i, j, distance)), strict=True))
-        if len(parts) == 1:
-            return self._scores(left, right, between, weight, *parts[0])
+        at_once = _LEARNT if torch.is_grad_enabled() else _ASKED
+        parts = list(zip(*(part.split(at_once) for part in (i, j, distance)), strict=True))
+        if len(parts) == 1 or not torch.is_grad_enabled():
+            return torch.cat([self._scores(left, right, between, weight, *part) for part in parts])
         # Hidden layers of all pairs of long sentences would not fit: they are computed again for the gradient.
         scores = [checkpoint(self._scores, left, right, between, weight, *part, use_reentrant=False) for part in parts]
         return torch.cat(scores)  # type: ignore[arg-type]

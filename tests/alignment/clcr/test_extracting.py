@@ -13,6 +13,7 @@ from calque.errors import CalqueWarning, SettingError
 from calque.nn.key_points import KeyPointHead
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
+from calque.tasks.bootstrap import measure
 from calque.training.loop import Loop, Schedule
 from calque.vectors import Embeddings
 
@@ -53,6 +54,9 @@ def test_planted_flips_are_estimated_and_made_up_for():
     assert mended.rates.negative == pytest.approx(0.15, abs=0.05)
     scores = [score_key_points(each.head, unseen, noisy, threshold=0.5) for each in (plain, mended)]
     before, after = (cross_entropy(each.probabilities, clean) for each in scores)
+    measured = measure(scores[1].counts, STATISTICS["accuracy"])
+    assert measured.value == scores[1].figures["accuracy"]
+    assert measured.low < measured.value < measured.high
     assert after < before / 2
     assert after < 0.2
     assert scores[1].figures["ambiguous"] < scores[0].figures["ambiguous"] / 3  # "significantly less ambiguous"

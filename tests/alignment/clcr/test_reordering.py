@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from calque.alignment.clcr.heads import HeadTraining
 from calque.alignment.clcr.linked import LinkedOrder, linked_words
-from calque.alignment.clcr.reordering import Reordering, bleu, ngram_counts, order_matrices, score_order
+from calque.alignment.clcr.reordering import STATISTICS, Reordering, bleu, ngram_counts, order_matrices, score_order
 from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
+from calque.tasks.bootstrap import measure
 from calque.training.loop import Loop, Schedule
 from calque.vectors import Embeddings
 
@@ -57,6 +58,9 @@ def test_a_planted_order_is_learnt_from_pairs_better_than_from_places():
     assert figures["absolute"]["n = 10"]["bleu-4"] < figures["relative"]["n = 10"]["bleu-4"] - 0.1
     assert figures["absolute"]["n = 10"]["bleu-2"] > figures["absolute"]["as it stands"]["bleu-2"]  # it learns, too
     assert figures["relative"]["as it stands"]["bleu-2"] < 0.7
+    measured = measure(scores.counts["n = 10"], STATISTICS["bleu-4"])
+    assert measured.value == figures["absolute"]["n = 10"]["bleu-4"]
+    assert measured.low < measured.value < measured.high
     gold = scores.gold
     sentence = int(np.argmax(gold.lengths))
     matrices = order_matrices(heads["relative"], heads["absolute"], unseen[0], gold, sentence)
