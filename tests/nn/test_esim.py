@@ -9,7 +9,7 @@ from torch import nn
 
 from calque.errors import SettingError
 from calque.nn.esim import ESIM, soft_alignment
-from calque.nn.ragged import Ragged, like_lengths
+from calque.nn.ragged import Ragged
 from calque.nn.recurrent import StackedLSTM
 
 
@@ -123,19 +123,6 @@ def test_large_products_do_not_overflow():
     assert soft_alignment(rows, torch.tensor([2, 2])).tolist() == [[30.0, 15.0, 15.0]] * 2 + [[40.0] * 3] * 2
 
 
-@settings(max_examples=50, deadline=None)
-@given(
-    sides=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=0, max_size=30),
-    most=st.sampled_from([1.2, 1.5, 2.0]),
-)
-def test_groups_hold_every_pair_once_and_lengths_that_are_alike(sides, most):
-    first, second = np.array(sides, dtype=np.int64).reshape(-1, 2).T
-    groups = like_lengths(first, second, most=most)
-    assert sorted(k for group in groups for k in group.tolist()) == np.flatnonzero((first > 0) & (second > 0)).tolist()
-    for group in groups:
-        assert all(side[group].max() < most * side[group].min() for side in (first, second))
-
-
 def test_little_is_padded(monkeypatch):
     """The products are of the groups' sizes, not of the longest texts of the batch."""
     rng = np.random.default_rng(0)
@@ -151,8 +138,8 @@ def test_little_is_padded(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "__matmul__", counted)
     soft_alignment(torch.randn(int(lengths.sum()), 4), Ragged(lengths))
     scores = sum(cells[::3])  # each group: scores, and both means
-    assert (first * second).sum() <= scores <= 2.25 * (first * second).sum()
-    assert scores < 0.3 * 32 * first.max() * second.max()
+    assert (first * second).sum() <= scores <= 1.5 * (first * second).sum()
+    assert scores < 0.2 * 32 * first.max() * second.max()
 
 
 def test_dropout_is_on_every_feed_forward_connection(monkeypatch):

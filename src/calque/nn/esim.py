@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from calque.errors import SettingError
+from calque.nn.matched import MatchedSentences, Side
 from calque.nn.pooling import maxima, means
-from calque.nn.ragged import Ragged, like_lengths
+from calque.nn.ragged import Ragged
 from calque.nn.recurrent import StackedLSTM
 
 
@@ -77,9 +78,9 @@ def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
     """For each row of a text the mean over the rows of the other text of its pair, by the softmax of the dot products
     (Chen et al. 2017, §3.2).
 
-    Pairs of like lengths are padded to each other, by less than half on either side, and multiplied at once. What is kept
-    for the gradient are the padded rows of all pairs and, of a pair of n and m rows, less than 2 · 2.25 · n · m weights:
-    no pair's memory depends on the longest of the batch.
+    Pairs of like lengths are multiplied at once (`MatchedSentences`), so that a pair of n and m rows takes n · m places and a
+    third more, whatever else is in the batch. Kept for the gradient are two arrays of these places, the weights of either
+    direction, and the rows.
 
     Args:
         rows: float `[n_rows, dim]`.
@@ -94,51 +95,25 @@ def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
     ragged = Ragged.of(lengths, len(rows))
     if len(ragged) % 2:
         raise SettingError(f"{len(ragged)} texts, expected pairs: all first texts, then all second ones")
-    (first, second), (first_starts, second_starts) = ragged.lengths.reshape(2, -1), ragged.offsets[:-1].reshape(2, -1)
-    blocks = []
-    for pairs in like_lengths(first, second):
-        blocks.append(_Block(first_starts[pairs], first[pairs]))
-        blocks.append(_Block(second_starts[pairs], second[pairs]))
-    if not blocks:
+    first, second = ragged.lengths.reshape(2, -1)
+    both = (first > 0) & (second > 0)
+    if not both.any():
         return torch.zeros_like(rows)
-    # One gather and one scatter for all groups: a gather of each would give the whole batch a gradient of zeros each time.
-    padded = rows.index_select(0, _numbers(np.concatenate([block.rows.ravel() for block in blocks]), rows))
-    parts = padded.split([block.rows.size for block in blocks])
-    found: list[Tensor] = []
-    for k in range(0, len(blocks), 2):
-        a, b = blocks[k], blocks[k + 1]
-        x, y = parts[k].view(*a.rows.shape, -1), parts[k + 1].view(*b.rows.shape, -1)
+    matched = torch.from_numpy(np.flatnonzero(np.tile(both, 2)[ragged.sentence])).to(rows.device)
+    pairs = MatchedSentences(first[both], second[both], device=rows.device)
+    a, b = (rows if both.all() else rows.index_select(0, matched)).split([pairs.n_keys, pairs.n_queries])
+    found: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for of_a, of_b in pairs.groups:
+        x, y = of_a.take(a), of_b.take(b)
         scores = x @ y.mT
-        found.append((b.hide(scores).softmax(2) @ y).flatten(0, 1))
-        found.append((a.hide(scores.mT).softmax(2) @ x).flatten(0, 1))
-    inside = np.concatenate([block.inside.ravel() for block in blocks])
-    theirs = np.concatenate([block.rows.ravel() for block in blocks])[inside]
-    aligned = torch.cat(found).index_select(0, _numbers(np.flatnonzero(inside), rows))
-    return torch.zeros_like(rows).index_copy(0, _numbers(theirs, rows), aligned)
+        found[0].append(of_a.real(_weights(scores, of_b) @ y))
+        found[1].append(of_b.real(_weights(scores.mT, of_a) @ x))
+    places = [of_a.rows for of_a, _ in pairs.groups] + [of_b.rows + pairs.n_keys for _, of_b in pairs.groups]
+    return torch.zeros_like(rows).index_copy(0, matched[torch.cat(places)], torch.cat(found[0] + found[1]))
 
 
-class _Block:
-    """Texts of like lengths as a rectangle; behind the end of a text stands its last row again.
-
-    Args:
-        starts, lengths: int64 `[n]`, of texts that have rows.
-
-    Attributes:
-        rows: int64 `[n, longest]`.
-        inside: bool `[n, longest]`.
-    """
-
-    def __init__(self, starts: np.ndarray, lengths: np.ndarray):
-        place = np.arange(lengths.max())
-        self.rows = starts[:, None] + np.minimum(place, lengths[:, None] - 1)
-        self.inside = place < lengths[:, None]
-
-    def hide(self, scores: Tensor) -> Tensor:
-        """Scores `[n, …, longest]` without those behind the end."""
-        if self.inside.all():
-            return scores
-        return scores.masked_fill(torch.from_numpy(~self.inside[:, None]).to(scores.device), -torch.inf)
-
-
-def _numbers(rows: np.ndarray, like: Tensor) -> Tensor:
-    return torch.from_numpy(rows).to(like.device)
+def _weights(scores: Tensor, other: Side) -> Tensor:
+    """Softmax over the rows of the other text."""
+    if other.held is not None:
+        scores = scores.masked_fill(~other.held[:, None], -torch.inf)
+    return scores.softmax(2)

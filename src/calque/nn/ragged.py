@@ -96,39 +96,6 @@ class Ragged:
         return np.arange(self.n_words) - np.repeat(self.offsets[:-1], self.lengths)
 
 
-def like_lengths(*lengths: np.ndarray, most: float = 1.5) -> list[np.ndarray]:
-    """Sentences in groups of like length, so that what is padded within a group is padded little: its longest is less than
-    `most` times as long as its shortest. Of pairs of sentences, that holds on either side.
-
-    Args:
-        lengths: int64 `[n]`, of the sentences; of pairs, the lengths of the first ones and those of the second.
-        most: more than 1.
-
-    Returns:
-        numbers of the sentences or pairs in each group, int64; those without words, on any side, are in none.
-
-    Example:
-        >>> [group.tolist() for group in like_lengths(np.array([2, 9, 0, 7, 12]))]
-        [[4, 1], [3], [0]]
-    """
-    groups = [np.flatnonzero(np.min(lengths, axis=0) > 0)]
-    for side in lengths:
-        groups = [part for group in groups for part in _cut(group, side[group], most)]
-    return groups
-
-
-def _cut(numbers: np.ndarray, lengths: np.ndarray, most: float) -> list[np.ndarray]:
-    """From the longest on, a new group where a sentence is too short for the one that stands."""
-    order = np.argsort(-lengths, kind="stable")
-    numbers, lengths, cuts = numbers[order], lengths[order], []
-    longest = lengths[0] if len(lengths) else 0
-    for place, length in enumerate(lengths.tolist()):
-        if length * most <= longest:
-            cuts.append(place)
-            longest = length
-    return [part for part in np.split(numbers, cuts) if len(part)]
-
-
 class SentenceDropout(nn.Module):
     """Dropout that takes the same components from all words of a sentence (Gal & Ghahramani 2016, "A theoretically
     grounded application of dropout in recurrent neural networks"), or, if not `variational`, from each word its own.
