@@ -42,6 +42,13 @@ Layer = Annotated[
     int | None, typer.Option(help="Hidden layer (-1: the last); default: the one saved with the encoder, or -1.")
 ]
 Pooling = Annotated[str | None, typer.Option(help="Which subwords make a word's vector: last, first or mean.")]
+Steps = Annotated[
+    str | None,
+    typer.Option(
+        help="Key points: transform, or transform,extract, or transform,extract,reorder; default: as saved. evaluate: also "
+        "pivots, with --translations."
+    ),
+]
 MaxLength = Annotated[
     int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: the model's limit.")
 ]
@@ -118,6 +125,7 @@ class Loading:
     layer: Layer = None
     pooling: Pooling = None
     max_length: MaxLength = None
+    steps: Steps = None
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments of `load_encoder`: those that were given."""

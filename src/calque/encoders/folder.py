@@ -15,7 +15,7 @@ from typing import Any
 
 from calque.disk import readable
 from calque.encoders.elmo_files import file_pair
-from calque.errors import InputError
+from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
 
 ABOUT_FILE = "calque.json"
@@ -49,6 +49,7 @@ ENCODERS: Table[Kind] = Table(
         "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with maps or without"),
         "elmo": Kind("calque.encoders.elmo:ElmoEncoder", "an ELMo"),
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
+        "key-points": Kind("calque.encoders.key_points:KeyPointEncoder", "an encoder whose rows are key points"),
     },
     base="calque.encoders.base:Encoder",
     row_of=lambda name, _: Kind(name),
@@ -81,6 +82,8 @@ def open_folder(place: str | PathLike[str], **options: Any) -> Any:
         kind = about.get("kind", "elmo")
     else:
         kind = about.get("kind", "huggingface")
+    if "steps" in options and kind in ENCODERS and kind != "key-points":
+        raise SettingError(f"steps does not apply to {place}: it is for key points, calque clcr train makes them")
     return ENCODERS.load(kind).open(place, about=about, **options)
 
 

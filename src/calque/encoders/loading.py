@@ -32,6 +32,8 @@ def load_encoder(
     max_length: int | None = None,
     attention: str | None = None,
     precision: str | None = None,
+    steps: str | None = None,
+    alike: bool = True,
 ) -> Encoder:
     """Load an encoder.
 
@@ -52,6 +54,9 @@ def load_encoder(
         attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its own choice.
         precision: of float32 matrix products in `encode`, "highest", "high" or "medium"; None for what the folder says,
             else "highest". See `HuggingFaceEncoder`.
+        steps: of an encoder of key points, those to take: "transform", "transform,extract" or "transform,extract,reorder";
+            None for those that it was saved with.
+        alike: whether encoders of several languages must be of the same sizes; see `PerLanguage`.
 
     Raises:
         InputError: nothing can be loaded from there.
@@ -59,10 +64,10 @@ def load_encoder(
     """
     name = fspath(name_or_path)
     options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
-               "attention": attention, "precision": precision}  # fmt: skip
+               "attention": attention, "precision": precision, "steps": steps}  # fmt: skip
     given = {option: value for option, value in options.items() if value is not None}
     if (several := by_language(name)) is not None:
-        return _per_language(several, given)
+        return _per_language(several, given, alike)
     if is_path(name) and not os.path.exists(name):
         return build(ENCODERS.load(name), given)
     return open_folder(BUNDLED.get(name, name), **given)
@@ -74,9 +79,9 @@ def by_language(name: str) -> dict[str, str] | None:
     return None if "" in paths or os.path.exists(name) else paths
 
 
-def _per_language(paths: dict[str, str], options: dict[str, Any]) -> Encoder:
-    if all(os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()):
-        if "layer" in options or "pooling" in options:
-            raise SettingError("layer and pooling do not apply to static word vectors")
+def _per_language(paths: dict[str, str], options: dict[str, Any], alike: bool) -> Encoder:
+    if alike and all(os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()):
+        if {"layer", "pooling", "steps"} & options.keys():
+            raise SettingError("layer, pooling and steps do not apply to static word vectors")
         return load_static(paths)
-    return PerLanguage({lang: load_encoder(path, **options) for lang, path in paths.items()})
+    return PerLanguage({lang: load_encoder(path, **options) for lang, path in paths.items()}, alike=alike)

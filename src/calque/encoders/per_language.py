@@ -28,19 +28,20 @@ class PerLanguage(Encoder):
     Args:
         encoders: by language; all of the same dimensions and number of layers, set to the same layer.
         name: what reports call it; None for the names of all.
+        alike: False for encoders that may differ, which only a method takes that knows them one by one.
 
     Raises:
         SettingError: encoders that differ, or whose vectors are not of words.
     """
 
-    def __init__(self, encoders: Mapping[str, Encoder], *, name: str | None = None):
+    def __init__(self, encoders: Mapping[str, Encoder], *, name: str | None = None, alike: bool = True):
         if not encoders:
             raise SettingError("no encoder was given")
         self.encoders = dict(encoders)
         for encoder in self.encoders.values():
             require(encoder, "measured")
         shapes = {lang: (encoder.dim, encoder.n_layers, encoder.layer) for lang, encoder in self.encoders.items()}
-        if len(set(shapes.values())) != 1:
+        if alike and len(set(shapes.values())) != 1:
             raise SettingError(f"(dimensions, layers, layer) of the encoders must be the same, got {shapes}")
         self.dim, self.n_layers, self.layer = next(iter(shapes.values()))
         self.name = name or "+".join(encoder.name for encoder in self.encoders.values())
