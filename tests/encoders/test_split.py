@@ -106,3 +106,14 @@ def test_the_ends_as_words_of_their_own(tiny_encoder):
     assert with_ends.ids[places][with_ends.word_offsets[:-1]].tolist() == [tiny_encoder.tokenizer.cls_token_id] * 3
     assert with_ends.ids[places][with_ends.word_offsets[1:] - 1].tolist() == [tiny_encoder.tokenizer.sep_token_id] * 3
     assert with_ends.word_starts[[1, 2]].tolist() == split.word_starts[:2].tolist()
+
+
+def test_words_without_a_vector_are_left_out(tiny_encoder):
+    sentences = [["the", "\x00", "cat"], ["\x00"], [], ["\x00", "house", "of"]]
+    split = tiny_encoder.split(sentences)
+    kept = split.covered_words()
+    assert split.covered.tolist() == [True, False, True, False, False, True, True]
+    assert np.diff(kept.word_offsets).tolist() == [2, 0, 0, 2]
+    assert kept.covered.all()
+    np.testing.assert_array_equal(kept.word_starts, split.word_starts[split.covered])
+    np.testing.assert_array_equal(kept.ids, split.ids)

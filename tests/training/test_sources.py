@@ -1,35 +1,47 @@
-"""Where heads get their vectors from."""
+"""Vectors of an encoder that learns: however the sentences are cut into batches, the same, and the same gradients."""
 
-import warnings
-from itertools import pairwise
+from __future__ import annotations
+
+import copy
 
 import numpy as np
 import torch
 
-from calque.offsets import offsets_of
-from calque.training.sources import ChosenWords, SubsetSource
-from calque.vectors import Embeddings
+from calque.distributed import Processes
+from calque.threads import Threads
+from calque.training.sources import TrainedSource
+from linked_text import make_text
 
 
-def test_chosen_words_are_read_from_the_store_text_by_text(tmp_path):
-    rng = np.random.default_rng(0)
-    stored = Embeddings(rng.standard_normal((20, 3)).astype(np.float16), offsets_of([4, 0, 7, 1, 8]))
-    chosen = rng.random(20) < 0.5
-    chosen[11] = False  # the only word of a text
-    stored.save(tmp_path / "vectors.safetensors")
-    mapped = Embeddings.open(tmp_path / "vectors.safetensors")
-    source = ChosenWords(mapped, chosen)
-    words = [[k for k in range(a, b) if chosen[k]] for a, b in pairwise(stored.offsets)]
-    assert source.lengths.tolist() == [len(each) for each in words]
-    order = [4, 1, 3, 0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # such as of memory that cannot be written
-        given = source.take(np.array(order))
-    rows = [k for text in order for k in words[text]]
-    assert given.rows.dtype == torch.float32
-    assert np.array_equal(given.rows.numpy(), stored.data[rows].astype(np.float32))
-    assert given.lengths.tolist() == [len(words[text]) for text in order]
-    assert source.places(np.array(order)).tolist() == [int(chosen[:k].sum()) for k in rows]
-    part = SubsetSource(source, np.array([2, 4])).take(np.array([1]))
-    assert part.numbers.tolist() == [4]
-    assert np.array_equal(part.rows.numpy(), stored.data[words[4]].astype(np.float32))
+def passed(encoder, numbers, budget, threads=1):
+    """Vectors by sentence, and the gradient of a weighted sum of them."""
+    encoder = copy.copy(encoder)
+    encoder.model = copy.deepcopy(encoder.model).eval()
+    split = encoder.split(make_text("xx", 20, 0)[0].source)
+    with Threads(threads) as pool:
+        source = TrainedSource(encoder, split, pool, Processes(), budget=budget)
+        given = source.take(numbers)
+        source.backward(given.rows.sin())
+    rows = dict(zip(given.numbers.tolist(), given.rows.split(given.lengths.tolist()), strict=True))
+    gradients = {name: p.grad for name, p in encoder.model.named_parameters() if p.grad is not None}
+    return rows, gradients
+
+
+def test_a_budget_cuts_batches_and_changes_nothing(tiny_encoder):
+    numbers = np.random.default_rng(0).permutation(20)[:15]
+    for threads in (1, 2):
+        rows, gradients = passed(tiny_encoder, numbers, None, threads)
+        for budget in (1, 30):
+            cut, through = passed(tiny_encoder, numbers, budget, threads)
+            assert cut.keys() == rows.keys() == set(numbers.tolist())
+            for number, expected in rows.items():
+                torch.testing.assert_close(cut[number], expected, atol=1e-5, rtol=1e-4)
+            assert through.keys() == gradients.keys()
+            for name, expected in gradients.items():
+                torch.testing.assert_close(through[name], expected, atol=1e-4, rtol=1e-3)
+
+
+def test_no_sentence_gives_no_vector(tiny_encoder):
+    rows, gradients = passed(tiny_encoder, np.zeros(0, dtype=np.int64), 30)
+    assert not rows
+    assert not gradients

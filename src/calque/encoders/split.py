@@ -89,6 +89,14 @@ class SplitSentences:
             segments=None if self.segments is None else self.segments[subwords],
         )  # fmt: skip
 
+    def covered_words(self) -> SplitSentences:
+        """The same sentences without the words that have no vector; those are not counted anew."""
+        covered = self.covered
+        return replace(
+            self, word_offsets=offsets_of(covered)[self.word_offsets], word_starts=self.word_starts[covered],
+            word_lengths=self.word_lengths[covered],
+        )  # fmt: skip
+
     def with_special(self) -> SplitSentences:
         """The first and last subword of each sentence ([CLS], [SEP]) as words of their own, around the others."""
         n, counts = len(self), np.diff(self.word_offsets)

@@ -135,25 +135,40 @@ class TrainedSource(VectorSource):
         split: the texts as subwords, and where their words are.
         threads: for the shares of an update, as many as `shares_at_once` says.
         processes: of this run.
+        budget: most subwords of a batch, padding included; None for one batch of each share.
     """
 
-    def __init__(self, encoder: TrainableEncoder, split: SplitSentences, threads: Threads, processes: Processes):
+    def __init__(
+        self,
+        encoder: TrainableEncoder,
+        split: SplitSentences,
+        threads: Threads,
+        processes: Processes,
+        *,
+        budget: int | None = None,
+    ):
         self.dim, self.model = encoder.dim, encoder.model
         self.lengths = np.diff(split.word_offsets)
         self.threads = self._threads = threads
-        self._encoder, self._split, self._processes = encoder, split, processes
+        self._encoder, self._split, self._processes, self._budget = encoder, split, processes, budget
 
     def take(self, numbers: np.ndarray) -> WordRows:
         # Each share gets every n-th of the texts in order of length: about the same work for all.
         order = numbers[np.argsort(-self._split.lengths[numbers], kind="stable")]
         count = min(self._threads.count, len(order))
-        shares = [order[k::count] for k in range(count)]
+        shares = [self._batches(order[k::count]) for k in range(count)]
+        device = self._processes.device
         self._pass = Pass(
-            self._encoder, [[collate(self._split, share).to(self._processes.device)] for share in shares],
+            self._encoder, [[collate(self._split, batch).to(device) for batch in share] for share in shares],
             [self._encoder.layer], threads=self._threads, context=self._processes.autocast,
         )  # fmt: skip
-        taken = np.concatenate(shares)
+        taken = np.concatenate([numbers[:0], *(batch for share in shares for batch in share)])
         return WordRows(self._pass.vectors[self._encoder.layer], torch.from_numpy(self.lengths[taken]), taken)
+
+    def _batches(self, share: np.ndarray) -> list[np.ndarray]:
+        if self._budget is None:
+            return [share]
+        return [share[batch] for batch in token_batches(self._split.lengths[share], self._budget)]
 
     def backward(self, gradient: Tensor) -> None:
         self._pass.backward({self._encoder.layer: gradient})
