@@ -1,4 +1,4 @@
-"""Text with answers: tags of words, labels of texts, trees and senses, as arrays beside the sentences."""
+"""Text with answers: tags of words, labels of texts and of spans, trees and senses, as arrays beside the sentences."""
 
 from __future__ import annotations
 
@@ -158,6 +158,72 @@ class Treebank:
         return replace(
             self, sentences=self.sentences.take(rows), upos=self.upos.take(words), heads=self.heads[words],
             relations=self.relations.take(words), lines=_taken(self.lines, rows),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ProbeText:
+    """Sentences with labelled spans, or labelled pairs of spans: what edge probing asks (Tenney et al. 2019b, §2).
+
+    Attributes:
+        sentences: the words.
+        offsets: int64 `[n_sentences + 1]`: the targets of sentence i are those from `offsets[i]` to `offsets[i + 1]`.
+        spans: int32 `[n_targets, 1 or 2, 2]`: of each span of a target its first word and the one behind its last, counted
+            in the sentence from 0.
+        labels: those of all targets in a row, `[n_labels]`.
+        label_offsets: int64 `[n_targets + 1]`: which of them are those of a target; it may have none, one or several.
+        probe: of what kind the labels are, such as "pos".
+        path, lines: the file, and the line on which each sentence begins, for messages.
+
+    Raises:
+        InputError: numbers that do not fit each other, or a span that is empty or not in its sentence.
+    """
+
+    sentences: Sentences
+    offsets: np.ndarray
+    spans: np.ndarray
+    labels: Labels
+    label_offsets: np.ndarray
+    probe: str
+    path: str | None = None
+    lines: np.ndarray | None = None
+
+    def __post_init__(self):
+        _same(len(self.sentences) + 1, len(self.offsets), "sentences and an end", "offsets", self.path)
+        _same(int(self.offsets[-1]), len(self.spans), "targets", "spans", self.path)
+        _same(len(self.spans) + 1, len(self.label_offsets), "targets and an end", "offsets of labels", self.path)
+        _same(int(self.label_offsets[-1]), len(self.labels), "labels of targets", "labels", self.path)
+        if self.spans.ndim != 3 or self.spans.shape[1] not in (1, 2) or self.spans.shape[2] != 2:
+            raise InputError(f"spans of shape {self.spans.shape}, expected [targets, 1 or 2, 2]", path=self.path)
+        lengths = self.sentences.lengths()[self.owners()][:, None]
+        start, end = self.spans[..., 0], self.spans[..., 1]
+        wrong = np.argwhere((start < 0) | (end <= start) | (end > lengths))
+        if len(wrong):
+            target, which = wrong[0]
+            sentence = int(self.owners()[target])
+            place = f"sentence {sentence + 1}, which has {int(lengths[target, 0])} words"
+            fact = (
+                f"span [{start[target, which]}, {end[target, which]}] in {place}; expected its first word and its end"
+            )
+            line = None if self.lines is None else int(self.lines[sentence])
+            raise InputError(fact, path=self.path, line=line)
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def owners(self) -> np.ndarray:
+        """Which sentence each target is of, int64 `[n_targets]`."""
+        return np.repeat(np.arange(len(self.sentences)), np.diff(self.offsets))
+
+    def take(self, rows: np.ndarray) -> ProbeText:
+        """Some of the sentences, by their numbers."""
+        counts = np.diff(self.offsets)[rows]
+        targets = ranges(self.offsets[:-1][rows], counts)
+        label_counts = np.diff(self.label_offsets)[targets]
+        return replace(
+            self, sentences=self.sentences.take(rows), offsets=offsets_of(counts), spans=self.spans[targets],
+            labels=self.labels.take(ranges(self.label_offsets[:-1][targets], label_counts)),
+            label_offsets=offsets_of(label_counts), lines=_taken(self.lines, rows),
         )  # fmt: skip
 
 

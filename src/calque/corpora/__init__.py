@@ -8,6 +8,7 @@ from calque.corpora.harvest import SkippedWarning
 from calque.corpora.labelled import read_labelled
 from calque.corpora.parallel import gold_links, read_parallel
 from calque.corpora.plain import read_sentences
+from calque.corpora.probes import read_probe
 from calque.corpora.senses import read_senses
 from calque.corpora.tagged import read_tagged
 
@@ -17,6 +18,7 @@ __all__ = [
     "read_dictionary",
     "read_labelled",
     "read_parallel",
+    "read_probe",
     "read_senses",
     "read_sentences",
     "read_tagged",

@@ -78,7 +78,7 @@ def read_tagged(
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
     losses = Losses(path, on_error, "sentences")
-    format = _find_format(path) if format == "auto" else format
+    format = find_format(path) if format == "auto" else format
     scheme = None
     if format in ("columns", "numbered"):
         items = _rows(path, _layout(path, format, column))
@@ -125,7 +125,8 @@ def _gathered(
 
 
 # -- what is in a file -------------------------------------------------------------------------------------------------
-def _find_format(path: str | PathLike[str]) -> Format:
+def find_format(path: str | PathLike[str]) -> Format:
+    """What a file or folder is, by its name and its first 1,000 lines."""
     name = fspath(path)
     if is_dataset(name):
         return "snips" if find_packed(Path(name) / "seq.in") else "hub"

@@ -1,0 +1,235 @@
+"""Spans to probe: as JSON lines, and made of treebanks, trees and tags."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from calque.annotated import Labels, ProbeText
+from calque.corpora import SkippedWarning, read_probe
+from calque.corpora.edges import write_edges
+from calque.errors import InputError
+from calque.text import Sentences
+
+CONLLU = """# text = Ann sees old Rome
+1	Ann	Ann	PROPN	NNP	_	2	nsubj:pass	_	_
+2	sees	see	VERB	VBZ	_	0	root	_	_
+3	old	old	ADJ	JJ	_	4	amod	_	_
+4	Rome	Rome	PROPN	NNP	_	2	obj	_	_
+
+1	Go	go	VERB	VB	_	0	root	_	_
+"""
+TREES = r"""( (S (NP-SBJ-1 (DT The) (NN cat))
+     (VP (VBZ sleeps) (NP (-NONE- *T*-1))
+         (PRN (-LRB- -LRB-) (NP=2 (NNP Rome\/LA)) (-RRB- -RRB-)))
+     (. .)) )
+(TOP (S (VP (VB Go))))
+"""
+
+
+def write(folder, name, text):
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def shown(text):
+    """For each sentence its words, and of each target the words of its spans and its labels."""
+    found = []
+    labels = text.labels.to_list()
+    for sentence, (a, b) in zip(text.sentences, pairwise(text.offsets), strict=True):
+        targets = [
+            (
+                *(" ".join(sentence.words[i:j]) for i, j in text.spans[k]),
+                *labels[text.label_offsets[k] : text.label_offsets[k + 1]],
+            )
+            for k in range(a, b)
+        ]
+        found.append((" ".join(sentence.words), targets))
+    return found
+
+
+def test_parts_of_speech_and_dependencies_of_a_treebank(tmp_path):
+    path = write(tmp_path, "a.conllu", CONLLU)
+    pos = read_probe(path, lang="en", probe="pos")
+    assert shown(pos) == [
+        ("Ann sees old Rome", [("Ann", "PROPN"), ("sees", "VERB"), ("old", "ADJ"), ("Rome", "PROPN")]),
+        ("Go", [("Go", "VERB")]),
+    ]
+    assert (pos.probe, pos.lines.tolist(), pos.path) == ("pos", [2, 7], str(path))
+    assert shown(read_probe(path, lang="en", probe="pos", column="xpos"))[1] == ("Go", [("Go", "VB")])
+    pairs = read_probe(path, lang="en", probe="dependencies")
+    assert shown(pairs) == [
+        ("Ann sees old Rome", [
+            ("Ann", "sees", "nsubj"), ("sees", "sees", "root"), ("old", "Rome", "amod"), ("Rome", "sees", "obj"),
+        ]),
+        ("Go", [("Go", "Go", "root")]),
+    ]  # fmt: skip
+    assert "nsubj:pass" in read_probe(path, lang="en", probe="dependencies", subtypes=True).labels.names
+    with pytest.raises(InputError, match="a.conllu: CoNLL-U has two probes.*--probe pos or --probe dependencies"):
+        read_probe(path, lang="en")
+
+
+def test_constituents_and_parts_of_speech_of_trees(tmp_path):
+    path = write(tmp_path, "a.mrg", TREES)
+    text = read_probe(path, lang="en")
+    assert (text.probe, text.lines.tolist()) == ("constituents", [1, 5])
+    assert shown(text) == [
+        ("The cat sleeps ( Rome/LA ) .", [
+            ("The cat sleeps ( Rome/LA ) .", "S"), ("The cat", "NP"), ("sleeps ( Rome/LA )", "VP"), ("( Rome/LA )", "PRN"),
+            ("Rome/LA", "NP"),
+        ]),
+        ("Go", [("Go", "S"), ("Go", "VP")]),
+    ]  # fmt: skip
+    tags = [target[1] for target in shown(read_probe(path, lang="en", probe="pos"))[0][1]]
+    assert tags == ["DT", "NN", "VBZ", "-LRB-", "NNP", "-RRB-", "."]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "fact", "left"),
+    [
+        ("(S (NN cat) (VB go))\n(S (NP (NN dog))\n(S (VB go))\n", 2, "lacks 1 closing bracket;", ["cat go", "go"]),
+        ("(S (NN cat))\n(S (VB go))\n(S (NP\n", 3, "lacks 2 closing brackets;", ["cat", "go"]),
+        ("(S (NN cat)))\n(S (VB go))\n", 1, r"'\)' outside of all brackets", ["cat", "go"]),
+        ("(S (NP the cat))\n(S (VB go))\n", 1, "the word 'cat' without a bracket of its own", ["go"]),
+        ("(S (NN cat))\n(S (-NONE- *))\n", 2, "a tree without words", ["cat"]),
+        ("(S (NP (NN cat (DT the))))\n(S (VB go))\n", 1, "a bracket behind the word 'cat'", ["go"]),
+        ("(S (NN cat)\n\n(S (VB go))\n", 1, "lacks 1 closing bracket;", ["go"]),
+    ],
+)
+def test_a_bracket_too_few_or_too_many_costs_one_tree_at_most(tmp_path, text, line, fact, left):
+    path = write(tmp_path, "a.mrg", text)
+    with pytest.raises(InputError, match=fact) as caught:
+        read_probe(path, lang="en")
+    assert caught.value.line == line
+    with pytest.warns(SkippedWarning, match="skipped 1 of"):
+        found = read_probe(path, lang="en", on_error="skip")
+    assert [words for words, _ in shown(found)] == left
+
+
+def test_trees_whose_lines_begin_at_the_margin(tmp_path):
+    path = write(tmp_path, "a.mrg", "(S\n(NP (NN cat))\n(VP (VB go)))\n(S\n(NP (NN dog))\n(VP (VB go)))\n")
+    assert [words for words, _ in shown(read_probe(path, lang="en"))] == ["cat go", "dog go"]
+
+
+def test_entities_are_spans_of_whatever_scheme(tmp_path):
+    path = write(tmp_path, "a.tsv", "Ann\tS-PER\nin\tO\nOld\tB-LOC\nYork\tE-LOC\n\nso\tO\n")
+    text = read_probe(path, lang="en")
+    assert text.probe == "entities"
+    assert shown(text) == [("Ann in Old York", [("Ann", "PER"), ("Old York", "LOC")]), ("so", [])]
+    plain = write(tmp_path, "b.tsv", "(\tPUNCT\nAnn\tPROPN\n\nso\tADV\n")  # a bracket alone makes no tree
+    assert shown(read_probe(plain, lang="en"))[0] == ("( Ann", [("(", "PUNCT"), ("Ann", "PROPN")])
+    with pytest.raises(InputError, match="a.tsv: has the tags B-LOC, B-PER, I-LOC; expected tags of words"):
+        read_probe(path, lang="en", probe="pos")
+    with pytest.raises(InputError, match="b.tsv: has the tags ADV, PROPN, PUNCT; expected spans"):
+        read_probe(plain, lang="en", probe="entities")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "probe", "fact"),
+    [
+        ("a.conllu", CONLLU, "constituents", "no probe 'constituents' in CoNLL-U, expected pos or dependencies; const"),
+        ("a.conllu", CONLLU, "srl", "no probe 'srl' in CoNLL-U, expected pos or dependencies$"),
+        ("a.mrg", TREES, "dependencies", "no probe 'dependencies' in bracketed trees, expected pos or constituents"),
+        ("a.tsv", "Ann\tB-PER\n", "dependencies", "no probe 'dependencies' in columns of words and tags, expected pos or entit"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_kind_is_told_in_a_line(tmp_path, name, text, probe, fact):
+    with pytest.raises(InputError, match=fact):
+        read_probe(write(tmp_path, name, text), lang="en", probe=probe)
+
+
+def lines(*objects):
+    return "".join(json.dumps(each) + "\n" for each in objects)
+
+
+SRL = {"text": "Ian ate strawberry ice cream", "info": {"source": "x"}, "targets": [
+    {"span1": [1, 2], "span2": [0, 1], "label": "A0", "info": {}},
+    {"span1": [1, 2], "span2": [2, 5], "label": ["A1", "theme", "A1"]},
+    {"span1": [1, 2], "span2": [0, 5], "label": []},
+]}  # fmt: skip
+
+
+def test_json_lines_of_jiant(tmp_path):
+    path = write(tmp_path, "srl.json", lines(SRL, {"text": "He slept", "targets": []}))
+    text = read_probe(path, lang="en")
+    assert (text.probe, text.spans.shape) == ("pairs of spans", (3, 2, 2))
+    assert shown(text) == [
+        ("Ian ate strawberry ice cream", [
+            ("ate", "Ian", "A0"), ("ate", "strawberry ice cream", "A1", "theme"), ("ate", "Ian ate strawberry ice cream"),
+        ]),
+        ("He slept", []),
+    ]  # fmt: skip
+    assert read_probe(path, lang="en", probe="srl").probe == "srl"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [("a.conllu", CONLLU, "pos"), ("a.conllu", CONLLU, "dependencies"), ("a.mrg", TREES, None), ("a.jsonl", lines(SRL), None)],
+)  # fmt: skip
+def test_json_lines_come_back_as_they_went(tmp_path, source):
+    name, given, probe = source
+    text = read_probe(write(tmp_path, name, given), lang="en", probe=probe)
+    write_edges(text, tmp_path / "out.jsonl")
+    again = read_probe(tmp_path / "out.jsonl", lang="en", probe=text.probe)
+    assert shown(again) == shown(text)
+    assert (again.probe, again.labels.names) == (text.probe, text.labels.names)
+    if name == "a.jsonl":
+        first = json.loads((tmp_path / "out.jsonl").read_text())
+        assert first["targets"][0] == {"span1": [1, 2], "span2": [0, 1], "label": "A0"}
+
+
+def test_a_word_with_a_space_cannot_be_written(tmp_path):
+    text = ProbeText(
+        Sentences.of([["10 000", "ans"]], "fr"), np.array([0, 1]), np.array([[[0, 1]]]), Labels.of(["NUM"]),
+        np.array([0, 1]), "pos",
+    )  # fmt: skip
+    with pytest.raises(InputError, match="sentence 1 has a word with a space in it"):
+        write_edges(text, tmp_path / "out.jsonl")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+GOOD = {"text": "a b c", "targets": [{"span1": [0, 1], "label": "X"}]}
+
+
+@pytest.mark.parametrize(
+    ("bad", "fact"),
+    [
+        ("[1, 2]", "not a JSON object"),
+        ('{"text": "a b", "targets": [', "not a JSON object"),
+        (json.dumps({"text": "a b"}), "has the keys text, expected a text and a list of targets"),
+        (json.dumps({"text": " ", "targets": []}), "the text has no words"),
+        (json.dumps({"text": "a b", "targets": [7]}), "target 1 of 1: 7, expected an object"),
+        (json.dumps({"text": "a b", "targets": [{"span1": [1, 3], "label": "X"}]}),
+         r"target 1 of 1: span1 is \[1, 3\], but the text has 2 words"),
+        (json.dumps({"text": "a b", "targets": [{"span1": [1, 1], "label": "X"}]}), r"expected \[start, end\] with 0 <= start"),
+        (json.dumps({"text": "a b", "targets": [{"span1": [-1, 1], "label": "X"}]}), r"span1 is \[-1, 1\], but"),
+        (json.dumps({"text": "a b", "targets": [{"span1": [0, True], "label": "X"}]}), r"span1 is \[0, True\], expected"),
+        (json.dumps({"text": "a b", "targets": [{"span1": [0, 1], "span2": [0, 1], "label": "X"}]}), "span2, unlike the targets"),
+        (json.dumps({"text": "a b", "targets": [{"span1": [0, 1]}]}), "label is None, expected a string"),
+        (json.dumps({"text": "a b", "targets": [{"span1": [0, 1], "label": ["X", {}]}]}), "expected a string or a list"),
+    ],
+)  # fmt: skip
+def test_a_line_that_cannot_be_used_is_named_or_counted(tmp_path, bad, fact):
+    path = write(tmp_path, "a.jsonl", lines(GOOD) + bad + "\n" + lines(GOOD))
+    with pytest.raises(InputError, match=fact) as caught:
+        read_probe(path, lang="en")
+    assert caught.value.line == 2
+    with pytest.warns(SkippedWarning, match="skipped 1 of 3 texts"):
+        assert len(read_probe(path, lang="en", on_error="skip")) == 2
+
+
+def test_spans_outside_of_their_sentence_are_no_probe():
+    sentences, labels, one = Sentences.of([["a", "b"], ["c"]], "en"), Labels.of(["X"]), np.array([0, 1])
+    for span in ([0, 2], [-1, 1], [1, 1]):
+        with pytest.raises(InputError, match=r"in sentence 2, which has 1 words"):
+            ProbeText(sentences, np.array([0, 0, 1]), np.array([[span]]), labels, one, "x")
+    with pytest.raises(InputError, match="1 spans for 2 targets"):
+        ProbeText(sentences, np.array([0, 0, 2]), np.array([[[0, 1]]]), labels, one, "x")
+
+
+def test_some_of_the_sentences(tmp_path):
+    text = read_probe(write(tmp_path, "a.json", lines(SRL, {"text": "He slept", "targets": []}, SRL)), lang="en")
+    part = text.take(np.array([2, 1]))
+    assert shown(part) == [shown(text)[2], shown(text)[1]]
+    assert part.lines.tolist() == [3, 2]
