@@ -1,0 +1,152 @@
+"""The probe of edge probing: spans, or pairs of spans, into scores of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.errors import SettingError
+from calque.nn.pooling import owners
+
+
+class SpanRows(NamedTuple):
+    """Spans of some words, as the rows of these.
+
+    Attributes:
+        rows: int64 `[N]`, the rows of all spans, one span after the other; a row may be in several, in any order.
+        lengths: int64 `[T]`, how many are of each span.
+    """
+
+    rows: Tensor
+    lengths: Tensor
+
+
+class ScalarMix(nn.Module):
+    """One vector from those of several layers: `γ Σ_l softmax(s)_l h_l` (Peters et al. 2018, Eq. 1).
+
+    Args:
+        layers: how many; all count the same at first, and γ is 1.
+
+    Shape: `[W, layers · dim]`, the layers of a word side by side, to `[W, dim]`.
+
+    Example:
+        >>> ScalarMix(2)(torch.tensor([[1.0, 2.0, 5.0, 6.0]])).tolist()
+        [[3.0, 4.0]]
+    """
+
+    def __init__(self, layers: int):
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(layers))
+        self.scale = nn.Parameter(torch.ones(()))
+
+    @property
+    def weights(self) -> Tensor:
+        """How much each layer counts, `[layers]`; they add up to one."""
+        return self.scores.softmax(0)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        layers = rows.view(len(rows), len(self.scores), -1)
+        return self.scale * torch.einsum("l,wld->wd", self.weights, layers)
+
+
+class SpanPooling(nn.Module):
+    """Vectors of spans: projected words, weighted by attention that each word gives itself (Tenney et al. 2019b, §3.1, after
+    Lee et al. 2017, "End-to-end neural coreference resolution").
+
+        e_i = A h_i + b,    a_i = exp(w·e_i) / Σ_{j in span} exp(w·e_j),    r = Σ_{i in span} a_i e_i
+
+    What a word says of itself is computed once, however many spans it is in; no span is padded.
+
+    Args:
+        dim: of the words.
+        width: of e and r.
+    """
+
+    def __init__(self, dim: int, width: int):
+        super().__init__()
+        self.project = nn.Linear(dim, width)
+        self.attention = nn.Linear(width, 1, bias=False)  # a bias would be the same for all words of a span
+
+    def forward(self, words: Tensor, spans: SpanRows) -> Tensor:
+        """`[W, dim]` to `[T, width]`.
+
+        Raises:
+            SettingError: a span without rows, of which there is no mean.
+        """
+        if bool((spans.lengths < 1).any()):
+            raise SettingError("a span without rows: a probe reads spans of one row or more")
+        if not len(spans.lengths):
+            return words.new_zeros(0, self.project.out_features)
+        projected = self.project(words)
+        rows, device = spans.rows.to(words.device), words.device
+        owner = owners(spans.lengths, device)
+        scores = F.embedding(rows, self.attention(projected))[:, 0]
+        # Less the highest of the span, as in any softmax: the quotient is the same, and nothing overflows.
+        highest = scores.detach().new_zeros(len(spans.lengths))
+        highest = highest.scatter_reduce(0, owner, scores.detach(), "amax", include_self=False)
+        raised = (scores - highest[owner]).exp()
+        sums = torch.zeros_like(highest).index_add(0, owner, raised)
+        starts = (spans.lengths.cumsum(0) - spans.lengths).to(device)
+        return F.embedding_bag(rows, projected, starts, mode="sum", per_sample_weights=raised / sums[owner])
+
+
+class Probe(nn.Module):
+    """Scores of labels for spans or pairs of spans (Tenney et al. 2019b, §3.1).
+
+    Each span of a target has a projection and a pooling of its own; the pooled vectors, side by side, go through a
+    perceptron of one hidden layer. That is `Linear, tanh, LayerNorm, Dropout, Linear` as in the authors' code (jiant,
+    `simple_modules.Classifier`); the paper says "two-layer MLP". Each label is a decision of its own: P = sigmoid(score).
+
+    Args:
+        dim: of the words.
+        n_labels: how many there are.
+        spans: 1, or 2 for pairs.
+        layers: how many vectors of `dim` stand side by side in a row, to be mixed (`ScalarMix`); 1 for no mix.
+        width: of the projection.
+        hidden: of the perceptron.
+        dropout: before its last layer.
+
+    Example:
+        >>> probe = Probe(8, 3, spans=2)
+        >>> words = SpanRows(torch.tensor([0, 1, 2]), torch.tensor([2, 1]))
+        >>> heads = SpanRows(torch.tensor([3, 3]), torch.tensor([1, 1]))
+        >>> probe(torch.randn(4, 8), [words, heads]).shape
+        torch.Size([2, 3])
+    """
+
+    def __init__(
+        self, dim: int, n_labels: int, *, spans: int = 1, layers: int = 1, width: int = 256, hidden: int = 256,
+        dropout: float = 0.3,
+    ):  # fmt: skip
+        super().__init__()
+        self.mix = ScalarMix(layers) if layers > 1 else None
+        self.pools = nn.ModuleList(SpanPooling(dim, width) for _ in range(spans))
+        self.classify = nn.Sequential(
+            nn.Linear(spans * width, hidden), nn.Tanh(), nn.LayerNorm(hidden), nn.Dropout(dropout),
+            nn.Linear(hidden, n_labels),
+        )  # fmt: skip
+
+    def forward(self, rows: Tensor, spans: Sequence[SpanRows]) -> Tensor:
+        """Scores `[T, n_labels]`.
+
+        Args:
+            rows: `[W, layers · dim]`, of all words.
+            spans: the first span of every target, and the second.
+        """
+        words = rows if self.mix is None else self.mix(rows)
+        return self.classify(
+            torch.cat([pool(words, each) for pool, each in zip(self.pools, spans, strict=True)], dim=1)
+        )
+
+    @staticmethod
+    def losses(scores: Tensor, gold: Tensor) -> Tensor:
+        """Binary cross-entropy of each target, summed over the labels, `[T]`.
+
+        Args:
+            gold: `[T, n_labels]`, 1 for the labels that a target has, else 0.
+        """
+        return F.binary_cross_entropy_with_logits(scores, gold.to(scores), reduction="none").sum(1)

@@ -1,0 +1,112 @@
+"""The probe against the formulas of the paper, target by target and word by word."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from calque.errors import SettingError
+from calque.nn.probe import Probe, ScalarMix, SpanPooling, SpanRows
+
+DIM, LABELS, WIDTH, HIDDEN = 6, 4, 5, 7
+
+
+def literal(probe, rows, targets):
+    """Tenney et al. (2019b), §3.1, for one target after the other; `targets` has lists of rows for each span."""
+    words = list(rows)
+    if probe.mix is not None:
+        n = len(probe.mix.scores)
+        share = [torch.exp(each) / sum(torch.exp(other) for other in probe.mix.scores) for each in probe.mix.scores]
+        words = [
+            probe.mix.scale * sum(share[k] * row[k * DIM : (k + 1) * DIM] for k in range(n)) for row in words
+        ]  # fmt: skip
+    scores = []
+    for spans in targets:
+        pooled = []
+        for pool, span in zip(probe.pools, spans, strict=True):
+            projected = [pool.project.weight @ words[i] + pool.project.bias for i in span]
+            raised = [torch.exp(pool.attention.weight[0] @ e) for e in projected]
+            pooled.append(sum(a / sum(raised) * e for a, e in zip(raised, projected, strict=True)))
+        first, _, norm, _, last = probe.classify
+        state = torch.tanh(first.weight @ torch.cat(pooled) + first.bias)
+        state = (state - state.mean()) / torch.sqrt(((state - state.mean()) ** 2).mean() + norm.eps)
+        scores.append(last.weight @ (norm.weight * state + norm.bias) + last.bias)
+    return torch.stack(scores)
+
+
+def spans_of(targets, which):
+    rows = [target[which] for target in targets]
+    return SpanRows(torch.tensor([i for each in rows for i in each]), torch.tensor([len(each) for each in rows]))
+
+
+SINGLE = [([0],), ([0, 1, 2],), ([2],), ([8, 3, 5],)]
+PAIRS = [([0], [1]), ([0, 1, 2], [4, 5]), ([7], [7]), ([8, 3], [2, 6, 4])]
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("targets", [SINGLE, PAIRS], ids=["spans", "pairs"])
+def test_scores_and_gradients_are_those_of_the_formula(targets, layers):
+    torch.manual_seed(0)
+    spans = len(targets[0])
+    probe = Probe(DIM, LABELS, spans=spans, layers=layers, width=WIDTH, hidden=HIDDEN, dropout=0.0).double()
+    with torch.no_grad():
+        for parameter in probe.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    rows = torch.randn(9, layers * DIM, dtype=torch.double, requires_grad=True)
+    gold = torch.rand(len(targets), LABELS) > 0.5
+    found = []
+    for scores in (probe(rows, [spans_of(targets, k) for k in range(spans)]), literal(probe, rows, targets)):
+        p = torch.sigmoid(scores)
+        losses = probe.losses(scores, gold)
+        torch.testing.assert_close(losses, -torch.where(gold, p.log(), (1 - p).log()).sum(1))
+        gradients = torch.autograd.grad(losses.sum(), [rows, *probe.parameters()])
+        found.append((scores.detach(), *gradients))
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert all(gradient.abs().max() > 0 for gradient in found[0][1:])
+
+
+def test_the_two_spans_have_parameters_of_their_own():
+    torch.manual_seed(0)
+    probe = Probe(DIM, LABELS, spans=2).eval()
+    rows, one, other = torch.randn(4, DIM), [([0], [1])], [([1], [0])]
+    there, back = (probe(rows, [spans_of(each, k) for k in range(2)]) for each in (one, other))
+    assert not torch.allclose(there, back)
+    assert len(list(probe.pools)) == 2
+
+
+def test_the_order_of_a_spans_words_says_nothing():
+    torch.manual_seed(0)
+    probe, rows = Probe(DIM, LABELS).eval(), torch.randn(4, DIM)
+    a, b = (probe(rows, [spans_of([(span,)], 0)]) for span in ([0, 1, 3], [3, 0, 1]))
+    torch.testing.assert_close(a, b)
+
+
+def test_attention_of_any_size_does_not_overflow():
+    pool = SpanPooling(2, 2)
+    with torch.no_grad():
+        pool.project.weight.copy_(torch.eye(2))
+        pool.project.bias.zero_()
+        pool.attention.weight.copy_(torch.tensor([[1.0, 0.0]]))
+    rows = torch.tensor([[1000.0, 1.0], [-1000.0, 2.0], [-900.0, 3.0]])
+    spans = SpanRows(torch.tensor([0, 1, 1, 2]), torch.tensor([2, 2]))
+    np.testing.assert_allclose(pool(rows, spans).detach(), [[1000.0, 1.0], [-900.0, 3.0]])
+
+
+def test_no_targets_are_no_scores_and_a_span_without_rows_is_refused():
+    probe, none = Probe(DIM, LABELS), torch.zeros(0, dtype=torch.long)
+    scores = probe(torch.randn(3, DIM), [SpanRows(none, none)])
+    assert scores.shape == (0, LABELS)
+    probe.losses(scores, torch.zeros(0, LABELS)).sum().backward()
+    with pytest.raises(SettingError, match="a span without rows"):
+        probe(torch.randn(3, DIM), [SpanRows(torch.tensor([0]), torch.tensor([1, 0]))])
+
+
+def test_a_mix_is_the_mean_at_first_and_any_layer_in_the_end():
+    mix, rows = ScalarMix(3), torch.randn(5, 3 * DIM)
+    torch.testing.assert_close(mix(rows), rows.view(5, 3, DIM).mean(1))
+    with torch.no_grad():
+        mix.scores.copy_(torch.tensor([0.0, 50.0, 0.0]))
+        mix.scale.fill_(2.0)
+    torch.testing.assert_close(mix(rows), 2 * rows[:, DIM : 2 * DIM])
+    assert functional.mse_loss(mix.weights, torch.tensor([0.0, 1.0, 0.0])) < 1e-12
