@@ -1,0 +1,81 @@
+"""Vectors that know a word's form and nothing else: the baseline of what a task tells by words alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+
+from calque.encoders.base import Encoder, stored
+from calque.encoders.folder import read_about, saving, write_about
+from calque.encoders.split import number_words
+from calque.errors import InputError, SettingError, check_number
+from calque.text import Sentence
+from calque.vectors import Embeddings
+
+
+class RandomVectors(Encoder):
+    """For each word form a random vector of its own, the same wherever it stands.
+
+    With it, a task is learnt from a bag of words: forms can be told apart, nothing is like anything else, and there is no
+    context. What an encoder scores beyond that, it knows of context or of what words have in common. A form that the
+    training text does not have says nothing.
+
+    The components are independent standard normal numbers. They follow from the form and the seed alone: another text,
+    another order, another machine give the same.
+
+    Args:
+        dim: dimensions.
+        seed: another one gives other vectors.
+
+    Example:
+        >>> vectors = RandomVectors(4).encode([["a", "b"], ["b"]])
+        >>> bool((vectors.data[1] == vectors.data[2]).all())
+        True
+    """
+
+    def __init__(self, dim: int = 256, seed: int = 0):
+        check_number("dim", dim, least=1, whole=True)
+        check_number("seed", seed, least=0, whole=True)
+        self.dim, self.seed, self.name = dim, seed, "random vectors"
+
+    def __repr__(self) -> str:
+        return f"RandomVectors({self.dim}, seed={self.seed})"
+
+    @property
+    def fingerprint(self) -> str:
+        about = json.dumps(["random vectors", self.dim, self.seed])
+        return hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
+
+    def encode(
+        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
+    ) -> Embeddings:
+        forms, numbers, offsets = number_words(sentences)
+        vectors = np.zeros((len(forms), self.dim), dtype=np.float32)
+        for number, form in enumerate(forms):
+            vectors[number] = self._vector(form)
+        return stored(Embeddings(vectors[numbers], offsets), out)
+
+    def _vector(self, form: str) -> np.ndarray:
+        digest = hashlib.blake2b(f"{self.seed} {form}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+        return generator.standard_normal(self.dim, dtype=np.float32)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write a folder that `load_encoder` reads."""
+        with saving(folder) as path:
+            write_about(path, "random", {"dim": self.dim, "seed": self.seed})
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
+        for option in options:
+            raise SettingError(f"{option} does not apply to random vectors")
+        about = read_about(folder) if about is None else about
+        try:
+            return cls(about["dim"], about["seed"])
+        except (KeyError, SettingError) as error:
+            raise InputError(f"not the settings of random vectors ({error})", path=folder) from error
