@@ -4,11 +4,12 @@ import hashlib
 
 import numpy as np
 
-from calque.annotated import LabelledText, Labels, TaggedText, Treebank
+from calque.annotated import LabelledText, Labels, ProbeText, TaggedText, Treebank
 from calque.encoders.base import Encoder, stored
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
 from calque.tasks.parsing import Parsing
+from calque.tasks.probing import Probing
 from calque.tasks.tagging import Tagging
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
@@ -99,6 +100,32 @@ def trees(n, lang, seed=0):
     return Dataset(f"{lang}.conllu", lang, Treebank(Sentences.of(text, lang), upos, heads, Labels.of(relations)))
 
 
+def asked(text, lang, targets, probe="planted", name=None):
+    """Sentences with targets, `(spans, labels)` for each sentence."""
+    flat = [target for each in targets for target in each]
+    width = len(flat[0][0]) if flat else 1
+    return Dataset(
+        name or f"{lang}.jsonl", lang,
+        ProbeText(
+            Sentences.of(text, lang), np.cumsum([0, *map(len, targets)]),
+            np.array([spans for spans, _ in flat], dtype=np.int32).reshape(-1, width, 2),
+            Labels.of([label for _, labels in flat for label in labels]),
+            np.cumsum([0, *(len(labels) for _, labels in flat)]), probe, path=f"{lang}.jsonl",
+        ),
+    )  # fmt: skip
+
+
+def spans(n, lang, seed=0):
+    """Two words at the beginning of each sentence, `low` if one is below 4, and `high` if one is above 7."""
+    rng = np.random.default_rng([seed, ord(lang[0])])
+    text = words(rng, n, lang, 2, 7)
+    kinds = {"low": lambda k: k < 4, "high": lambda k: k > 7}
+    return asked(text, lang, [
+        [([(0, 2)], [kind for kind, fits in kinds.items() if any(fits(int(word[1:])) for word in sentence[:2])])]
+        for sentence in text
+    ])  # fmt: skip
+
+
 def write_tags(named, path):
     """Tagged text as a file of columns."""
     tags = iter(named.data.tags.to_list())
@@ -132,4 +159,5 @@ def jobs(n=120, seeds=(0,), **settings):
         "nli": Classification("nli", [labelled(4 * n, "en", pairs=True)], [labelled(80, "de", 1, pairs=True)], hidden=24,
                               **small),
         "parsing": Parsing([trees(2 * n, "en")], [trees(60, "de", 1)], hidden=16, layers=1, arc=24, label=12, upos=4, **small),
+        "probing": Probing([spans(2 * n, "en")], [spans(60, "de", 1)], width=24, hidden=24, **small),
     }  # fmt: skip

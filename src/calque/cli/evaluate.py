@@ -12,7 +12,7 @@ import typer
 
 from calque.cli.about_task import TaskCommand
 from calque.cli.checks import finite, given, output_file, positive
-from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news
+from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news, numbers
 from calque.disk import append_lines
 from calque.errors import SettingError
 from calque.tasks.inputs import FILES, Inputs
@@ -115,6 +115,13 @@ class Reading:
     column: Annotated[
         str | None, typer.Option(help="Number or name of the column with the tags; default: the last.")
     ] = None
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            help="What to make spans of: pos, dependencies (CoNLL-U), constituents (bracketed trees), entities (tags of "
+            "spans); or the name of the labels in JSON lines."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,10 @@ class Training:
     dropout: Annotated[float | None, typer.Option(callback=finite, min=0, max=0.95, help="Dropout of the head.")] = None
     upos: Annotated[
         int | None, typer.Option(min=0, help="Dimensions of part-of-speech embeddings; 0: words alone.")
+    ] = None
+    mix: Annotated[
+        str | None,
+        typer.Option(metavar="LAYERS", help="Mix these layers, e.g. 0,4,8 or 0-12; how much each counts is learnt."),
     ] = None
     epochs: Annotated[float | None, typer.Option(callback=positive, help="Maximum number of epochs.")] = None
     batch: Annotated[int | None, typer.Option(min=1, help="Texts per update.")] = None
@@ -241,7 +252,7 @@ def evaluate(
     )
     options = {name: value for group in (measuring, reading, training) for name, value in vars(group).items()
                if name in named}  # fmt: skip
-    for name, read in (("entries", _range), ("rename", _renaming)):
+    for name, read in (("entries", _range), ("rename", _renaming), ("mix", _layers)):
         if name in options:
             options[name] = read(options[name])
     if option:
@@ -288,6 +299,13 @@ def _range(entries: str) -> tuple[int, ...]:
     if not dash or not start.isdecimal() or not (stop.isdecimal() or not stop) or (stop and int(stop) <= int(start)):
         raise SettingError(f"--entries {entries}: expected FROM-TO, e.g. 0-1500, or 1500- for the rest")
     return (int(start), int(stop)) if stop else (int(start),)
+
+
+def _layers(mix: str) -> list[int]:
+    start, _, stop = mix.partition("-")
+    if start.isdecimal() and stop.isdecimal():
+        return list(range(int(start), int(stop) + 1))
+    return numbers(mix, "--mix") or []
 
 
 def _renaming(rename: Sequence[str]) -> dict[str, Any]:

@@ -178,13 +178,13 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def numbers(text: str | None) -> list[int] | None:
+def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
     if text is None:
         return None
     try:
         return [int(part) for part in text.replace(",", " ").split()]
     except ValueError:
-        raise SettingError(f"--layers {text}: expected whole numbers separated by commas, e.g. -4,-3,-2,-1") from None
+        raise SettingError(f"{option} {text}: expected whole numbers separated by commas, e.g. -4,-3,-2,-1") from None
 
 
 def news(quiet: bool):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -110,6 +110,14 @@ class TrainedTask(Task, Generic[D]):
         """The texts as subwords where the encoder learns too."""
         return encoder.split(self.sentences(data))
 
+    def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Embeddings:
+        """What an encoder makes of the texts, where it does not learn."""
+        return encoder.encode(self.sentences(data), progress=progress)
+
+    def found(self, runs: Sequence[Learnt]) -> dict[str, Any]:
+        """What the training runs found out, for the record."""
+        return {}
+
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
         """The source over vectors of `sentences`."""
         return FrozenSource(embeddings, device)
@@ -145,7 +153,7 @@ class Experiment(Generic[D]):
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         answers_by_text = [task.answers(each) for each in task.train]
-        self.answers = Answers.joined(answers_by_text)
+        self.answers = type(answers_by_text[0]).joined(answers_by_text)
         # Before anything is computed: a label that nobody has learnt should be told now, not after the training.
         self._gold = [task.answers(each) for each in task.tests]
         sizes = [len(answers.lengths) for answers in answers_by_text]
@@ -181,7 +189,7 @@ class Experiment(Generic[D]):
 
     def _read(self, each: Dataset[D]) -> Any:
         if not self.task.tune:
-            return self.encoder.encode(self.task.sentences(each.data), progress=self.progress)
+            return self.task.encoded(self.encoder, each.data, progress=self.progress)
         if not isinstance(self.encoder, TrainableEncoder):
             raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen features (leave out --tune)")
         split = self.task.split(self.encoder, each.data)

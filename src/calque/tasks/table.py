@@ -117,6 +117,13 @@ TASKS: Table[TaskRow] = Table(
             _ANNOTATED,
             (*_TRAINED, "upos", "layers", "arc", "label"),
         ),
+        "probing": TaskRow(
+            "calque.tasks.probing:Probing",
+            "Edge probing: labels of spans and pairs of spans. Micro-averaged F1, precision and recall.",
+            "edge probing",
+            _ANNOTATED,
+            (*_TRAINED, "probe", "mix", "width", "column", "subtypes"),
+        ),
         "lexicon": TaskRow(
             "calque.tasks.lexicon:Lexicon",
             "Bilingual lexicon induction: precision at 1, 5 and 10, mean reciprocal rank.",

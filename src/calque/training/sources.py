@@ -29,11 +29,13 @@ class WordRows:
         rows: `[W, dim]`.
         lengths: int64 `[S]`, words of each text.
         numbers: int64 `[S]`, which texts these are.
+        words: int64 `[W]`, which word of its text each row is; None if all words of a text are there, in their order.
     """
 
     rows: Tensor
     lengths: Tensor
     numbers: np.ndarray
+    words: np.ndarray | None = None
 
 
 class VectorSource(ABC):
@@ -67,19 +69,28 @@ class FrozenSource(VectorSource):
         embeddings: of the texts.
         device: where they go.
         numbers: which of the texts these are, for `take` to say; None if they are all.
+        words: int64 `[n_rows]`, which word of its text each vector is of, for `take` to say; None if there is one for each.
     """
 
-    def __init__(self, embeddings: Embeddings, device: torch.device | str = "cpu", numbers: np.ndarray | None = None):
-        self.dim, self._numbers = embeddings.dim, numbers
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        device: torch.device | str = "cpu",
+        numbers: np.ndarray | None = None,
+        words: np.ndarray | None = None,
+    ):
+        self.dim, self._numbers, self._words = embeddings.dim, numbers, words
         self.lengths = np.diff(embeddings.offsets)
         self._offsets = embeddings.offsets
         self._data = torch.from_numpy(np.ascontiguousarray(embeddings.data, dtype=np.float32)).to(device)
 
     def take(self, numbers: np.ndarray) -> WordRows:
         lengths = self.lengths[numbers]
-        rows = torch.from_numpy(ranges(self._offsets[numbers], lengths)).to(self._data.device)
+        rows = ranges(self._offsets[numbers], lengths)
         which = numbers if self._numbers is None else self._numbers[numbers]
-        return WordRows(self._data.index_select(0, rows), torch.from_numpy(lengths), which)
+        words = None if self._words is None else self._words[rows]
+        vectors = self._data.index_select(0, torch.from_numpy(rows).to(self._data.device))
+        return WordRows(vectors, torch.from_numpy(lengths), which, words)
 
     def backward(self, gradient: Tensor) -> None:
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,7 @@ class HeadObjective(Objective[list[np.ndarray]]):
         if len(mine):
             given = self._source.take(mine)
             rows = given.rows.requires_grad_(self._source.model is not None)
-            loss = self._losses(WordRows(rows, given.lengths, given.numbers)).sum() / len(numbers)
+            loss = self._losses(replace(given, rows=rows)).sum() / len(numbers)
             loss.backward()
             if rows.grad is not None:
                 self._source.backward(rows.grad)

@@ -46,9 +46,9 @@ _COUNTS = frozenset([
     "limit", "test_limit", "most", "at_least", "most_occurrences", "batch", "accumulate", "budget", "window",
     "per_epoch", "patience", "max_words", "hidden", "layers", "arc", "label", "heads", "dim", "inner", "positions",
     "length", "updates", "vocabulary", "max_characters", "character_dim", "min_count", "negatives", "tables",
-    "restarts", "frequent", "k", "words", "most_rounds", "judge_updates", "selected_on",
+    "restarts", "frequent", "k", "words", "most_rounds", "judge_updates", "selected_on", "width",
 ])  # fmt: skip
-_OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
+_OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label], "mix": Sequence[Layer]}
 
 
 @cache

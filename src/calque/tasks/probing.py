@@ -1,0 +1,216 @@
+"""Edge probing (Tenney et al. 2019b): what vectors say of the structure of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from calque.annotated import ProbeText
+from calque.corpora import read_probe
+from calque.errors import SettingError
+from calque.nn.probe import Probe
+from calque.tasks.base import Score
+from calque.tasks.bootstrap import f1, ratio
+from calque.tasks.datasets import Dataset
+from calque.tasks.targets import KeyPointVectors, ProbeAnswers
+from calque.tasks.zeroshot import ZeroShot
+from calque.training.sources import FrozenSource, VectorSource
+from calque.vectors import Embeddings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from calque.encoders.base import Encoder
+    from calque.tasks.datasets import Answers
+    from calque.tasks.experiment import Learnt
+    from calque.text import Sentences
+    from calque.training.sources import WordRows
+
+
+class Probing(ZeroShot[ProbeText]):
+    """Labels spans, or pairs of spans, from the vectors of their words alone: parts of speech, dependencies, constituents,
+    entities, and what else comes as jiant's JSON lines. The spans are given; the probe reads nothing beside them, so what it
+    knows of the context must be in the vectors (Tenney et al. 2019b, "What do you learn from context? Probing for sentence
+    structure in contextualized word representations").
+
+    Each label of a target is a decision of its own, said if its probability is above 0.5. The scores are F1, precision and
+    recall over all decisions (micro-averaged); F1 chooses the epoch. A label that the training text does not have is missed
+    wherever it is right.
+
+    An encoder whose rows are key points is probed as in "CLCR" (Table 6): a span is made of those of its words that are key
+    points. A target with a span without any is left out in training, and missed in tests.
+
+    Args:
+        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All are of one probe.
+        mix: layers of the encoder instead of its own one; of several the head learns how much each counts, as in ELMo
+            (`ScalarMix`). A word then takes the memory of all of them.
+        width: of the projected words.
+        hidden: of the perceptron.
+        dropout: in the perceptron.
+    """
+
+    name = "probing"
+    rows = ("words", "key points")
+    statistics: Mapping[str, Any] = {
+        "f1": f1,
+        "precision": lambda counts: np.nan_to_num(ratio(counts[..., 0], counts[..., 1])),
+        "recall": lambda counts: np.nan_to_num(ratio(counts[..., 0], counts[..., 2])),
+    }
+
+    def __init__(
+        self,
+        train: Sequence[Dataset[ProbeText]],
+        tests: Sequence[Dataset[ProbeText]],
+        *,
+        mix: Sequence[int] | None = None,
+        width: int = 256,
+        hidden: int = 256,
+        dropout: float = 0.3,
+        tune: bool = False,
+        dev: Sequence[Dataset[ProbeText]] = (),
+        **protocol: Any,
+    ):
+        if mix is not None and tune:
+            raise SettingError("mix is for frozen vectors: leave out mix (--mix) or tune=True (--tune)")
+        if mix is not None and (not mix or len(set(mix)) < len(mix)):
+            raise SettingError(f"mix is {list(mix)}, expected one or more different layers")
+        for each in (*train, *tests, *dev):
+            _check(each, train[0] if train else each)
+        self.mix = None if mix is None else list(mix)
+        self.shape = {"width": width, "hidden": hidden, "dropout": dropout}
+        self.probe = train[0].data.probe if train else ""
+        self.spans = train[0].data.spans.shape[1] if train else 1
+        self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
+        # Two probes of one file are two data sets, to whoever compares scores.
+        tests = [replace(each, name=f"{each.name} ({self.probe})") for each in tests]
+        super().__init__(train, tests, tune=tune, dev=dev, **protocol)
+        if not self.labels:
+            raise SettingError(
+                f"{', '.join(each.name for each in train)}: no target has a label, nothing can be learnt"
+            )
+        n_texts = sum(len(each.data) for each in train)
+        self.per_text = sum(len(each.data.spans) for each in train) / n_texts
+
+    @staticmethod
+    def read(
+        path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", probe: str | None = None,
+        column: str | None = None, subtypes: bool = False,
+    ) -> ProbeText:  # fmt: skip
+        """Targets of a file.
+
+        Args:
+            on_error: "raise", or "skip" to leave out what cannot be read.
+            probe: pos, dependencies, constituents or entities; None where the file leaves no choice. The name of the labels
+                of JSON lines, where they have one.
+            column: where tags stand: number of the column, upos or xpos, or the name of a data set's column.
+            subtypes: keep the subtypes of relations (`nsubj:pass`).
+        """
+        where = int(column) if column is not None and column.isdecimal() else column
+        return read_probe(path, lang=lang, probe=probe, column=where, subtypes=subtypes, on_error=on_error)
+
+    def defaults(self) -> dict[str, Any]:
+        if getattr(self, "tune", False):
+            return {"epochs": 5, "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
+        return {"epochs": 20, "batch": 32, "learning_rate": 1e-3, "patience": 4}
+
+    def settings(self) -> dict[str, Any]:
+        mix = {} if self.mix is None else {"mix": self.mix}
+        return {"probe": self.probe, "head": "edge probe", **self.shape, **mix, "labels": len(self.labels)}
+
+    def settings_of(self, test: Dataset[ProbeText]) -> dict[str, Any]:
+        unknown = int((test.data.labels.among(self.labels) < 0).sum())
+        return {"targets": len(test.data.spans), "unknown_labels": unknown}
+
+    def sentences(self, data: ProbeText) -> Sentences:
+        return data.sentences
+
+    # -- vectors ---------------------------------------------------------------------------------------------------
+    def encoded(self, encoder: Encoder, data: ProbeText, *, progress: bool = False) -> Embeddings:
+        vectors = self._vectors(encoder, data.sentences, progress)
+        if getattr(encoder, "rows", "words") == "key points":
+            return KeyPointVectors.of(encoder, vectors, data.sentences)
+        return vectors
+
+    def _vectors(self, encoder: Encoder, sentences: Sentences, progress: bool) -> Embeddings:
+        """Those of the encoder's layer, or of several layers side by side."""
+        if self.mix is None:
+            return encoder.encode(sentences, progress=progress)
+        if not hasattr(encoder, "encode_layers"):
+            raise SettingError(f"mix {self.mix}: {encoder.name} gives no layers but its own; leave it out")
+        layers = encoder.layer_numbers(self.mix)
+        if len(set(layers)) < len(layers):
+            raise SettingError(f"mix {self.mix} names a layer of {encoder.name} twice, expected different layers")
+        by_layer = encoder.encode_layers(sentences, layers, progress=progress)
+        first = by_layer[layers[0]]
+        data = np.empty((first.n_words, sum(each.dim for each in by_layer.values())), dtype=np.float32)
+        start = 0
+        for layer in layers:
+            vectors = by_layer.pop(layer)
+            data[:, start : start + vectors.dim] = vectors.data
+            start += vectors.dim
+        return Embeddings(data, first.offsets, first.covered)
+
+    def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
+        words = embeddings.words if isinstance(embeddings, KeyPointVectors) else None
+        return FrozenSource(embeddings, device, words=words)
+
+    # -- the head --------------------------------------------------------------------------------------------------
+    def answers(self, each: Dataset[ProbeText]) -> ProbeAnswers:
+        return ProbeAnswers.of(each.data, self.labels)
+
+    def head(self, dim: int) -> nn.Module:
+        return Probe(dim, len(self.labels), spans=self.spans, layers=len(self.mix or [0]), **self.shape)
+
+    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
+        """Those of the targets of each text, divided by how many a text has on average: the mean over texts is one over
+        targets, whatever texts a batch has."""
+        assert isinstance(head, Probe)
+        assert isinstance(answers, ProbeAnswers)
+        asked = answers.asked(given)
+        scores = head(given.rows, asked.spans)
+        losses = head.losses(scores, answers.gold(asked.targets, len(self.labels)))
+        owner = torch.from_numpy(asked.owner).to(losses.device)
+        return losses.new_zeros(len(given.numbers)).index_add(0, owner, losses) / self.per_text
+
+    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+        assert isinstance(head, Probe)
+        assert isinstance(answers, ProbeAnswers)
+        asked = answers.asked(given)
+        said = head(given.rows, asked.spans).cpu() > 0  # a probability above 0.5
+        gold = answers.gold(asked.targets, len(self.labels))
+        right, told = (
+            np.bincount(asked.owner, weights=each.sum(1).numpy(), minlength=len(given.numbers))
+            for each in (said & gold, said)
+        )
+        counts = np.stack([right, told, answers.of_texts("labels", given.numbers).numpy()], axis=1)
+        return dict.fromkeys(self.statistics, counts)
+
+    # -- what was learnt -------------------------------------------------------------------------------------------
+    def found(self, runs: Sequence[Learnt]) -> dict[str, Any]:
+        weights = [run.head.mix.weights.tolist() for run in runs if isinstance(run.head, Probe) and run.head.mix]
+        return {"layer_weights": np.mean(weights, axis=0).round(4).tolist()} if weights else {}
+
+    def news(self, scores: Sequence[Score]) -> Iterable[str]:
+        """How much each layer of a mix counts."""
+        about = scores[0].settings
+        if "layer_weights" in about:
+            pairs = zip(about["mix"], about["layer_weights"], strict=True)
+            yield f"mix of layers: {', '.join(f'{layer}: {weight:.2f}' for layer, weight in pairs)}"
+
+
+def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
+    """
+    Raises:
+        SettingError: a text has no targets, or other ones than the first training text.
+    """
+    if not len(each.data.spans):
+        raise SettingError(f"{each.name}: has no targets, expected spans with labels")
+    mine, other = ((one.data.probe, one.data.spans.shape[1]) for one in (each, first))
+    if mine != other:
+        shown = " and ".join(f"{one.name} has {one.data.probe}" for one in (first, each))
+        raise SettingError(f"{shown}: all files must be of one probe (--probe names that of JSON lines)")

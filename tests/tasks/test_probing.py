@@ -1,0 +1,413 @@
+"""Edge probing: what can be told from the vectors of some words alone, and what is counted how."""
+
+import json
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from calque.corpora.edges import write_edges
+from calque.corpora.probes import of_treebank
+from calque.encoders.random_vectors import RandomVectors
+from calque.errors import SettingError
+from calque.report.questions import sort_questions
+from calque.report.reading import read_results
+from calque.report.subjects import find_subjects
+from calque.runs.study.options import options_of
+from calque.runs.study.values import check
+from calque.tasks.datasets import Dataset
+from calque.tasks.probing import Probing
+from calque.tasks.targets import KeyPointVectors, ProbeAnswers
+from calque.training.sources import WordRows
+from calque.vectors import Embeddings
+from command import fails, works
+from planted import QUICK, Planted, asked, spans, trees, words, write_trees
+
+SMALL = {"seeds": (0,), "bootstrap": 50, "width": 24, "hidden": 24, "options": QUICK}
+
+
+def number(word):
+    return int(word[1:])
+
+
+def tags(n, lang, seed=0, *, behind=0, name=None):
+    """Each word but the first is even or odd by its own number, or by that of a word before it."""
+    text = words(np.random.default_rng([seed, ord(lang[0])]), n, lang, 2, 7)
+    parity = ("even", "odd")
+    targets = [[([(k, k + 1)], [parity[number(s[k - behind]) % 2]]) for k in range(1, len(s))] for s in text]
+    return asked(text, lang, targets, "pos", name)
+
+
+def pairs(n, lang, seed=0):
+    """The first word and the last: is the first lower?"""
+    text = words(np.random.default_rng([seed, ord(lang[0])]), n, lang, 2, 5, vocabulary=6)
+    return asked(text, lang, [
+        [([(0, 1), (len(s) - 1, len(s))], ["lower" if number(s[0]) < number(s[-1]) else "not lower"])] for s in text
+    ])  # fmt: skip
+
+
+class InContext(Planted):
+    """Each word's vector has that of the word before it beside its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.dim = 48
+
+    def encode(self, sentences, *, progress=False, out=None):
+        alone = [np.array([self.alone(word) for word in each.words]) for each in sentences]
+        rows = [np.concatenate([each, np.roll(each, 1, axis=0)], axis=1) for each in alone]
+        return Embeddings(np.concatenate(rows).astype(np.float32), np.cumsum([0, *map(len, rows)]))
+
+    def alone(self, word):
+        self.dim = 24
+        vector = self.vector(word)
+        self.dim = 48
+        return vector
+
+
+class Low(Planted):
+    """Of each text the words below 8, the last first."""
+
+    rows = "key points"
+
+    def chosen(self, sentences):
+        return [[k for k, word in enumerate(each.words) if number(word) < 8][::-1] for each in sentences]
+
+    def key_points(self, sentences):
+        chosen = self.chosen(sentences)
+        data = np.array([k for each in chosen for k in each], dtype=np.int64)
+        return SimpleNamespace(data=data, offsets=np.cumsum([0, *map(len, chosen)]))
+
+    def encode(self, sentences, *, progress=False, out=None):
+        points, every = self.key_points(sentences), super().encode(sentences)
+        first = np.repeat(every.offsets[:-1], np.diff(points.offsets))
+        return Embeddings(every.data[first + points.data], points.offsets)
+
+
+# -- what can be learnt ------------------------------------------------------------------------------------------------
+def test_what_a_word_says_itself_is_learnt_without_context_and_what_the_one_before_says_is_not():
+    found = {}
+    for behind in (0, 1):
+        job = Probing([tags(300, "en", behind=behind)], [tags(80, "de", 1, behind=behind)], **SMALL)
+        for encoder in (Planted(), InContext()):
+            found[behind, type(encoder)] = job.evaluate(encoder)[0]
+    alone, context = found[1, Planted], found[1, InContext]
+    assert found[0, Planted].value > 0.97
+    assert found[0, InContext].value > 0.97
+    assert alone.value < 0.65
+    assert context.value > 0.95
+    assert context.languages == ("en", "de")
+
+
+def test_what_holds_between_two_spans_is_learnt_from_both():
+    job = Probing([pairs(600, "en")], [pairs(100, "de", 1)], **SMALL)
+    f1, precision, recall = job.evaluate(Planted())
+    assert [score.metric for score in (f1, precision, recall)] == ["f1", "precision", "recall"]
+    assert f1.value > 0.95
+    assert job.evaluate(Planted(constant=True))[0].value < 0.8
+
+
+def test_a_target_may_have_several_labels_or_none():
+    job = Probing([spans(400, "en")], [spans(150, "de", 1)], **SMALL)
+    several = np.diff(job.tests[0].data.label_offsets)
+    assert {0, 1, 2} == set(several.tolist())
+    f1, precision, recall = job.evaluate(Planted())
+    assert min(f1.value, precision.value, recall.value) > 0.93
+
+
+def test_random_vectors_tell_words_apart_and_nothing_else():
+    """A bag of words: the word's own number is learnt, where all words were seen; its neighbour's is not."""
+    found = [
+        Probing([tags(300, "en", behind=k)], [tags(80, "en", 1, behind=k)], **SMALL)
+        .evaluate(RandomVectors(24))[0]
+        .value
+        for k in (0, 1)
+    ]
+    assert found[0] > 0.97
+    assert found[1] < 0.65
+
+
+def test_the_mix_finds_the_layer_that_has_the_answer():
+    class Layers(Planted):
+        n_layers, layer = 2, 2
+
+        def encode(self, sentences, *, progress=False, out=None):
+            return self.encode_layers(sentences, [self.layer])[self.layer]
+
+        def _encode(self, sentences, layers, progress, out, dtype):
+            meaning = Planted.encode(self, sentences)
+            noise = np.random.default_rng(meaning.n_words).standard_normal((3, *meaning.data.shape)).astype(np.float32)
+            return {k: meaning if k == 1 else Embeddings(noise[k], meaning.offsets) for k in layers}
+
+    text = [tags(300, "en")], [tags(80, "de", 1)]
+    last = Probing(*text, **SMALL).evaluate(Layers())[0]
+    middle = Probing(*text, mix=[1], **SMALL).evaluate(Layers())[0]
+    mixing = Probing(*text, mix=[0, 1, -1], **SMALL)
+    mixed = mixing.evaluate(Layers())[0]
+    assert last.value < 0.65
+    assert min(middle.value, mixed.value) > 0.95
+    weights = mixed.settings["layer_weights"]
+    assert np.argmax(weights) == 1
+    assert weights[1] > 0.5
+    assert sum(weights) == pytest.approx(1, abs=1e-3)
+    assert mixed.settings["mix"] == [0, 1, -1]
+    assert "layer_weights" not in middle.settings
+    (line,) = mixing.news([mixed])
+    assert line.startswith("mix of layers: 0: 0.")
+    with pytest.raises(SettingError, match="names a layer of planted twice"):
+        Probing(*text, mix=[2, -1], **SMALL).evaluate(Layers())
+
+
+# -- key points --------------------------------------------------------------------------------------------------------
+def literal(job, head, encoder, each):
+    """Right, said and true labels of each text, target by target."""
+    counts, data = [], each.data
+    gold = data.labels.to_list()
+    points = encoder.chosen(data.sentences) if hasattr(encoder, "chosen") else None
+    vectors = encoder.encode(data.sentences)
+    for s, (a, b) in enumerate(pairwise(data.offsets)):
+        rows, right, said, true = torch.from_numpy(vectors[s]), 0, 0, 0
+        for k in range(a, b):
+            labels = set(gold[data.label_offsets[k] : data.label_offsets[k + 1]])
+            true += len(labels)
+            places = [list(range(*span)) for span in data.spans[k].tolist()]
+            if points is not None:
+                places = [[points[s].index(place) for place in span if place in points[s]] for span in places]
+            if not all(places):
+                continue
+            pooled = []
+            for pool, span in zip(head.pools, places, strict=True):
+                projected = pool.project(rows[span])
+                pooled.append(pool.attention(projected).softmax(0).T @ projected)
+            p = torch.sigmoid(head.classify(torch.cat(pooled, dim=1)))[0]
+            told = {name for name, each in zip(job.labels, p.tolist(), strict=True) if each > 0.5}
+            right, said = right + len(told & labels), said + len(told)
+        counts.append([right, said, true])
+    return np.array(counts)
+
+
+def random_targets(n, lang, seed, width):
+    """Spans of all lengths, each with some of four labels; texts without a target as well."""
+    rng = np.random.default_rng([seed, width])
+    text = words(rng, n, lang, 1, 9)
+    targets = [
+        [
+            ([tuple(sorted(rng.choice(len(s) + 1, 2, replace=False).tolist())) for _ in range(width)],
+             [name for name in "ABCD"[: 3 + seed] if rng.random() < 0.4])
+            for _ in range(rng.integers(0, 5))
+        ]
+        for s in text
+    ]  # fmt: skip
+    return asked(text, lang, targets)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("kind", [Planted, Low])
+def test_counts_and_losses_are_those_of_one_target_after_the_other(kind, width):
+    """Label D is of the test text alone: it is missed wherever it is right."""
+    encoder = kind()
+    job = Probing([random_targets(30, "en", 0, width)], [random_targets(25, "de", 1, width)], **SMALL)
+    assert job.labels == ("A", "B", "C")
+    torch.manual_seed(1)
+    head = job.head(encoder.dim).eval()
+    each = job.tests[0]
+    answers, source = job.answers(each), job.frozen(job.encoded(encoder, each.data), torch.device("cpu"))
+    numbers = np.random.default_rng(0).permutation(len(each.data))
+    with torch.no_grad():
+        given = source.take(numbers)
+        found = job.judge(head, given, answers)
+        expected = literal(job, head, encoder, each)
+        losses = job.losses(head, given, answers).numpy()
+    assert set(found) == {"f1", "precision", "recall"}
+    np.testing.assert_array_equal(found["f1"], expected[numbers])
+    right, said, true = expected.sum(axis=0)
+    values = {name: float(statistic(expected.sum(axis=0))) for name, statistic in job.statistics.items()}
+    assert values["precision"] == pytest.approx(right / said)
+    assert values["recall"] == pytest.approx(right / true)
+    assert values["f1"] == pytest.approx(2 * right / (said + true))
+    assert true == len(each.data.labels)
+    assert job.settings_of(each)["unknown_labels"] == each.data.labels.to_list().count("D") > 0
+    # The same sum of losses from all targets at once.
+    asked = answers.asked(source.take(np.arange(len(each.data))))
+    with torch.no_grad():
+        scores = head(source.take(np.arange(len(each.data))).rows, asked.spans)
+    whole = head.losses(scores, answers.gold(asked.targets, 3)).sum()
+    assert losses.sum() * len(job.train[0].data.spans) / 30 == pytest.approx(float(whole), rel=1e-4)
+
+
+def test_labels_on_words_that_are_no_key_points_are_missed():
+    """Recall is at most the share of words that are key points; what is said is right as often as with all words."""
+    text = [tags(300, "en")], [tags(120, "de", 1)]
+    every, low = (Probing(*text, **SMALL).evaluate(encoder) for encoder in (Planted(), Low()))
+    targets = [number(s.words[k]) for s in text[1][0].data.sentences for k in range(1, len(s))]
+    share = np.mean([each < 8 for each in targets])
+    assert 0.6 < share < 0.75
+    assert every[2].value > 0.97
+    assert low[1].value > 0.97
+    assert low[2].value == pytest.approx(share, abs=0.03)
+    assert low[2].value <= share
+
+
+def test_an_encoder_must_say_which_words_its_key_points_are():
+    text = tags(5, "en").data.sentences
+    vectors, good = Low().encode(text), Low().key_points(text)
+    points = {
+        "has no key_points": None,
+        "vectors of them": SimpleNamespace(data=good.data[1:], offsets=np.maximum(good.offsets - 1, 0)),
+        "no words of their sentences": SimpleNamespace(data=good.data + 90, offsets=good.offsets),
+    }
+    for fact, found in points.items():
+        own = {} if found is None else {"key_points": lambda sentences, found=found: found}
+        with pytest.raises(SettingError, match=fact):
+            KeyPointVectors.of(SimpleNamespace(name="points", **own), vectors, text)
+    np.testing.assert_array_equal(KeyPointVectors.of(Low(), vectors, text).words, good.data)
+    twice = KeyPointVectors.joined([KeyPointVectors.of(Low(), vectors, text)] * 2)
+    np.testing.assert_array_equal(twice.words, np.tile(good.data, 2))
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("make", "fact"),
+    [
+        (lambda: Probing([tags(5, "en")], [spans(5, "de")]), "en.jsonl has pos and de.jsonl has planted: all files must be"),
+        (lambda: Probing([pairs(5, "en")], [spans(5, "de")]), "all files must be of one probe"),
+        (lambda: Probing([asked([["a"]], "en", [[]])], [spans(5, "de")]), "en.jsonl: has no targets"),
+        (lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]), "no target has a label"),
+        (lambda: Probing([], [spans(5, "de")]), "training text, test text and at least one seed"),
+        (lambda: Probing([spans(5, "en")], [spans(5, "de")], mix=[]), r"mix is \[\], expected one or more"),
+        (lambda: Probing([spans(5, "en")], [spans(5, "de")], mix=[1, 1]), r"mix is \[1, 1\], expected one or more"),
+        (lambda: Probing([spans(5, "en")], [spans(5, "de")], mix=[1], tune=True), "mix is for frozen vectors"),
+        (lambda: Probing([spans(9, "en")], [spans(5, "de")], mix=[0, 1]).evaluate(Planted()), "layer 1: planted has one layer"),
+        (lambda: Probing([spans(9, "en")], [spans(5, "de")], tune=True).evaluate(Planted()), "cannot be fine-tuned"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_work(make, fact):
+    with pytest.raises(SettingError, match=fact):
+        make()
+
+
+def test_the_encoder_may_learn_too(tiny_encoder):
+    text = [["the", "a", "in"], ["a", "the"], ["in", "a", "the", "a"]] * 12
+    kinds = {"the": "DET", "a": "DET", "in": "PREP"}
+    data = asked(text, "en", [[([(k, k + 1)], [kinds[word]]) for k, word in enumerate(each)] for each in text])
+    job = Probing([data], [data], tune=True, **SMALL | {"options": {"epochs": 10, "learning_rate": 5e-3, "batch": 8}})
+    score = job.evaluate(tiny_encoder)[0]
+    assert score.settings["features"] == "tuned"
+    assert score.value > 0.9
+
+
+def test_answers_of_several_texts_are_those_of_each():
+    first, second = random_targets(6, "en", 0, 2), random_targets(8, "fr", 0, 2)
+    one, other = (ProbeAnswers.of(each.data, ("A", "B", "C")) for each in (first, second))
+    both = ProbeAnswers.joined([one, other])
+    given = WordRows(torch.zeros(int(other.lengths.sum()), 2), torch.from_numpy(other.lengths), np.arange(8))
+    mine, theirs = other.asked(given), both.asked(WordRows(given.rows, given.lengths, np.arange(8) + 6))
+    for a, b in zip(mine.spans, theirs.spans, strict=True):
+        assert torch.equal(a.rows, b.rows)
+    assert torch.equal(other.gold(mine.targets, 3), both.gold(theirs.targets, 3))
+    assert both.of_texts("labels", np.array([6])).tolist() == other.of_texts("labels", np.array([0])).tolist()
+
+
+def test_two_probes_of_one_file_are_two_questions(tmp_path):
+    bank = trees(30, "en")
+    dependencies = Dataset(bank.name, "en", of_treebank(bank.data))
+    few = SMALL | {"options": {"epochs": 1}, "bootstrap": 2}
+    jobs = [Probing([each], [each], **few) for each in (tags(30, "en", name=bank.name), dependencies)]
+    scores = [score for job in jobs for score in job.evaluate(Planted())]
+    assert {score.data for score in scores} == {"en.conllu (pos)", "en.conllu (dependencies)"}
+    (tmp_path / "r.jsonl").write_text("".join(score.to_json() + "\n" for score in scores))
+    results = read_results([tmp_path / "r.jsonl"])
+    questions, superseded = sort_questions(results.records, find_subjects(results, None))
+    assert superseded == 0
+    assert {question.variant for question in questions} == {"probe: pos", "probe: dependencies"}
+    assert [question.metric for question in questions if question.is_main] == ["f1", "f1"]
+
+
+# -- from files --------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    write_trees(trees(30, "en"), tmp_path / "en_tree.conllu")
+    write_trees(trees(10, "de", 1), tmp_path / "de_tree.conllu")
+    for lang, n in (("en", 30), ("de", 8)):
+        write_edges(pairs(n, lang).data, tmp_path / f"pairs.{lang}.jsonl")
+    (tmp_path / "trees.en.mrg").write_text("(S (NP (NN e1)) (VP (VB e2)))\n(S (VP (VB e3)))\n" * 6)
+    (tmp_path / "ner.en.tsv").write_text("e1\tB-PER\ne2\tO\n\ne3\tB-LOC\ne4\tI-LOC\n\n" * 6)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def job_of(*arguments):
+    return ("probing", *arguments, "--seeds", 1, "--epochs", 1, "--hidden", 8, "--option", "width=8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "probe"),
+    [
+        (("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "pos"), "pos"),
+        (("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "dependencies"), "dependencies"),
+        (("--train", "pairs.en.jsonl", "--test", "pairs.de.jsonl", "--probe", "order"), "order"),
+        (("--train", "trees.en.mrg", "--test", "de=trees.en.mrg"), "constituents"),
+        (("--train", "ner.en.tsv", "--test", "de=ner.en.tsv", "--mix", "0-3"), "entities"),
+    ],
+)
+def test_every_probe_from_files_to_scores(files, tiny_folder, capsys, arguments, probe):
+    said, news = works(capsys, "evaluate", tiny_folder, *job_of(*arguments), "--json")
+    found = json.loads(said.splitlines()[-1])
+    name = arguments[3].split("=")[-1]
+    assert (found["task"], found["data"], found["metric"]) == ("probing", f"{name} ({probe})", "f1")
+    assert found["settings"]["probe"] == probe
+    assert ("mix of layers: 0: " in news) == ("--mix" in arguments)
+    if "--mix" in arguments:
+        assert found["settings"]["mix"] == [0, 1, 2, 3]
+        assert len(found["settings"]["layer_weights"]) == 4
+
+
+def test_a_table_for_people_and_baselines_by_name(files, tiny_folder, capsys):
+    texts = ("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "pos")
+    for encoder in ("calque.encoders.random_vectors:RandomVectors", f"{tiny_folder}"):
+        more = ("--layer", 0) if encoder == f"{tiny_folder}" else ()
+        said, _ = works(capsys, "evaluate", encoder, *job_of(*texts), *more)
+        rows = [line.split() for line in said.splitlines()]
+        assert [row[3] for row in rows if row[:1] == ["de_tree.conllu"]] == ["f1", "precision", "recall"]
+        assert "frozen features, head edge probe, mean of 1 run" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (("--train", "en_tree.conllu", "--test", "de_tree.conllu"), "en_tree.conllu: CoNLL-U has two probes"),
+        (("--train", "en_tree.conllu", "--test", "pairs.de.jsonl", "--probe", "pos"), "all files must be of one probe"),
+        (("--train", "pairs.en.jsonl", "--test", "pairs.de.jsonl", "--mix", "0,x"), "--mix 0,x: expected whole numbers"),
+        (("--train", "pairs.en.jsonl", "--test", "pairs.de.jsonl", "--mix", "9"), "layer 9"),
+        (("--train", "pairs.en.jsonl", "--test", "pairs.de.jsonl", "--unknown", "miss"), "--unknown does not apply to probing"),
+        (("--test", "pairs.de.jsonl"), "probing needs training text"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_probed_is_one_line(files, tiny_folder, capsys, arguments, fact):
+    assert fact in fails(capsys, "evaluate", tiny_folder, *job_of(*arguments))
+
+
+def test_a_study_knows_the_options():
+    known = options_of("probing")
+    check("tasks.p", {"probe": "dependencies", "mix": [0, 4, -1], "width": 128, "hidden": 64, "subtypes": True}, known)
+    for wrong, expected in (({"mix": 3}, "expected a list of whole numbers"), ({"width": 0}, "above 0")):
+        with pytest.raises(SettingError, match=expected):
+            check("tasks.p", wrong, known)
+
+
+def test_other_tasks_have_no_probe(files, tiny_folder, capsys):
+    line = fails(
+        capsys,
+        "evaluate",
+        tiny_folder,
+        "pos",
+        "--train",
+        "en_tree.conllu",
+        "--test",
+        "de_tree.conllu",
+        "--probe",
+        "pos",
+    )
+    assert "--probe does not apply to pos; it is for probing" in line
