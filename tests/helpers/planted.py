@@ -1,6 +1,7 @@
 """Encoders whose vectors are known, and text whose answers follow from its words."""
 
 import hashlib
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -48,6 +49,12 @@ class KeyPoints(Planted):
 
     def encode(self, sentences, *, progress=False, out=None):
         return stored(super().encode([key_points(sentence) for sentence in sentences]), out)
+
+    def key_points(self, sentences):
+        """Which word of its sentence each vector is of: `data` `[n_rows]` and `offsets` `[n_sentences + 1]`."""
+        places = [[k for k, word in enumerate(each.words) if int(word[1:]) < 8][::-1] for each in sentences]
+        data = np.array([k for each in places for k in each], dtype=np.int64)
+        return SimpleNamespace(data=data, offsets=np.cumsum([0, *map(len, places)]))
 
 
 def key_points(sentence):

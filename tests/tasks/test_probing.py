@@ -23,7 +23,7 @@ from calque.tasks.targets import KeyPointVectors, ProbeAnswers
 from calque.training.sources import WordRows
 from calque.vectors import Embeddings
 from command import fails, works
-from planted import QUICK, Planted, asked, spans, trees, words, write_trees
+from planted import QUICK, KeyPoints, Planted, asked, spans, trees, words, write_trees
 
 SMALL = {"seeds": (0,), "bootstrap": 50, "width": 24, "hidden": 24, "options": QUICK}
 
@@ -65,25 +65,6 @@ class InContext(Planted):
         vector = self.vector(word)
         self.dim = 48
         return vector
-
-
-class Low(Planted):
-    """Of each text the words below 8, the last first."""
-
-    rows = "key points"
-
-    def chosen(self, sentences):
-        return [[k for k, word in enumerate(each.words) if number(word) < 8][::-1] for each in sentences]
-
-    def key_points(self, sentences):
-        chosen = self.chosen(sentences)
-        data = np.array([k for each in chosen for k in each], dtype=np.int64)
-        return SimpleNamespace(data=data, offsets=np.cumsum([0, *map(len, chosen)]))
-
-    def encode(self, sentences, *, progress=False, out=None):
-        points, every = self.key_points(sentences), super().encode(sentences)
-        first = np.repeat(every.offsets[:-1], np.diff(points.offsets))
-        return Embeddings(every.data[first + points.data], points.offsets)
 
 
 # -- what can be learnt ------------------------------------------------------------------------------------------------
@@ -165,7 +146,7 @@ def literal(job, head, encoder, each):
     """Right, said and true labels of each text, target by target."""
     counts, data = [], each.data
     gold = data.labels.to_list()
-    points = encoder.chosen(data.sentences) if hasattr(encoder, "chosen") else None
+    points = encoder.key_points(data.sentences) if isinstance(encoder, KeyPoints) else None
     vectors = encoder.encode(data.sentences)
     for s, (a, b) in enumerate(pairwise(data.offsets)):
         rows, right, said, true = torch.from_numpy(vectors[s]), 0, 0, 0
@@ -174,7 +155,8 @@ def literal(job, head, encoder, each):
             true += len(labels)
             places = [list(range(*span)) for span in data.spans[k].tolist()]
             if points is not None:
-                places = [[points[s].index(place) for place in span if place in points[s]] for span in places]
+                chosen = points.data[points.offsets[s] : points.offsets[s + 1]].tolist()
+                places = [[chosen.index(place) for place in span if place in chosen] for span in places]
             if not all(places):
                 continue
             pooled = []
@@ -204,7 +186,7 @@ def random_targets(n, lang, seed, width):
 
 
 @pytest.mark.parametrize("width", [1, 2])
-@pytest.mark.parametrize("kind", [Planted, Low])
+@pytest.mark.parametrize("kind", [Planted, KeyPoints])
 def test_counts_and_losses_are_those_of_one_target_after_the_other(kind, width):
     """Label D is of the test text alone: it is missed wherever it is right."""
     encoder = kind()
@@ -240,7 +222,7 @@ def test_counts_and_losses_are_those_of_one_target_after_the_other(kind, width):
 def test_labels_on_words_that_are_no_key_points_are_missed():
     """Recall is at most the share of words that are key points; what is said is right as often as with all words."""
     text = [tags(300, "en")], [tags(120, "de", 1)]
-    every, low = (Probing(*text, **SMALL).evaluate(encoder) for encoder in (Planted(), Low()))
+    every, low = (Probing(*text, **SMALL).evaluate(encoder) for encoder in (Planted(), KeyPoints()))
     targets = [number(s.words[k]) for s in text[1][0].data.sentences for k in range(1, len(s))]
     share = np.mean([each < 8 for each in targets])
     assert 0.6 < share < 0.75
@@ -252,7 +234,7 @@ def test_labels_on_words_that_are_no_key_points_are_missed():
 
 def test_an_encoder_must_say_which_words_its_key_points_are():
     text = tags(5, "en").data.sentences
-    vectors, good = Low().encode(text), Low().key_points(text)
+    vectors, good = KeyPoints().encode(text), KeyPoints().key_points(text)
     points = {
         "has no key_points": None,
         "vectors of them": SimpleNamespace(data=good.data[1:], offsets=np.maximum(good.offsets - 1, 0)),
@@ -262,8 +244,8 @@ def test_an_encoder_must_say_which_words_its_key_points_are():
         own = {} if found is None else {"key_points": lambda sentences, found=found: found}
         with pytest.raises(SettingError, match=fact):
             KeyPointVectors.of(SimpleNamespace(name="points", **own), vectors, text)
-    np.testing.assert_array_equal(KeyPointVectors.of(Low(), vectors, text).words, good.data)
-    twice = KeyPointVectors.joined([KeyPointVectors.of(Low(), vectors, text)] * 2)
+    np.testing.assert_array_equal(KeyPointVectors.of(KeyPoints(), vectors, text).words, good.data)
+    twice = KeyPointVectors.joined([KeyPointVectors.of(KeyPoints(), vectors, text)] * 2)
     np.testing.assert_array_equal(twice.words, np.tile(good.data, 2))
 
 

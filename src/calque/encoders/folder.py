@@ -48,7 +48,6 @@ ENCODERS: Table[Kind] = Table(
         "mapped": Kind("calque.encoders.mapped:MappedEncoder", "an encoder and maps of its layers"),
         "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with maps or without"),
         "elmo": Kind("calque.encoders.elmo:ElmoEncoder", "an ELMo"),
-        "random": Kind("calque.encoders.random_vectors:RandomVectors", "a random vector for each word form"),
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
         "key-points": Kind("calque.encoders.key_points:KeyPointEncoder", "an encoder whose rows are key points"),
     },

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from calque.encoders.base import Encoder, stored
-from calque.encoders.folder import read_about, saving, write_about
+from calque.encoders.folder import encoder_kind, read_about, saving, write_about
 from calque.encoders.split import number_words
 from calque.errors import InputError, SettingError, check_number
 from calque.text import Sentence
@@ -68,7 +68,7 @@ class RandomVectors(Encoder):
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder that `load_encoder` reads."""
         with saving(folder) as path:
-            write_about(path, "random", {"dim": self.dim, "seed": self.seed})
+            write_about(path, encoder_kind(self), {"dim": self.dim, "seed": self.seed})
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
