@@ -483,9 +483,11 @@ def test_matching_takes_what_a_study_calls_an_encoder_and_the_last_of_two():
         record("retrieval", "accuracy.all", ("en", "de"), 0.9, {**asked, "contextual": False}, **known),
         record("pos", "accuracy", ("en", "de"), 0.7, learnt, **known),
         record("pos", "accuracy", ("en", "fr"), 0.7, learnt, **known),
+        record("pos", "accuracy", ("en", "de"), 0.9, {**learnt, "protocol": "translate-test"}, **known),
     ]
     (point,) = match(records)
     assert (point.encoder, point.lang, point.retrieval) == ("mini rotation", "de", {"accuracy.all": 0.4})
+    assert point.score[0] == 0.7
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------

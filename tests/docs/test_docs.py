@@ -42,6 +42,7 @@ def test_what_a_page_says_runs(page, folder, tiny_folder, capsys):
         shutil.rmtree(folder / "aligned")
     for kind, file, block in blocks(page):
         if kind == "file":
+            (folder / file).parent.mkdir(exist_ok=True)
             (folder / file).write_text(block, encoding="utf-8")
         elif kind == "commands":
             run_commands(block, str(tiny_folder), capsys)
@@ -73,7 +74,7 @@ def texts_of(line: str) -> dict[str, set[str]]:
     for word in shlex.split(line, comments=True):
         if word.startswith("--"):
             option = word
-        elif option in ("--train", "--test", "--dev", "--ceiling", "--text"):
+        elif option in ("--train", "--test", "--dev", "--ceiling", "--translated", "--text"):
             found.setdefault(option, set()).add(word.rpartition("=")[2])
     return found
 

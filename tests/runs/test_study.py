@@ -652,7 +652,8 @@ def test_only_a_clear_best_is_marked():
 def test_what_a_table_shows():
     lm = {"task": "lm", "metric": "perplexity", "percent": False, "runs": [], "half": 2}
     shown = tables([
-        record("a", 0.5), record("a", 0.5, runs=[], settings={"protocol": "ceiling"}), record("a", 0.5, metric="f1.PER"),
+        record("a", 0.5), record("a", 0.5, runs=[], settings={"protocol": "ceiling"}, languages=["de", "de"]),
+        record("a", 0.5, metric="f1.PER"),
         record("a", None, layer=1, languages=["en", "es"]), record("a", 12.5, **lm), record("b|c", 22.5, **lm),
     ])  # fmt: skip
     assert re.sub(r"\d+\.\d to \d+\.\d", "A to B", shown).splitlines()[:14] == [

@@ -79,6 +79,8 @@ def match(records: Iterable[Mapping[str, Any]]) -> list[Point]:
         if metric in ("accuracy.all", "accuracy.unseen") and "source_candidates" in settings:
             if settings.get("contextual", True) and settings.get("candidates", "all") == "all":
                 retrieval.setdefault((name, frozenset(langs)), {})[metric] = float(record["value"])
+        elif settings.get("protocol", "zero-shot") != "zero-shot":
+            continue
         elif "features" in settings and "." not in metric and langs[-1] not in langs[:-1]:
             key = (name, str(record["task"]), metric, langs[-1], str(record.get("data", "")))
             scores[key] = (record, langs[:-1])

@@ -102,7 +102,18 @@ for command in COMMANDS:
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
     "evaluate": (
-        ("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links", "--train-links"),
+        (
+            "--test",
+            "--train",
+            "--dev",
+            "--text",
+            "--ceiling",
+            "--translated",
+            "--project",
+            "--rename",
+            "--links",
+            "--train-links",
+        ),
         2,
     ),
     "analyze": (("--upos", "--treebank", "--results"), 1),

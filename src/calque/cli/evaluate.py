@@ -50,6 +50,13 @@ class Texts:
             "comparison.",
         ),
     ] = None
+    translated: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Test text translated into the language of --train (translate-test); de=FILE is a translation from German.",
+        ),
+    ] = None
     links: Annotated[
         list[str] | None,
         typer.Option(help="Word links of --test; for word-alignment the gold links (default: third column)."),

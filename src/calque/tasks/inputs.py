@@ -31,6 +31,7 @@ class Inputs:
         langs: languages of parallel texts and dictionaries, source first: one pair for each, or one for all.
         train: what to learn from; for retrieval, what the encoder was aligned on.
         dev, ceiling: annotated text to choose the epoch on, and in the languages of the tests.
+        translated: test text in other languages, translated into the one that is learnt from (translate-test).
         links, train_links: word links of parallel texts, Pharaoh format.
         text: plain text, `LANG=FILE`.
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
@@ -47,6 +48,7 @@ class Inputs:
     train: Sequence[str] = ()
     dev: Sequence[str] = ()
     ceiling: Sequence[str] = ()
+    translated: Sequence[str] = ()
     links: Sequence[str] = ()
     train_links: Sequence[str] = ()
     text: Sequence[str] = ()
@@ -114,7 +116,7 @@ class Inputs:
 
 
 #: the fields that name files
-FILES = ("test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "first_senses")
+FILES = ("test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "project", "first_senses")
 #: all fields and those of `words`, which no option of a task may be called
 FIELDS = (*(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit")
 

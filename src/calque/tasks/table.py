@@ -72,7 +72,7 @@ _TRAINED = (
     "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
     "decay", "clip", "on_error", "test_limit",
 )  # fmt: skip
-_ANNOTATED = ("test", "train", "dev", "ceiling")
+_ANNOTATED = ("test", "train", "dev", "ceiling", "translated")
 
 
 def _tags(help: str, title: str, *more: str) -> TaskRow:

@@ -53,7 +53,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         seed: for the record.
     """
 
-    files = ("test", "train", "dev", "ceiling")
+    files = ("test", "train", "dev", "ceiling", "translated")
     languages: ClassVar[Languages] = "files"
     #: tasks that the class serves, if there are several: its first argument then
     names: ClassVar[tuple[str, ...]] = ()
@@ -122,7 +122,8 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         **own: Any,
     ) -> list[Task]:
         """The task, together with what is learnt from text in the languages of its tests where there is such text
-        (`--ceiling`); or its labels projected over parallel text (`--project`).
+        (`--ceiling`), or is found out of their tests translated into the language learnt from (`--translated`); or its labels
+        projected over parallel text (`--project`).
 
         Args:
             inputs: files; the language of each is in its name or stands before it.
@@ -134,8 +135,9 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        if inputs.ceiling and inputs.project:
-            raise SettingError("--ceiling and --project cannot be combined: leave one out")
+        for name in ("ceiling", "translated"):
+            if inputs.project and getattr(inputs, name):
+                raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience, "warmup": warmup,
                    "decay": decay, "clip": clip, "per_epoch": per_epoch}  # fmt: skip
         offered = {"on_error": on_error, "pretokenized": inputs.words.pretokenized, **own}
@@ -146,6 +148,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
             for files, most in ((inputs.train, limit), (inputs.test, inputs.test_limit),
                                 (inputs.dev, inputs.test_limit), (inputs.ceiling, limit))
         )  # fmt: skip
+        tests += read_datasets(inputs.translated, read, inputs.test_limit, known, inputs.say, into=train[0].lang)
         for each in tests:
             warn_of_shared(each, [*train, *(text for text in ceiling if text.lang == each.lang)])
         make = partial(
@@ -172,6 +175,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         """Scores of every test set, the main figure first: mean over the seeds, with an interval that holds other seeds and
         other texts (`Measured.over_runs`); with one seed it can hold texts only.
 
+        A test set that was translated counts to the language that it is a translation of; its `protocol` is translate-test.
         `settings` has the value of every seed, their standard deviation and the epochs chosen; `gap` is by how much the
         first test set in a source language is better, where there is one.
         """
@@ -197,11 +201,17 @@ class ZeroShot(TrainedTask[D], Generic[D]):
                 figures.append((sums.reshape(len(sums), -1), _mean_of(statistic, sums.shape[1:])))
             measures = zip(self.statistics, measure_all(figures, samples=self.bootstrap), values, spreads, strict=True)
             scores += [
-                Score(self.name, test.name, (*self.sources, test.lang), metric, *measured.over_runs(of_runs),
-                      measured.texts, self.seed, about | self.settings_of(test) | spread, runs=of_runs, **measured.kept)
+                Score(self.name, test.name, (*self.sources, test.of or test.lang), metric, *measured.over_runs(of_runs),
+                      measured.texts, self.seed, about | _protocol(test) | self.settings_of(test) | spread, runs=of_runs,
+                      **measured.kept)
                 for metric, measured, of_runs, spread in measures
             ]  # fmt: skip
         return _with_gaps(scores, self.sources)
+
+
+def _protocol(test: Dataset[Any]) -> dict[str, Any]:
+    """What is said of a test set that was translated into the language that is learnt from."""
+    return {} if test.of is None else {"protocol": "translate-test"}
 
 
 def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:

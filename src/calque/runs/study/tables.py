@@ -175,7 +175,10 @@ def _row(record: Record) -> Row:
 
 
 def _column(record: Record) -> _Column:
-    return _Column(record["languages"][-1], Path(record["data"]).name, is_target(record))
+    target = (
+        is_target(record) or record["settings"].get("protocol") == "ceiling"
+    )  # learnt in the target language itself
+    return _Column(record["languages"][-1], Path(record["data"]).name, target)
 
 
 def _head(column: _Column, columns: Sequence[_Column]) -> str:
