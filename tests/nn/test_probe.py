@@ -40,11 +40,12 @@ def spans_of(targets, which):
 
 
 SINGLE = [([0],), ([0, 1, 2],), ([2],), ([8, 3, 5],)]
+FEW = [([4, 1],), ([4],)]
 PAIRS = [([0], [1]), ([0, 1, 2], [4, 5]), ([7], [7]), ([8, 3], [2, 6, 4])]
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize("targets", [SINGLE, PAIRS], ids=["spans", "pairs"])
+@pytest.mark.parametrize("targets", [SINGLE, FEW, PAIRS], ids=["spans", "few words", "pairs"])
 def test_scores_and_gradients_are_those_of_the_formula(targets, layers):
     torch.manual_seed(0)
     spans = len(targets[0])

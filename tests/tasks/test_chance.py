@@ -13,10 +13,11 @@ from calque.tasks.datasets import Dataset
 from calque.tasks.disambiguation import Disambiguation
 from calque.tasks.lexicon import Lexicon
 from calque.tasks.parsing import Parsing
+from calque.tasks.probing import Probing
 from calque.tasks.tagging import Tagging
 from calque.text import Sentences
 from calque.vectors import Embeddings
-from planted import Planted, tagged
+from planted import Planted, asked, tagged
 
 SMALL = {"seeds": (0,), "bootstrap": 0, "options": {"epochs": 10, "patience": 3, "learning_rate": 1e-2, "batch": 16}}
 
@@ -127,6 +128,18 @@ def parsing():
     return job, {"uas": 0.25 + margin, "las": 0.25 * 0.625 + margin}
 
 
+def parities(n, lang, seed):
+    """Each word is even or odd."""
+    numbers, text = drawn(n, lang, seed)
+    targets = [[([(k, k + 1)], ["odd" if number % 2 else "even"]) for k, number in enumerate(row)] for row in numbers]
+    return asked([sentence.words for sentence in text], lang, targets)
+
+
+def probing():
+    job = Probing(*both(parities), width=16, hidden=16, **SMALL)
+    return job, {"f1": 2 / 3 + 0.05}  # of two labels both are said of every word: all are found, half are right
+
+
 def lexicon():
     words = [tuple(f"{letter}{k}" for k in range(60)) for letter in "ed"]
     return Lexicon(Dictionary(*words, ("en", "de")), bootstrap=0), {
@@ -147,7 +160,7 @@ def wsd():
     return Disambiguation(text(60, 0), {"t": text(200, 1)}, bootstrap=0), {"f1": 0.5 + 3 * np.sqrt(0.25 / 200)}
 
 
-TASKS = {make.__name__: make for make in (ner, slots, pos, sentiment, nli, parsing, lexicon, wsd)}
+TASKS = {make.__name__: make for make in (ner, slots, pos, sentiment, nli, parsing, probing, lexicon, wsd)}
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -159,7 +172,7 @@ def test_a_random_encoder_scores_chance(name):
         assert min(score.value for score in seeing if score.metric == metric) > most
 
 
-@pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing"])
+@pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "probing"])
 def test_words_of_a_language_that_nobody_learnt_score_chance(name):
     """Random vectors of word types, as of a model whose weights are random: the source is learnt, nothing is transferred."""
     job, chance = TASKS[name]()

@@ -81,8 +81,11 @@ class SpanPooling(nn.Module):
             raise SettingError("a span without rows: a probe reads spans of one row or more")
         if not len(spans.lengths):
             return words.new_zeros(0, self.project.out_features)
+        device, rows = words.device, spans.rows.to(words.device)
+        if 2 * len(rows) < len(words):  # as of entities: most words are in no span, and need not be projected
+            used, rows = rows.unique(return_inverse=True)
+            words = words[used]
         projected = self.project(words)
-        rows, device = spans.rows.to(words.device), words.device
         owner = owners(spans.lengths, device)
         scores = F.embedding(rows, self.attention(projected))[:, 0]
         # Less the highest of the span, as in any softmax: the quotient is the same, and nothing overflows.
