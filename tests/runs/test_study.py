@@ -161,6 +161,25 @@ def test_one_model_for_each_language(plan):
     assert {r["languages"][-1] for r in rotated} == {"de"}  # its text is in German only
 
 
+def test_translations_of_tests_and_of_training_text_are_rows_beside_transfer(plan):
+    """Translate-test and translate-train (the ceiling) in the column of the language that is transferred to."""
+    translated = plan.parent / "into-en" / "ner.test.de.tsv"
+    translated.parent.mkdir()
+    write_tags(tagged(12, "en", 1), translated)
+    write_tags(tagged(30, "de", 2), plan.parent / "ner.train.de.tsv")
+    text = plan.read_text()
+    text = text[: text.index("[methods.rotation]")] + text[text.index("[tasks.ner]") : text.index("[tasks.retrieval]")]
+    text = text.replace(', "ner.test.es.tsv"', "")
+    plan.write_text(text + 'translated = ["into-en/ner.test.de.tsv"]\nceiling = ["ner.train.de.tsv"]\n')
+    records = [record for record in study(plan) if record["metric"] == "f1"]
+    assert [(r["languages"], r["settings"].get("protocol", "")) for r in records] == [
+        (["en", "de"], "zero-shot"), (["en", "de"], "translate-test"), (["de", "de"], "ceiling"),
+    ]  # fmt: skip
+    shown = (plan.parent / "study" / "results.md").read_text().splitlines()
+    assert shown[2] == "| encoder | method | de | 95% interval |"
+    assert [line.split("|")[2].strip() for line in shown[4:7]] == ["base", "base, translate-test", "base, ceiling"]
+
+
 def test_layers_of_an_encoder_each_on_its_own(plan):
     text = (
         plan.read_text()
