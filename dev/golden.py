@@ -202,6 +202,7 @@ evaluate/projection: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.
   en de --model hmm --symmetrize intersection --seed 1 --head linear <quick>
 evaluate/nli: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick>
 evaluate/nli-esim: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick> --head esim
+  --translated de=@in/nli.test.tsv
 evaluate/nli-tune: evaluate mini nli --train en=@in/nli.tsv --test de=@in/nli.de.tsv --limit 60 <tune> --head cls
 evaluate/sentiment: evaluate mini sentiment --train en=@in/mood.jsonl --test en=@in/mood.test.tsv de=@in/mood.de.tsv
   --batch 16 <quick>

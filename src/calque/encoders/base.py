@@ -243,8 +243,8 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: S
         )
     if (given := getattr(encoder, "rows", "words")) not in rows:
         raise SettingError(
-            f"{encoder.name} cannot be {use} here: its vectors are of {given}, expected {' or '.join(rows)}; tasks whose "
-            "answers are of whole texts (nli, sentiment) take it"
+            f"{encoder.name} cannot be {use} here: its vectors are of {given}, expected {' or '.join(rows)}; tasks on "
+            "whole texts, such as nli, take both"
         )
     if use == "mapped" and getattr(encoder, "base", None) is not None:
         raise SettingError(f"{encoder.name} has maps already: map {encoder.base.name}, which they are for")
