@@ -1,0 +1,208 @@
+"""CLCR: encoders of single languages brought together by parallel text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from calque.alignment.clcr.phases import Course, Phase
+from calque.alignment.clcr.step import Transformed, TransformStep
+from calque.alignment.clcr.text import paired_texts
+from calque.distributed import Processes
+from calque.encoders.base import Encoder, require
+from calque.encoders.numerics import TrainingPrecision, check_training_precision
+from calque.encoders.per_language import PerLanguage
+from calque.encoders.trainable import TrainableEncoder
+from calque.errors import SettingError, check_number
+from calque.nn.transform import Score
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+from calque.training.loop import Schedule
+from calque.training.rates import rate_by_width
+
+# What each phase has of its own, what only comes after all of them, and what is rounding.
+_OF_PHASES = ("epochs", "learning_rate", "beta", "follow", "warmup", "decay", "betas", "epsilon", "clip")
+_AFTERWARDS = ("threshold",)
+_WITHOUT_EFFECT = ("budget", "accumulate")
+
+
+def transform_rate(dim: int) -> float:
+    """Learning rate of transforms, where nobody says: an update of Adam moves a row by up to dim · rate.
+
+    5e-3 was as good as any at 48 dimensions, 4e-3 to 8e-3 at 128, 2e-3 at 256 (planted text, and en-de with `mini`).
+    """
+    return min(5e-3, 0.5 / dim)
+
+
+@dataclass(kw_only=True, eq=False)
+class KeyPointAlignment:
+    """Encoders of single languages, of which nothing is known but sentences that translate one another, become one whose
+    rows are key points (CLCR, ICLR 2020 submission).
+
+    Step 1, transform (§3.1): T of Eq. 1 from each language into the space of the pivot language and back, which make
+
+        D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹)
+
+    small, where D finds the match of each word by attention (Eqs. 2 and 3, `attention_distance`). In three phases: the
+    transforms alone; with them the encoder of each language beside the pivot; with them the pivot's, for all languages
+    together. Never two encoders at once, which could agree on making all vectors the same. Encoders without weights to train
+    have the first phase only. Mutual best pairs of words under the transforms are pivots, below a cost that is chosen on
+    held-out text by statistical links.
+
+    What the paper does not say is settled here, and an argument each. `score="dot", scale="raw"` is the usual reading of the
+    word attention. With it the annealing is needed where vectors are small: at τ = 1 attention is soft or sharp as ‖r‖²/√d is
+    below or above 1. With vectors scaled to a variance of 1 it is sharp enough from the beginning, and the annealing takes
+    away what is left of other words.
+
+    Args:
+        towards: the pivot language.
+        hidden: rows of B; None for as many as dimensions.
+        linear: T(r) = A·r + a, "linear regression" of Table 1.
+        score: what attention goes by, see `attention_distance`.
+        scale: "spread" centres the vectors of each language and divides them by the root of their mean variance, for the
+            transforms and the distance; "raw" leaves them. The transforms that come of it are for the vectors as they are.
+        beta: β of the annealing in each of the three phases; 0 for none, τ = 1. It begins anew in each.
+        follow: whether the transforms learn in phases 2 and 3.
+        epochs: of each of the three phases, over the longest corpus; 0 leaves phase 2 or 3 out.
+        learning_rate: of each phase; None for `transform_rate` of the larger encoder in the first one, and in the others
+            5e-5 · (768 / dim)^(5/3), as `FineTune` has it.
+        warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        batch: sentence pairs of each corpus in an update.
+        max_words: leave out pairs with a longer side.
+        held_out: share of the pairs that is not trained on; what a pivot may cost is chosen there.
+        threshold: what a pivot may cost; None to choose it.
+        freeze, accumulate, budget, window, precision: see `Tuner`.
+    """
+
+    towards: str
+    hidden: int | None = None
+    linear: bool = False
+    score: Score = "distance"
+    scale: Literal["spread", "raw"] = "spread"
+    beta: Sequence[float] = (0.01, 0.01, 0.01)
+    follow: bool = True
+    epochs: Sequence[float] = (5.0, 1.0, 1.0)
+    learning_rate: Sequence[float] | None = None
+    warmup: float = 0.1
+    decay: Literal["constant", "linear", "cosine"] = "linear"
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-9
+    clip: float | None = None
+    seed: int = 0
+    batch: int = 32
+    max_words: int | None = 64
+    held_out: float = 0.05
+    threshold: float | None = None
+    freeze: int | None = None
+    accumulate: int = 1
+    budget: int = 1024
+    window: int = 1
+    precision: TrainingPrecision = "float32"
+
+    def __post_init__(self):
+        for name in ("batch", "accumulate", "budget", "window"):
+            check_number(name, getattr(self, name), least=1, whole=True)
+        for name, least in (("max_words", 1), ("freeze", 0), ("hidden", 1)):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), least=least, whole=True)
+        if self.score not in ("distance", "dot") or self.scale not in ("spread", "raw"):
+            raise SettingError(
+                f"score is distance or dot, scale is spread or raw; got {self.score!r} and {self.scale!r}"
+            )
+        for name in ("beta", "epochs", "learning_rate"):
+            values = getattr(self, name)
+            if values is not None and (isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3):
+                raise SettingError(f"{name} has a number for each of the three phases, got {values!r}")
+        check_number("the first of epochs", self.epochs[0], above=0)
+        for number in range(3):
+            check_number("each of beta", self.beta[number], least=0)
+            check_number("each of epochs", self.epochs[number], least=0)
+            self._schedule(number, 1.0)
+        check_number("held_out", self.held_out, least=0, below=1)
+        if self.threshold is not None:
+            check_number("threshold", self.threshold, least=0)
+        check_training_precision(self.precision)
+
+    def transform(
+        self,
+        encoder: PerLanguage | Mapping[str, Encoder],
+        corpus: ParallelCorpus | Sequence[ParallelCorpus],
+        pairs: WordPairs | Sequence[WordPairs] | None = None,
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> Transformed:
+        """The first step.
+
+        Vectors of all sentences that are not being learnt are held in memory, 4 · dim bytes a word.
+
+        Args:
+            encoder: of each language; they may differ in their dimensions. They stay as they are.
+            corpus: parallel text, each of the pivot language and another.
+            pairs: its word links, which only the threshold of pivots is chosen by; None for none.
+            folder: where each phase keeps its checkpoints and metrics; a run that was stopped there is continued, bit by bit
+                the same.
+            checkpoint_every, progress: see `Tuner.tune`.
+
+        Raises:
+            SettingError: languages without an encoder, settings that do not fit together, nothing to train on, or a
+                checkpoint of another run in `folder`.
+        """
+        encoders = dict(encoder.encoders if isinstance(encoder, PerLanguage) else encoder)
+        corpora = [corpus] if isinstance(corpus, ParallelCorpus) else list(corpus)
+        links = [pairs] if isinstance(pairs, WordPairs) else None if pairs is None else list(pairs)
+        for each in encoders.values():
+            require(each, "measured")
+            self._check_freezing(each)
+        processes = Processes(self.precision)
+        texts = paired_texts(
+            encoders, corpora, links, pivot=self.towards, max_words=self.max_words, held_out=self.held_out,
+            seed=self.seed, progress=progress,
+        )  # fmt: skip
+        course = Course(
+            pivot=self.towards, score=self.score, batch=self.batch, accumulate=self.accumulate, budget=self.budget,
+            window=self.window, precision=self.precision, processes=processes,
+            folder=None if folder is None else Path(folder), checkpoint_every=checkpoint_every, progress=progress,
+            identity={name: value for name, value in self.settings().items() if name not in _OF_PHASES + _AFTERWARDS},
+        )  # fmt: skip
+        step = TransformStep(
+            encoders, texts, course, hidden=0 if self.linear else self.hidden, scaled=self.scale == "spread",
+            freeze=self.freeze, seed=self.seed,
+        )  # fmt: skip
+        used = {text.lang for text in texts}
+        widest = max(encoders[lang].dim for lang in (*used, self.towards))
+        step.learn_transforms(self._phase(0, transform_rate(widest)))
+        if self.epochs[1]:
+            rate = rate_by_width(max(encoders[lang].dim for lang in used), 5 / 3)
+            step.learn_encoders(self._phase(1, rate), again=bool(self.epochs[2]))
+        if self.epochs[2]:
+            step.learn_pivot_encoder(self._phase(2, rate_by_width(encoders[self.towards].dim, 5 / 3)))
+        return step.result(self.threshold)
+
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on, for the record and the identity of checkpoints."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _WITHOUT_EFFECT}
+        return {"method": "clcr", **{name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}}
+
+    def _phase(self, number: int, rate: float) -> Phase:
+        return Phase(self._schedule(number, rate), self.beta[number], transforms=number == 0 or self.follow)
+
+    def _schedule(self, number: int, rate: float) -> Schedule:
+        """Of phase `number`, from 0; `rate` where nobody names one."""
+        if self.learning_rate is not None:
+            rate = self.learning_rate[number]
+        return Schedule(
+            self.epochs[number] or 1.0, rate, self.warmup, self.decay, self.betas, self.epsilon, self.clip, self.seed
+        )
+
+    def _check_freezing(self, encoder: Encoder) -> None:
+        if self.freeze is None or not isinstance(encoder, TrainableEncoder):
+            return
+        if encoder.layer <= self.freeze < encoder.n_layers:
+            raise SettingError(
+                f"freeze={self.freeze}: {encoder.name} gives layer {encoder.layer}, and all below it would stay as it is; "
+                "freeze fewer layers"
+            )

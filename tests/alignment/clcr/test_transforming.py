@@ -1,0 +1,404 @@
+"""CLCR's first step: the loss against loops over words, planted languages found again, kills, processes, and what is skipped."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import clcr_job
+from calque.alignment.clcr.method import KeyPointAlignment, transform_rate
+from calque.alignment.clcr.transforming import ScaledSource, Side, Space, Transforming
+from calque.distributed import Processes
+from calque.encoders.batches import collate
+from calque.encoders.extraction import UncoveredWordsWarning
+from calque.encoders.per_language import PerLanguage
+from calque.errors import SettingError
+from calque.nn.pivots import find_pivots
+from calque.nn.transform import Transform
+from calque.offsets import offsets_of
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+from calque.threads import Threads
+from calque.training.sources import ChosenWords, TrainedSource
+from calque.vectors import Embeddings
+from linked_text import cancels, make_text
+from planted_vectors import Known, f1, languages
+from two_processes import run_two
+
+
+# -- the loss --------------------------------------------------------------------------------------------------------
+def literal(keys, queries, temperature, score):
+    """Eqs. 2 and 3 for one pair of sentences: the distance of each word of the second."""
+    d, distances = queries.shape[1], []
+    for word in queries:
+        a = torch.stack([key @ word if score == "dot" else -(key - word).square().sum() / 2 for key in keys]) / d**0.5
+        found = sum(share * key for share, key in zip(torch.softmax(a / temperature, 0), keys, strict=True))
+        distances.append((found - word).square().sum() / d)
+    return distances
+
+
+def filled(module, seed):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(0, 0.3, generator=generator)
+    return module
+
+
+def word_vectors(encoder, sentence, space):
+    split = encoder.split([sentence])
+    rows = encoder.forward(collate(split, np.array([0])), [encoder.layer])[encoder.layer][split.covered]
+    return (rows - space.mean.float()) / space.spread
+
+
+def gradients(*modules):
+    found = {}
+    for number, module in enumerate(modules):
+        found |= {(number, name): p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+        module.zero_grad(set_to_none=True)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
+@pytest.mark.parametrize("score", ["distance", "dot"])
+@pytest.mark.parametrize(("threads", "accumulate"), [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("learns", ["nothing", "language", "pivot"])
+def test_an_update_is_the_formula(tiny_encoder, learns, threads, accumulate, score):
+    """One sentence pair after the other, of two languages with one pivot; words without a vector take no part."""
+    encoder = copy.copy(tiny_encoder)
+    encoder.model = copy.deepcopy(tiny_encoder.model).eval()
+    corpora = [make_text(lang, 8, number)[0].swapped() for number, lang in enumerate(("xx", "yy"))]
+    words = [list(sentence.words) for sentence in corpora[0].source]
+    words[3] = ["\x00", *words[3]]
+    corpora[0] = ParallelCorpus.of(words, [s.words for s in corpora[0].target], ("xx", "en"))
+    spaces = [Space(torch.linspace(-1, 1, 32, dtype=torch.float64) * k, 0.5 + k) for k in range(3)]
+    maps = [(filled(Transform(32), 2 * k), filled(Transform(32, hidden=7), 2 * k + 1)) for k in range(2)]
+    update = [np.array([5, 0, 3, 6]), np.array([2, 4, 1])]
+    step, beta = 7, 0.1
+
+    with Threads(threads) as pool:
+
+        def source(texts, space, trained):
+            splits = [encoder.split(text) for text in texts]
+            if trained:
+                whole = TrainedSource(
+                    encoder, type(splits[0]).joined(splits).covered_words(), pool, Processes(), budget=40
+                )
+            else:
+                vectors = Embeddings.joined([encoder.encode(text) for text in texts])
+                covered = vectors.covered if vectors.covered is not None else np.ones(vectors.n_words, dtype=bool)
+                whole = ChosenWords(vectors, covered)
+            return ScaledSource(whole, space)
+
+        pivot = source([corpus.target for corpus in corpora], spaces[2], learns == "pivot")
+        begins = offsets_of([len(corpus) for corpus in corpora])
+        sides = [
+            Side(lang, source([corpus.source], spaces[k], learns == "language" and k == 0), *maps[k], np.arange(8),
+                 np.arange(8) + begins[k])
+            for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True))
+        ]  # fmt: skip
+        objective = Transforming(
+            sides, pivot, name="en", processes=Processes(), trained=None if learns == "nothing" else encoder, beta=beta,
+            score=score, accumulate=accumulate,
+        )  # fmt: skip
+        objective.after_update(step)
+        terms = objective.backward(update)
+    ours = gradients(*(module for pair in maps for module in pair), encoder.model)
+
+    expected, loss = {}, torch.zeros(())
+    for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True)):
+        forth, back = [], []
+        for number in update[k]:
+            with torch.set_grad_enabled(learns == "language" and k == 0):
+                x = word_vectors(encoder, corpus.source[int(number)], spaces[k])
+            with torch.set_grad_enabled(learns == "pivot"):
+                y = word_vectors(encoder, corpus.target[int(number)], spaces[2])
+            forth += literal(maps[k][0](x), y, 1 / (1 + beta * step), score)
+            back += literal(maps[k][1](y), x, 1 / (1 + beta * step), score)
+        for name, several in ((f"{lang}-en", forth), (f"en-{lang}", back)):
+            expected[name] = torch.stack(several).mean()
+            loss = loss + expected[name]
+    loss.backward()
+    theirs = gradients(*(module for pair in maps for module in pair), encoder.model)
+
+    assert terms["temperature"] == pytest.approx(1 / (1 + beta * step))
+    assert terms["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
+    for name, value in expected.items():
+        assert terms[name] == pytest.approx(float(value.detach()), rel=1e-5)
+    assert ours.keys() == theirs.keys()
+    for name, gradient in theirs.items():
+        torch.testing.assert_close(ours[name], gradient, atol=2e-5 * max(1.0, float(gradient.abs().max())), rtol=1e-3)
+    assert any(number == 4 for number, _ in ours) == (learns != "nothing")
+
+
+def test_a_space_is_the_mean_and_the_spread_of_the_words_with_a_vector():
+    rng = np.random.default_rng(0)
+    covered = rng.random(40) < 0.8
+    vectors = Embeddings(rng.normal(3, 2, (40, 5)).astype(np.float32), np.arange(0, 41, 4), covered)
+    rows = np.concatenate([np.arange(4 * k, 4 * k + 4) for k in (1, 5, 9)])
+    rows = rows[covered[rows]]
+    space = Space.of([(vectors, np.array([1, 5])), (vectors, np.array([9]))])
+    np.testing.assert_allclose(space.mean, vectors.data[rows].mean(0), rtol=1e-6)
+    assert space.spread == pytest.approx(vectors.data[rows].var(0).mean() ** 0.5, rel=1e-5)
+    constant = Embeddings(np.ones((4, 5), dtype=np.float32), np.array([0, 4]))
+    assert Space.of([(constant, np.array([0]))]).spread == 1.0
+
+
+# -- planted languages -----------------------------------------------------------------------------------------------
+def held_out_f1(found, planted):
+    (text,) = found.texts
+    sides = (text.corpus.source, "aa", found.encoders["aa"]), (text.corpus.target, "bb", found.encoders["bb"])
+    vectors = [encoder.encode(side.take(text.held_out)) for side, _, encoder in sides]
+    pivots = find_pivots(*vectors, found.to_pivot["aa"], found.from_pivot["aa"]).within(found.thresholds["aa"])
+    return f1(pivots, planted.links.take(text.held_out))
+
+
+def mean_of_last(history, name, n=20):
+    return float(np.mean([line[name] for line in history[-n:]]))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"score": "dot", "scale": "raw"}, {"linear": True}], ids=["default", "dot, raw", "linear"]
+)
+def test_a_planted_language_is_found_from_sentences_alone(settings):
+    planted = languages()
+    method = KeyPointAlignment(towards="bb", epochs=(8, 1, 1), **settings)
+    found = method.transform(planted.encoders, planted.corpus, planted.links)
+    assert found.f1["aa"] >= 0.95
+    assert held_out_f1(found, planted) == pytest.approx(found.f1["aa"])
+    history = found.history["transform-aa"]
+    assert found.history.keys() == {"transform-aa"}, "known vectors are not trained"
+    assert mean_of_last(history, "aa-bb") < 0.35 * history[0]["aa-bb"]
+    assert found.encoders == planted.encoders
+    assert found.spreads["aa"][0] == found.spreads["aa"][1] > 0
+
+
+def test_without_annealing_attention_stays_soft_where_vectors_are_small():
+    """‖r‖²/√d is far below 1 here: at τ = 1 a word finds half of all the others in its sentence."""
+    planted = languages(scale=0.2)
+    last = {}
+    for beta in (0.0, 0.01, 0.03):
+        method = KeyPointAlignment(towards="bb", epochs=(8, 0, 0), score="dot", scale="raw", beta=(beta, 0, 0))
+        found = method.transform(planted.encoders, planted.corpus, planted.links)
+        last[beta] = mean_of_last(found.history["transform-aa"], "loss")
+        temperatures = [line["temperature"] for line in found.history["transform-aa"]]
+        assert temperatures == pytest.approx([1 / (1 + beta * step) for step in range(len(temperatures))])
+    assert last[0.0] > 2 * last[0.03]
+    assert last[0.0] > last[0.01] > last[0.03]
+
+
+def test_transforms_are_for_vectors_as_they_are():
+    """What is learnt between scaled vectors gives the same distances between the vectors, in their own units."""
+    planted = languages(300)
+    method = KeyPointAlignment(towards="bb", epochs=(20, 0, 0), held_out=0.2)
+    found = method.transform(planted.encoders, planted.corpus, planted.links)
+    (text,) = found.texts
+    links = text.links
+    x = torch.from_numpy(text.vectors.data[text.vectors.rows(links.sentence, links.source)])
+    y = torch.from_numpy(text.pivot_vectors.data[text.pivot_vectors.rows(links.sentence, links.target)])
+    with torch.no_grad():
+        left = (found.to_pivot["aa"](x) - y).square().mean() / y.var(0).mean()
+        back = (found.from_pivot["aa"](y) - x).square().mean() / x.var(0).mean()
+    assert left < 0.4
+    assert back < 0.5
+    with pytest.raises(SettingError, match="vectors of shape"):
+        found.to_pivot["aa"](y)
+
+
+# -- phases, with encoders that learn ----------------------------------------------------------------------------------
+def test_one_encoder_learns_at_a_time_and_the_pivots_is_one(tiny_folder, tmp_path, monkeypatch):
+    learnt = []
+    original = Transforming.__init__
+
+    def watched(self, sides, pivot, **options):
+        original(self, sides, pivot, **options)
+        models = [source.model is not None for source in (*(side.source for side in sides), pivot)]
+        learnt.append(([side.lang for side in sides], models, options["transforms"]))
+
+    monkeypatch.setattr(Transforming, "__init__", watched)
+    given = clcr_job.two_languages(str(tiny_folder))
+    before = {lang: encoder.fingerprint for lang, encoder in given.items()}
+    monkeypatch.setattr(clcr_job, "two_languages", lambda *_: given)
+    found, _ = clcr_job.run(str(tiny_folder), tmp_path, follow=False)
+    assert learnt == [
+        (["xx"], [False, False], True), (["yy"], [False, False], True), (["xx"], [True, False], False),
+        (["yy"], [True, False], False), (["xx", "yy"], [False, False, True], False),
+    ]  # fmt: skip
+    names = ["transform-xx", "transform-yy", "encoder-xx", "encoder-yy", "encoder-en"]
+    assert list(found.history) == names
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert {"loss", "xx-en", "en-xx", "yy-en", "en-yy", "temperature"} <= found.history["encoder-en"][0].keys()
+    for name in names:
+        lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        assert lines == found.history[name]
+        assert lines[0]["temperature"] == 1.0, "annealing begins anew in each phase"
+    assert {lang: encoder.fingerprint for lang, encoder in given.items()} == before
+    for lang, encoder in found.encoders.items():
+        assert encoder.fingerprint != before[lang]
+        assert not encoder.model.training
+        assert all(p.requires_grad for p in encoder.model.parameters())
+    assert found.spreads.keys() == {"en", "xx", "yy"}
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_transforms_follow_the_encoders_or_stay(tiny_folder, follow):
+    alone, _ = clcr_job.run(str(tiny_folder), None, sizes=(12,), epochs=(1, 0, 0))
+    together, _ = clcr_job.run(str(tiny_folder), None, sizes=(12,), epochs=(1, 1, 1), follow=follow)
+    moved = [
+        not torch.equal(p, q)
+        for p, q in zip(alone.to_pivot["xx"].parameters(), together.to_pivot["xx"].parameters(), strict=True)
+    ]
+    assert all(moved) if follow else not any(moved)
+
+
+class Killed(Exception):
+    pass
+
+
+def test_killed_in_each_phase_and_resumed_gives_the_same_bits(tiny_folder, tmp_path, monkeypatch):
+    """With dropout. Killed in the last update of each phase, once more in its first, and in between."""
+    whole, expected = clcr_job.run(str(tiny_folder), tmp_path / "whole", dropout=0.1)
+    updates = [len(history) for history in whole.history.values()]
+    assert min(updates) >= 2
+    backward, done = Transforming.backward, []
+    ends = np.cumsum(updates)
+    kills = sorted({int(k) for end, n in zip(ends, updates, strict=True) for k in (end - n + 1, end - n // 2, end)})
+
+    def dying(self, update):
+        done.append(1)
+        if kills and len(done) >= kills[0]:
+            raise Killed
+        return backward(self, update)
+
+    monkeypatch.setattr(Transforming, "backward", dying)
+    for _ in range(len(kills)):
+        with pytest.raises(Killed):
+            clcr_job.run(str(tiny_folder), tmp_path / "killed", dropout=0.1)
+        kills.pop(0)
+    found, weights = clcr_job.run(str(tiny_folder), tmp_path / "killed", dropout=0.1)
+    assert found.history == whole.history
+    assert found.thresholds == whole.thresholds
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(weights[name], value), name
+
+
+def test_a_checkpoint_of_another_run_is_refused(tiny_folder, tmp_path):
+    clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0))
+    clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0), threshold=0.5, budget=50)
+    with pytest.raises(SettingError, match="transform-xx.*: beta was 0.01, is 0.1"):
+        clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0), beta=(0.1, 0.01, 0.01))
+    with pytest.raises(SettingError, match="encoder-xx.*: schedule was"):
+        clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 2, 0))
+
+
+def test_two_processes_equal_one(tiny_folder, tmp_path):
+    found, one = clcr_job.run(str(tiny_folder), tmp_path / "one" / "training")
+    (tmp_path / "two").mkdir()
+    run_two(clcr_job.__file__, str(tiny_folder), str(tmp_path / "two"))
+    two = torch.load(tmp_path / "two" / "weights.pt", weights_only=True)
+    for name, history in found.history.items():
+        lines = (tmp_path / "two" / "training" / name / "metrics.jsonl").read_text().splitlines()
+        assert [json.loads(line)["loss"] for line in lines] == pytest.approx([h["loss"] for h in history], rel=1e-3)
+    for name, value in one.items():
+        if "key.bias" not in name and not any(cancels(name.removeprefix(f"{lang}.")) for lang in ("en", "xx", "yy")):
+            torch.testing.assert_close(two[name], value, atol=2e-3, rtol=1e-2, msg=lambda m, name=name: f"{name}: {m}")
+
+
+# -- what is left out, and what cannot be ----------------------------------------------------------------------------
+def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
+    source = [["the", "cat"], [], ["\x00"], ["water"] * 70, ["a", "\x00"], ["house"], ["of", "time"]]
+    target = [["THE"], ["WATER"], ["A"], ["WATER"], ["A", "IN"], ["HOUSE"], []]
+    corpus = ParallelCorpus.of(source, target, ("xx", "en"))
+    encoders = {"xx": tiny_encoder, "en": tiny_encoder}
+    method = KeyPointAlignment(towards="en", epochs=(1, 1, 1), held_out=0, batch=2)
+    with pytest.warns(UncoveredWordsWarning):
+        found = method.transform(encoders, corpus)
+    counts = found.texts[0].counts
+    assert (counts.sentence_pairs, counts.empty, counts.too_long, counts.held_out) == (3, 3, 1, 0)
+    assert counts.words_without_vector == {"xx": 2, "en": 0}
+    assert found.thresholds == {"xx": float("inf")}
+    assert all(np.isfinite(line["loss"]) for history in found.history.values() for line in history)
+
+
+def test_long_sentences_and_those_of_one_word():
+    rng = np.random.default_rng(0)
+    table = {f"w{k}": rng.standard_normal(8) for k in range(30)}
+    encoders = {lang: Known(lang, table, 0.1) for lang in ("aa", "bb")}
+    sizes = (512, 1, 1, 7)
+    source = [[f"w{w}" for w in rng.integers(0, 30, n)] for n in sizes]
+    target = [[f"w{w}" for w in rng.integers(0, 30, n)] for n in (500, 1, 9, 1)]
+    corpus = ParallelCorpus.of(source, target, ("aa", "bb"))
+    found = KeyPointAlignment(towards="aa", epochs=(2, 0, 0), held_out=0, batch=4, max_words=None).transform(
+        encoders, corpus
+    )
+    assert found.texts[0].counts.sentence_pairs == 4
+    assert found.texts[0].corpus.langs == ("bb", "aa"), "the pivot is the target"
+    assert np.isfinite(found.history["transform-bb"][-1]["loss"])
+
+
+def test_a_sentence_longer_than_its_encoder_reads(tiny_encoder):
+    words = ["the", "cat"] * 60  # 64 subwords is what the tiny encoder reads
+    corpus = ParallelCorpus.of([words, ["a", "cat"]], [["house"], words], ("xx", "en"))
+    method = KeyPointAlignment(towards="en", epochs=(1, 1, 1), held_out=0, max_words=None)
+    with pytest.warns(UncoveredWordsWarning, match="exceed the limit"):
+        found = method.transform({"xx": tiny_encoder, "en": tiny_encoder}, corpus)
+    counts = found.texts[0].counts
+    assert counts.sentence_pairs == 2
+    assert min(counts.words_without_vector.values()) > 20
+
+
+def test_languages_that_do_not_fit_say_so(tiny_encoder):
+    text, _ = make_text("xx", 6, 0)
+    encoders = {"en": tiny_encoder, "xx": tiny_encoder}
+    method = KeyPointAlignment(towards="en")
+    with pytest.raises(SettingError, match="no encoder for language 'xx', there are those of en"):
+        method.transform(PerLanguage({"en": tiny_encoder}), text)
+    with pytest.raises(SettingError, match="a corpus of en and en: parallel text has two languages"):
+        method.transform(encoders, ParallelCorpus.of([["a"]], [["b"]], ("en", "en")))
+    with pytest.raises(SettingError, match="two corpora of xx-en: join them to one"):
+        method.transform(encoders, [text, text])
+    with pytest.raises(SettingError, match="language 'de' is not in this corpus"):
+        KeyPointAlignment(towards="de").transform(encoders, text)
+    with pytest.raises(SettingError, match="no parallel text"):
+        method.transform(encoders, [])
+    empty = ParallelCorpus.of([["a"], []], [[], ["b"]], ("xx", "en"))
+    with pytest.raises(
+        SettingError, match="of the 2 sentence pairs of xx-en, 2 have an empty side, and 0 are too long"
+    ):
+        method.transform(encoders, empty)
+    with pytest.raises(SettingError, match="1 corpora with 2 sets of word pairs"):
+        method.transform(encoders, [text], [WordPairs.of([[]] * 6), WordPairs.of([[]] * 6)])
+    shallow = copy.copy(tiny_encoder)
+    shallow.layer = 2
+    with pytest.raises(SettingError, match="freeze=2: .* gives layer 2, and all below it would stay as it is"):
+        KeyPointAlignment(towards="en", freeze=2).transform({"en": shallow, "xx": shallow}, text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": (1, 1)}, "epochs has a number for each of the three phases"),
+        ({"epochs": (0, 1, 1)}, "the first of epochs must be above 0"),
+        ({"beta": (0.1, -1, 0)}, "each of beta must be at least 0"),
+        ({"learning_rate": (1e-3, 0, 1e-3)}, "learning rate must be above 0"),
+        ({"score": "cosine"}, "score is distance or dot"),
+        ({"scale": "unit"}, "scale is spread or raw"),
+        ({"held_out": 1}, "held_out must be at least 0 and below 1"),
+        ({"threshold": -1}, "threshold must be at least 0"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"hidden": 0}, "hidden must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(SettingError, match=message):
+        KeyPointAlignment(towards="en", **settings)
+
+
+def test_narrow_encoders_learn_faster():
+    assert transform_rate(48) == 5e-3
+    assert transform_rate(768) == pytest.approx(6.5e-4, rel=0.01)

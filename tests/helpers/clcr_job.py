@@ -1,0 +1,55 @@
+"""CLCR's first step as a program of its own, for tests that start it twice. Not a test itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from calque.alignment.clcr.method import KeyPointAlignment
+from calque.alignment.clcr.step import Transformed
+from calque.encoders import load_encoder
+from linked_text import make_text
+
+SETTINGS: dict[str, Any] = {
+    "towards": "en", "batch": 3, "epochs": (2.0, 1.0, 1.0), "learning_rate": (5e-3, 1e-3, 1e-3), "held_out": 0.1,
+    "max_words": None,
+}  # fmt: skip
+
+
+def two_languages(folder: str, dropout: float = 0.0) -> dict[str, Any]:
+    """The same tiny encoder for three languages, which part when they are trained."""
+    encoders = {}
+    for lang in ("en", "xx", "yy"):
+        encoders[lang] = load_encoder(folder)
+        for module in encoders[lang].model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = dropout
+    return encoders
+
+
+def run(
+    folder: str, out: Path | None, *, dropout: float = 0.0, sizes: tuple[int, ...] = (14, 6), **settings: Any
+) -> tuple[Transformed, dict[str, torch.Tensor]]:
+    """What comes of it, and all weights."""
+    texts = [make_text(lang, n, number) for number, (lang, n) in enumerate(zip(("xx", "yy"), sizes, strict=False))]
+    method = KeyPointAlignment(**(SETTINGS | settings))
+    found = method.transform(
+        two_languages(folder, dropout), [text[0] for text in texts], [text[1] for text in texts], folder=out,
+        checkpoint_every=2,
+    )  # fmt: skip
+    weights = {}
+    for lang, encoder in found.encoders.items():
+        weights |= {f"{lang}.{name}": value for name, value in encoder.model.state_dict().items()}  # type: ignore[attr-defined]
+    for name, maps in (("to", found.to_pivot), ("from", found.from_pivot)):
+        for lang, module in maps.items():
+            weights |= {f"{name}.{lang}.{key}": value for key, value in module.state_dict().items()}
+    return found, weights
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    found, weights = run(sys.argv[1], Path(sys.argv[2]) / "training")
+    torch.save(weights, Path(sys.argv[2]) / "weights.pt")
