@@ -22,7 +22,7 @@ from calque.text import ParallelCorpus, Sentences
 from command import fails, works
 from planted import KeyPoints, Planted, jobs, key_points, labelled, tagged, write_tags, write_trees
 
-REFUSED = "planted cannot be (measured|mapped) here: its vectors are of key points, expected words; tasks on whole texts"
+REFUSED = "planted cannot be (measured|mapped) here: its vectors are of key points, expected words; tasks on whole"
 
 
 def left(each):
