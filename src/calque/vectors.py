@@ -15,7 +15,7 @@ import numpy as np
 
 from calque.disk import failure, reserve, unwritten, whole
 from calque.errors import InputError
-from calque.offsets import offsets_of
+from calque.offsets import offsets_of, ranges
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
 _UNREADABLE = (
@@ -68,6 +68,13 @@ class Embeddings:
     def rows(self, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
         """Row numbers of words given as (sentence, position in the sentence), int64 `[n]`."""
         return self.offsets[sentence] + word
+
+    def take(self, sentences: np.ndarray) -> Embeddings:
+        """Some of the sentences, by their numbers; their vectors are copied."""
+        lengths = np.diff(self.offsets)[sentences]
+        rows = ranges(self.offsets[sentences], lengths)
+        covered = None if self.covered is None else self.covered[rows]
+        return Embeddings(self.data[rows], offsets_of(lengths), covered)
 
     def sentence_means(self) -> np.ndarray:
         """Mean word vector of each sentence, float64 `[n_sentences, dim]`, of the words that have a vector.

@@ -19,6 +19,7 @@ class MethodRow:
         settings: arguments that make the class this method.
         learns_from: "parallel" (text with word links), "dictionary", or both.
         trains: whether it changes the encoder's weights, and so has a seed, a schedule and checkpoints.
+        of_each: whether it takes an encoder of each language, which may differ in size.
     """
 
     target: str
@@ -26,6 +27,7 @@ class MethodRow:
     settings: Mapping[str, Any] = field(default_factory=dict)
     learns_from: tuple[str, ...] = ("parallel",)
     trains: bool = False
+    of_each: bool = False
 
 
 def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
@@ -60,6 +62,12 @@ METHODS: Table[MethodRow] = Table(
             "trains the encoder to predict senses of hidden words and of their translations",
             learns_from=("dictionary",),
             trains=True,
+        ),
+        "clcr": MethodRow(
+            "calque.alignment.clcr.method:KeyPointAlignment",
+            "makes rows that are key points, of equal number and order in all languages, from an encoder of each",
+            trains=True,
+            of_each=True,
         ),
         "rcsls": _maps("rcsls", "map that is best for retrieval by CSLS", "dictionary"),
         "whitened": _maps("whitened", "rotation of whitened vectors", "dictionary"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,10 @@ class Method(ABC):
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record: by default all public attributes."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def judged(self) -> Sequence[Any]:
+        """Figures of the last `align` on text that it held out, as `calque.runs.judged` takes them; none by default."""
+        return ()
 
     def record(self) -> dict[str, Any]:
         """What the model card tells of the last `align`: `settings`, and what else there is."""

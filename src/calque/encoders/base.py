@@ -56,7 +56,7 @@ class Encoder(ABC):
     layer: int | None = 0
     base: Encoder | None = None
     precision: str | None = None
-    rows: ClassVar[Literal["words", "key points"]] = "words"
+    rows: Literal["words", "key points"] = "words"
     _first_layer: ClassVar[str] = ""  # what layer 0 is, for messages
 
     @property

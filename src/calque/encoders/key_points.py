@@ -22,9 +22,11 @@ from calque.encoders.key_point_parts import Parts, digest_of, open_parts, save_p
 from calque.encoders.per_language import sentences_by_language
 from calque.errors import InputError, SettingError, check_number
 from calque.nn.key_points import key_points
+from calque.nn.pivots import find_pivots
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of, ranges
-from calque.text import Sentence, Sentences
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings
 
 Step = Literal["transform", "extract", "reorder"]
@@ -85,6 +87,7 @@ class KeyPointEncoder(Encoder):
         threshold: δ, a word is a key point if it is one with a greater probability; a sentence without any keeps the
             most probable. 0.2 in the paper.
         beam: hypotheses that the search for the order keeps; 10 in the paper.
+        costs: by language what a pivot may cost, see `pivots`.
         name: what reports call it.
         settings: how the parts were learnt, for the record.
 
@@ -101,6 +104,7 @@ class KeyPointEncoder(Encoder):
         steps: Sequence[Step] = STEPS,
         threshold: float = 0.2,
         beam: int = 10,
+        costs: Mapping[str, float] | None = None,
         name: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ):
@@ -113,7 +117,7 @@ class KeyPointEncoder(Encoder):
         self.steps = self._checked(steps)
         self.dim = self.encoders[pivot].dim
         self.settings = dict(settings or {})
-        self._name = name
+        self.costs, self._name = dict(costs or {}), name
         self._weights: str | None = None
 
     @property
@@ -141,6 +145,35 @@ class KeyPointEncoder(Encoder):
             check_number("threshold", threshold, least=0, below=1)
             other.threshold = threshold
         return other
+
+    def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
+        """Pairs of words that are nearest to each other under both transforms, and cost little enough (CLCR, §3.2).
+
+        Args:
+            corpus: parallel text of the pivot language and another.
+            at_least_one: of a sentence pair without a pivot, its cheapest pair of words.
+            progress: show bars on standard error.
+
+        Raises:
+            SettingError: languages that it was not made for; or transforms that nothing was learnt about.
+        """
+        if corpus.side(self.pivot) == "source":
+            return self.pivots(corpus.swapped(), at_least_one=at_least_one, progress=progress).swapped()
+        lang = self._language(corpus.langs[0])
+        parts = self.parts[lang]
+        if parts.to_pivot is None or parts.from_pivot is None or lang not in self.costs:
+            raise SettingError(f"nothing is known of pivots between {corpus.langs[0]} and {self.pivot}")
+        source = self.encoders[lang].encode(corpus.source, progress=progress)
+        target = self.encoders[self.pivot].encode(corpus.target, progress=progress)
+        found = find_pivots(source, target, parts.to_pivot, parts.from_pivot)
+        return found.within(self.costs[lang], at_least_one=at_least_one)
+
+    def _language(self, lang: str) -> str:
+        """The language whose encoder reads this one: a variety, as de-AT, is read by its language's."""
+        match = best_match(lang, self.encoders)
+        if match is None:
+            raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
+        return match
 
     def _checked(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         steps = named_steps(steps) or STEPS
@@ -191,11 +224,7 @@ class KeyPointEncoder(Encoder):
         return Embeddings(data, offsets, covered), KeyPoints(words, offsets)
 
     def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, KeyPoints]:
-        lang = best_match(sentences.lang, self.encoders)  # a variety, as de-AT, is read by its language's
-        if lang is None:
-            raise SettingError(
-                f"no encoder for language {sentences.lang!r}, there are those of {', '.join(self.encoders)}"
-            )
+        lang = self._language(sentences.lang)
         states = self.encoders[lang].encode(sentences, progress=progress)
         if "extract" not in self.steps:
             words = np.arange(states.n_words) - np.repeat(states.offsets[:-1], np.diff(states.offsets))
@@ -269,7 +298,7 @@ class KeyPointEncoder(Encoder):
                 encoder.save_whole(path / f"encoder-{number}")
             about = {
                 "langs": list(self.encoders), "name": self._name or "", "towards": self.pivot, "steps": list(self.steps),
-                "threshold": self.threshold, "beam": self.beam, "parts": save_parts(self.parts, path),
+                "threshold": self.threshold, "beam": self.beam, "costs": self.costs, "parts": save_parts(self.parts, path),
                 "settings": self.settings,
             }  # fmt: skip
             write_about(path, "key-points", about)
@@ -292,7 +321,7 @@ class KeyPointEncoder(Encoder):
         try:
             parts = open_parts(path, about["parts"])
             langs = list(about["langs"])
-            settings = {name: about[name] for name in ("threshold", "beam", "settings")}
+            settings = {name: about[name] for name in ("threshold", "beam", "costs", "settings")}
             saved, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
         except (KeyError, TypeError) as error:
             raise InputError(f"no encoder of key points ({error} is missing)", path=path / ABOUT_FILE) from error

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.alignment import METHODS, learns_from, methods_for
+from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.linking import Say, Words, skipped
-from calque.runs.card import model_card
+from calque.runs.card import add_scores, model_card
 from calque.runs.folder import TRAINING, check, writing
+from calque.runs.judged import scores_of
 from calque.runs.links import links_of
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def align(
     for path, corpus in zip(texts, corpora, strict=True):
         if towards not in corpus.langs:
             raise SettingError(f"--towards {towards}: {path} is in {corpus.langs[0]} and {corpus.langs[1]}")
-    base = load_encoder(encoder, **dict(load or {}))
+    base = load_encoder(encoder, alike=not METHODS[method].of_each, **dict(load or {}))
     with writing(out, overwrite=overwrite) as folder:
         started = time.perf_counter()
         if links:
@@ -105,6 +107,10 @@ def align(
             seconds={"words": round(linked - started, 2), "method": round(time.perf_counter() - linked, 2)},
         )  # fmt: skip
         leave(aligned, folder, base, record, keep_layers=keep_layers)
+        scores = [score.to_dict() for score in scores_of(how.judged())]
+        if scores and is_first():
+            add_scores(folder, scores)
+            record["scores"] = scores
     return Aligned(aligned, Path(out), record)
 
 
@@ -118,7 +124,6 @@ def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any],
         record: of the run, see `model_card`.
         keep_layers: save the layers above the aligned one as well, see `HuggingFaceEncoder.save`.
     """
-    from calque.distributed import is_first
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.folder import read_about
 
@@ -155,8 +160,6 @@ def make_method(name: str, towards: str, options: Mapping[str, Any]) -> Method:
 
 def _warn(record: Mapping[str, Any], corpora: Sequence[ParallelCorpus]) -> None:
     """Say which sentence pairs a training had no use for; lines without a pair were counted when they were read."""
-    from calque.distributed import is_first
-
     counts = record.get("counts", {})
     unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
     reasons = {

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from calque.alignment.base import Method
+from calque.alignment.clcr.extracting import Extracting
+from calque.alignment.clcr.heads import SCHEDULE, HeadTraining
+from calque.alignment.clcr.judged import Judged
+from calque.alignment.clcr.learning import learn
 from calque.alignment.clcr.phases import Course, Phase
+from calque.alignment.clcr.reordering import Reordering
 from calque.alignment.clcr.step import Transformed, TransformStep
 from calque.alignment.clcr.text import paired_texts
 from calque.distributed import Processes
 from calque.encoders.base import Encoder, require
+from calque.encoders.key_points import STEPS, KeyPointEncoder, named_steps
 from calque.encoders.numerics import TrainingPrecision, check_training_precision
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.trainable import TrainableEncoder
@@ -24,7 +31,7 @@ from calque.training.rates import rate_by_width
 
 # What each phase has of its own, what only comes after all of them, and what is rounding.
 _OF_PHASES = ("epochs", "learning_rate", "beta", "follow", "warmup", "decay", "betas", "epsilon", "clip")
-_AFTERWARDS = ("threshold",)
+_AFTERWARDS = ("threshold", "steps", "delta", "beam", "confident", "order", "head_epochs", "compare")
 _WITHOUT_EFFECT = ("budget", "accumulate")
 
 
@@ -37,7 +44,7 @@ def transform_rate(dim: int) -> float:
 
 
 @dataclass(kw_only=True, eq=False)
-class KeyPointAlignment:
+class KeyPointAlignment(Method):
     """Encoders of single languages, of which nothing is known but sentences that translate one another, become one whose
     rows are key points (CLCR, ICLR 2020 submission).
 
@@ -56,6 +63,8 @@ class KeyPointAlignment:
     below or above 1. With vectors scaled to a variance of 1 it is sharp enough from the beginning, and the annealing takes
     away what is left of other words.
 
+    Step 2, extract, and step 3, reorder, are learnt from these pivots: see `Extracting` and `Reordering`.
+
     Args:
         towards: the pivot language.
         hidden: rows of B; None for as many as dimensions.
@@ -73,6 +82,14 @@ class KeyPointAlignment:
         max_words: leave out pairs with a longer side.
         held_out: share of the pairs that is not trained on; what a pivot may cost is chosen there.
         threshold: what a pivot may cost; None to choose it.
+        steps: "transform", "transform,extract" or "transform,extract,reorder".
+        delta: δ, see `KeyPointEncoder`, whose `threshold` it is.
+        beam: see `KeyPointEncoder`.
+        confident: see `Extracting`.
+        order: see `Reordering`.
+        head_epochs: passes over the text for P and R.
+        compare: also train what Tables 2 and 3 compare with, for their figures: P from labels as they are, R of the other
+            kind.
         freeze, accumulate, budget, window, precision: see `Tuner`.
     """
 
@@ -95,6 +112,13 @@ class KeyPointAlignment:
     max_words: int | None = 64
     held_out: float = 0.05
     threshold: float | None = None
+    steps: str = ",".join(STEPS)
+    delta: float = 0.2
+    beam: int = 10
+    confident: bool = True
+    order: Literal["relative", "absolute"] = "relative"
+    head_epochs: float = SCHEDULE.epochs
+    compare: bool = False
     freeze: int | None = None
     accumulate: int = 1
     budget: int = 1024
@@ -124,6 +148,73 @@ class KeyPointAlignment:
         if self.threshold is not None:
             check_number("threshold", self.threshold, least=0)
         check_training_precision(self.precision)
+        self._steps = named_steps(self.steps) or STEPS
+        check_number("delta", self.delta, least=0, below=1)
+        check_number("beam", self.beam, least=1, whole=True)
+        check_number("head_epochs", self.head_epochs, above=0)
+        Reordering(kind=self.order)
+
+    def align(
+        self,
+        encoder: Encoder | Mapping[str, Encoder],
+        corpus: ParallelCorpus | Sequence[ParallelCorpus],
+        pairs: WordPairs | Sequence[WordPairs] | None = None,
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> KeyPointEncoder:
+        """All steps.
+
+        Args:
+            encoder: of each language, see `transform`; or one that reads all of them, of which each language gets its own.
+            corpus, pairs, folder, checkpoint_every, progress: see `transform`.
+
+        Raises:
+            SettingError: see `transform`.
+        """
+        corpora = [corpus] if isinstance(corpus, ParallelCorpus) else list(corpus)
+        if isinstance(encoder, Encoder) and not isinstance(encoder, PerLanguage):
+            encoder = {lang: encoder for each in corpora for lang in each.langs}
+        place = None if folder is None else Path(folder)
+        first = self.transform(
+            encoder, corpora, pairs, folder=place, checkpoint_every=checkpoint_every, progress=progress
+        )
+        training = HeadTraining(
+            schedule=replace(SCHEDULE, epochs=self.head_epochs, seed=self.seed),
+            folder=None if place is None else place / "heads", checkpoint_every=checkpoint_every, progress=progress,
+            identity={"encoders": {lang: each.fingerprint for lang, each in first.encoders.items()}},
+        )  # fmt: skip
+        self.learnt = learn(
+            first, pivot=self.towards, steps=self._steps, threshold=self.delta, compare=self.compare, progress=progress,
+            extract=Extracting(confident=self.confident, training=training),
+            reorder=Reordering(kind=self.order, training=training),
+        )  # fmt: skip
+        self.transformed = first
+        return KeyPointEncoder(
+            {lang: first.encoders[lang] for lang in self.learnt.parts}, self.learnt.parts, pivot=self.towards,
+            steps=self._steps, threshold=self.delta, beam=self.beam, costs=first.thresholds, settings=self.settings(),
+        )  # fmt: skip
+
+    def record(self) -> dict[str, Any]:
+        first = self.transformed
+        counts: dict[str, Any] = {"too_long": 0, "empty": 0}
+        for text in first.texts:
+            counts["too_long"] += text.counts.too_long
+            counts["empty"] += text.counts.empty
+        return {
+            "settings": self.settings(),
+            "counts": counts,
+            "phases": {name: {"updates": len(h), "first": h[0], "last": h[-1]} for name, h in first.history.items()},
+            "pivots": {lang: {"threshold": cost, "f1": first.f1.get(lang)} for lang, cost in first.thresholds.items()},
+            "spreads": first.spreads,
+            "key_points": self.learnt.counts,
+            "examples": self.learnt.examples,
+        }
+
+    def judged(self) -> list[Judged]:
+        """Figures of the last `align` on held-out text: the distances (Table 1), P (Table 2) and R (Table 3)."""
+        return self.learnt.judged
 
     def transform(
         self,
