@@ -8,6 +8,12 @@ python -m benchmarks.planted score senses DIR --senses FILE --encoder FOLDER
 python -m benchmarks.planted make translations TEXT --out DIR
 calque pretrain aa=DIR/train.aa.txt bb=DIR/train.bb.txt --pretokenized --dictionary aa-bb=DIR/dictionary.tsv … --out FOLDER
 python -m benchmarks.planted score translations DIR --encoder FOLDER
+
+python -m benchmarks.planted make key-points --out DIR
+calque clcr train aa=DIR/aa bb=DIR/bb DIR/train.tsv --pretokenized --langs aa bb --pivot aa --out FOLDER
+calque clcr pivots FOLDER DIR/test.tsv --pretokenized --langs aa bb --out PIVOTS
+calque clcr keypoints FOLDER DIR/test.bb --pretokenized --lang bb --out POINTS
+python -m benchmarks.planted score key-points DIR --pivots PIVOTS --key-points bb=POINTS
 """
 
 from __future__ import annotations
@@ -20,9 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.planted_key_points import score_world, write_world
 from benchmarks.planted_senses import plant, replace, score_found, score_separation, supervised, v_measure
 from benchmarks.planted_translations import RARE, rename, score_retrieval
 from calque.corpora import read_sentences
+from calque.corpora.languages import name_and_path
 from calque.encoders import load_encoder
 from calque.errors import CalqueError, InputError
 from calque.text import Sentences
@@ -125,6 +133,16 @@ def score_translations(given: argparse.Namespace) -> None:
     print(json.dumps(_rounded(score_retrieval(test, first, second, words - told - {RARE}))))
 
 
+def make_key_points(given: argparse.Namespace) -> None:
+    write_world(given.out, pairs=given.sentences, test=given.test, noise=given.noise, seed=given.seed)
+
+
+def score_key_points(given: argparse.Namespace) -> None:
+    named = {lang: Path(path) for lang, path in map(name_and_path, given.key_points)}
+    figures = score_world(given.dir, given.pivots, named)
+    print(json.dumps({name: _rounded(v) if isinstance(v, dict) else round(v, 4) for name, v in figures.items()}))
+
+
 def _text(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
@@ -155,6 +173,13 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("--at-least", type=int, default=100, help="occurrences of a word that may be joined")
         else:
             one.add_argument("--words", type=int, default=6000, help="words that keep their form; others are <rare>")
+    points = make.add_parser("key-points")
+    points.set_defaults(action=make_key_points)
+    points.add_argument("--out", type=Path, required=True)
+    points.add_argument("--sentences", type=int, default=20_000, help="pairs for training")
+    points.add_argument("--test", type=int, default=1000, help="pairs held out")
+    points.add_argument("--noise", type=float, default=0.2, help="of each occurrence, in standard deviations")
+    points.add_argument("--seed", type=int, default=0)
     score = what.add_parser("score", help="one line of JSON").add_subparsers(required=True)
     senses = score.add_parser("senses")
     senses.set_defaults(action=score_senses)
@@ -167,6 +192,11 @@ def parser() -> argparse.ArgumentParser:
     translations.add_argument("dir", type=Path, help="what `make translations` wrote")
     translations.add_argument("--encoder", required=True)
     translations.add_argument("--layer", type=int, default=-1)
+    points = score.add_parser("key-points")
+    points.set_defaults(action=score_key_points)
+    points.add_argument("dir", type=Path, help="what `make key-points` wrote")
+    points.add_argument("--pivots", type=Path, help="links of test.tsv")
+    points.add_argument("--key-points", nargs="*", default=(), help="LANG=FILE, key points of that side of test.tsv")
     return options
 
 

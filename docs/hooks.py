@@ -96,8 +96,11 @@ def commands() -> str:
     ]  # fmt: skip
     names = [function.__name__.replace("_", "-") for function in COMMANDS]
     found = {name: root.commands[name] for name in names if name in root.commands}
+    for verb, group in root.commands.items():
+        found |= {f"{verb} {name}": command for name, command in getattr(group, "commands", {}).items()}
     lines += [
-        f"| [`calque {name}`](#{name}) | {_cell(command.help.split(BLANK)[0])} |" for name, command in found.items()
+        f"| [`calque {name}`](#{_anchor(name)}) | {_cell(command.help.split(BLANK)[0])} |"
+        for name, command in found.items()
     ]
     for name, command in found.items():
         lines += ["", *_command(name, command), *(_tasks() if name == "evaluate" else [])]
@@ -115,7 +118,7 @@ def _tasks() -> list[str]:
 def _command(name: str, command) -> list[str]:
     context = command.make_context(name, [], resilient_parsing=True)
     usage = " ".join(command.collect_usage_pieces(context))
-    lines = [f"## calque {name} {{ #{name} }}", "", command.help, "", "```", f"calque {name} {usage}", "```"]
+    lines = [f"## calque {name} {{ #{_anchor(name)} }}", "", command.help, "", "```", f"calque {name} {usage}", "```"]
     arguments, options = [], []
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
@@ -126,6 +129,10 @@ def _command(name: str, command) -> list[str]:
             lines += ["", f"| {title} | what it says |", "|---|---|"]
             lines += [f"| <code>{_cell(left)}</code> | {_cell(right)} |" for left, right in records]
     return lines
+
+
+def _anchor(name: str) -> str:
+    return name.replace(" ", "-")
 
 
 def _cell(text: str) -> str:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from calque import __version__
+from calque.cli import clcr
 from calque.cli.align import align
 from calque.cli.analyze import analyze
 from calque.cli.anchors import anchors
@@ -96,6 +97,9 @@ def _told(command: Callable[..., Any]) -> Callable[..., Any]:
 
 for command in COMMANDS:
     app.command(cls=getattr(command, "command_class", None))(_told(command))
+for command in clcr.COMMANDS:
+    clcr.app.command()(_told(command))
+app.add_typer(clcr.app)
 
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
@@ -113,12 +117,14 @@ _SEVERAL = {
             "--rename",
             "--links",
             "--train-links",
+            "--translations",
         ),
         2,
     ),
     "analyze": (("--upos", "--treebank", "--results"), 1),
     "explore": (("--text", "--test"), 1),
     "senses": (("--text",), 1),
+    "clcr": (("--parallel",), 1),
 }
 
 

@@ -233,6 +233,13 @@ def evaluate(
     test_limit: Annotated[
         int | None, typer.Option(min=1, help="Use only N texts of each --test and --dev file.")
     ] = None,
+    translations: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LANG=FILE,FILE...",
+            help="Key points by pivots (--steps pivots): the test file in the pivot language and the one in LANG.",
+        ),
+    ] = None,
 ) -> None:
     """Measure an encoder on a task.
 
@@ -271,7 +278,10 @@ def evaluate(
     from calque.runs.evaluate import evaluate as run
     from calque.runs.shown import table
 
-    scores = run(encoder, inputs, options=options, load=loading.arguments(), progress=not output.quiet)
+    scores = run(
+        encoder, inputs, options=options, load=loading.arguments(), translations=translations or [],
+        progress=not output.quiet,
+    )  # fmt: skip
     if output.out is not None:
         append_lines(output.out, (score.to_json() + "\n" for score in scores))
     if output.record:

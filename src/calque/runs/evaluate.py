@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from calque.encoders.key_points import PIVOTS
 from calque.errors import SettingError
 from calque.tasks.table import TASKS
 
@@ -19,6 +20,7 @@ def evaluate(
     *,
     options: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
+    translations: Sequence[str] = (),
     progress: bool = False,
 ) -> list[Score]:
     """Scores of one encoder on one task, those of the first test first, and of each the main one.
@@ -27,7 +29,10 @@ def evaluate(
         encoder: hub name, folder, `mini`, or a file of static vectors.
         inputs: the task's name, one of `TASKS` or `package.module:Class`, and its files.
         options: keyword arguments of the task's `from_files`.
-        load: keyword arguments of `load_encoder`.
+        load: keyword arguments of `load_encoder`; with steps "pivots", key points are the pivots of a sentence and its
+            translation.
+        translations: for these, `de=FILE,FILE`: a test file in the pivot language and the one in de, line by line the same; or
+            `de=FILE`, parallel text of the two.
         progress: show bars on standard error.
 
     Raises:
@@ -40,7 +45,16 @@ def evaluate(
     if unread:
         raise SettingError(f"{inputs.task} does not read {', '.join(unread)}, only {', '.join(row.files)}")
     tasks = TASKS.load(inputs.task).from_files(inputs, **dict(options or {}))
-    loaded = load_encoder(encoder, **dict(load or {}))
+    load = dict(load or {})
+    if load.get("steps") == PIVOTS:
+        from calque.runs.clcr import open_pivoted
+
+        how = {**{name: load[name] for name in load if name != "steps"}, "pretokenized": inputs.words.pretokenized}
+        loaded: Any = open_pivoted(encoder, translations, **how)
+    elif translations:
+        raise SettingError(f"--translations are for key points by pivots: add --steps {PIVOTS}")
+    else:
+        loaded = load_encoder(encoder, **load)
     scores: list[Score] = []
     for task in tasks:
         of_task = [score.about(**task.notes) for score in task.evaluate(loaded, progress=progress)]

@@ -105,9 +105,23 @@ def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
     for kind in {study.supervision[supervision]["kind"] for supervision in study.supervisions(given)}:
         check(where, given, of_method(given, kind), f"{where} with a supervision of kind {kind!r}")
     _check_rows(study, where, given)
+    for row, steps in given.get("views", {}).items():
+        _check_view(study, f"{where}.views", row, steps)
     no_repetition(f"{where}.layers", given.get("layers", []))
     check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
     make_method(where, given, study.towards)
+
+
+def _check_view(study: Study, where: str, row: str, steps: str) -> None:
+    from calque.encoders.key_points import PIVOTS, named_steps
+
+    if row in study.methods:
+        raise SettingError(f"{where}.{row}: there is a method of that name")
+    try:
+        if steps != PIVOTS:
+            named_steps(steps)
+    except SettingError as error:
+        raise SettingError(f"{where}.{row}: {error}, or {PIVOTS}") from error
 
 
 def check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
@@ -151,7 +165,8 @@ def check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
 
 def _check_rows(study: Study, where: str, given: Mapping[str, Any]) -> None:
     """The encoders and methods that something is restricted to are among those that there are."""
-    for kind, known in (("encoders", study.encoders), ("methods", study.methods)):
+    rows = [row for name, method in study.methods.items() for row in study.rows_of(name, method)]
+    for kind, known in (("encoders", list(study.encoders)), ("methods", rows)):
         for each in listed(given.get(kind)):
             if each not in known:
                 raise SettingError(f"{where}.{kind}: unknown {each!r}, expected {', '.join(known)}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from calque.alignment import METHODS
+from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
 from calque.runs.study.plan import BASE, Study, listed
@@ -120,7 +121,8 @@ class Grid:
                             for layer, load in (loads if trains else {None: pooling}).items():
                                 called = label(method, learnt, some, layer, seed)
                                 step = self._aligned(base.encoder, settings, texts, some, load, called)
-                                row(method, learnt, step, {}, layer, made_for, seed)
+                                for name_of_row, how in plan.rows_of(method, given).items():
+                                    row(name_of_row, learnt, step, how, layer, made_for, seed)
                         else:  # the maps of all layers from one pass
                             called = label(method, learnt, some, None, seed)
                             step = self._aligned(
@@ -133,7 +135,7 @@ class Grid:
         self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load, label: str
     ) -> Step:
         towards = langs[0] if self.plan.towards == "target" else self.plan.towards
-        options = {name: value for name, value in settings.items() if name not in ("supervision", "encoders")}
+        options = {name: value for name, value in settings.items() if name not in ("supervision", "encoders", "views")}
         about = {"load": load, "towards": towards, "langs": [[self.plan.source, lang] for lang in langs], **options}
         if texts["kind"] == "parallel":
             step = self._on_links(base, about, texts, langs, label)
@@ -201,7 +203,8 @@ class Grid:
     def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:
         """The steps of a task for one encoder: one, or one for each language."""
         plan, task = self.plan, TASKS[given["task"]]
-        about = {"load": row.load, **{key: v for key, v in given.items() if key not in (*PARTS, *OF_ROWS, "texts")}}
+        own = (*PARTS, *OF_ROWS, "texts", "translations")
+        about = {"load": row.load, **{key: v for key, v in given.items() if key not in own}}
         if task.languages == "pairs":
             tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
             return [self._by_language(row, name, given, about, lang, file) for lang, file in tests.items()]
@@ -216,6 +219,12 @@ class Grid:
         if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
             files["keys"] = [key for part in ("train", "test") for file in files[part] for key in _keys(file)]
+        if row.load.get("steps") == PIVOTS:
+            translations = {
+                lang: two for lang, two in given.get("translations", {}).items() if lang in about["langs"]["test"]
+            }
+            about["translations"] = list(translations)
+            files["translations"] = [plan.path(file) for two in translations.values() for file in two]
         if "seeds" in task.options:
             about["seeds"] = given.get("seeds", plan.seeds)
         made_for = "" if row.langs is None else f", {' and '.join(row.langs)}"

@@ -44,7 +44,7 @@ OF_ENCODER: Types = {
     "path": str, "pretrain": Mapping[str, Any], "runs": Few, "layers": Sequence[Layer], "pooling": _POOLING,
 }  # fmt: skip
 #: what a method says beside its options
-OF_METHOD = ("method", "supervision", "encoders")
+OF_METHOD = ("method", "supervision", "encoders", "views")
 #: of a method, or a task: the only encoders, and of a task the only methods, that it is for
 OF_ROWS: Types = {"encoders": Files, "methods": Files}
 
@@ -100,6 +100,8 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
         own = {"normalise": Normalisation, "combine": Combine, "held_out": Share}
         return {"supervision": Files, "encoders": Files, **of(align_dictionary, *_RUN, *without), **own}
     shared = {"method": str, "supervision": Files, "encoders": Files, "layer": Layer, "pooling": _POOLING}
+    if METHODS[given["method"]].of_each:
+        shared["views"] = _BY_LANGUAGE
     return {**shared, **options_of_method(given["method"])}
 
 
@@ -134,6 +136,8 @@ def of_task(task: str) -> Types:
     row = TASKS[task]
     shape: Any = _BY_LANGUAGE if row.languages == "pairs" else Files
     files = {SETTINGS.get(name, name): shape for name in (*PARTS, "text") if name in row.files}
+    if "key points" in TASKS.load(task).rows:
+        files["translations"] = Mapping[str, Sequence[str]]
     others = {name: str for name in row.files if name not in (*PARTS, "text", "links", "train_links", "project")}
     read = {"pretokenized": bool, "test_limit": Count} if row.languages == "files" or "text" in row.files else {}
     return {

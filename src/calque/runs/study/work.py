@@ -131,7 +131,11 @@ def _score(step: Step, folder: Path) -> None:
         given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
         given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
     inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
-    scores = evaluate(_encoder(step), inputs, options=options, load=load)
+    both = iter(files.get("translations", ()))
+    translations = [
+        f"{lang}={file},{next(both)}" for lang, file in zip(options.pop("translations", ()), both, strict=False)
+    ]
+    scores = evaluate(_encoder(step), inputs, options=options, load=load, translations=translations)
     text = json.dumps([score.to_dict() for score in scores], ensure_ascii=False, indent=1)
     (folder / SCORES).write_text(text + "\n", encoding="utf-8")
 

@@ -1,0 +1,167 @@
+"""`calque clcr`: from two encoders and parallel text to key points, on two small languages that were made up."""
+
+import json
+
+import numpy as np
+import pytest
+from benchmarks.planted_key_points import score_world, write_world
+
+from calque import load_encoder
+from calque.encoders.key_points import KeyPointEncoder
+from calque.pairs import WordPairs
+from command import fails, works
+
+SHORT = ["--option", "epochs=[4.0,0,0]", "--option", "head_epochs=2.0", "--model", "fast-align"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    write_world(folder, pairs=500, test=60, examples=60, dim=24, noise=0.05)
+    return folder
+
+
+def train(world, out, *more):
+    return ["clcr", "train", f"aa={world}/aa", f"bb={world}/bb", f"{world}/train.tsv", "--pretokenized", "--langs", "aa", "bb",
+            "--pivot", "aa", "--out", out, *SHORT, *more]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(world, tmp_path_factory):
+    import contextlib
+    import io
+
+    from calque.cli import main
+
+    out = tmp_path_factory.mktemp("trained") / "out"
+    with pytest.raises(SystemExit) as end, contextlib.redirect_stderr(io.StringIO()) as said:
+        main([str(part) for part in train(world, out, "--option", "compare=true")])
+    assert end.value.code == 0, said.getvalue()
+    assert f"saved to {out}" in said.getvalue()
+    return out
+
+
+def test_what_is_found_is_what_was_planted(capsys, world, trained, tmp_path):
+    """After a few updates: far from what longer training finds, and far from chance."""
+    works(
+        capsys,
+        "clcr",
+        "pivots",
+        trained,
+        world / "test.tsv",
+        "--pretokenized",
+        "--langs",
+        "aa",
+        "bb",
+        "--out",
+        tmp_path / "p",
+    )
+    for lang in ("aa", "bb"):
+        _, said = works(capsys, "clcr", "keypoints", trained, world / f"test.{lang}", "--pretokenized", "--lang", lang, "--out",
+                        tmp_path / lang)  # fmt: skip
+        assert "60 sentences" in said
+    figures = score_world(world, tmp_path / "p", {lang: tmp_path / lang for lang in ("aa", "bb")})
+    assert figures["alignment"]["f1"] > 0.6
+    assert figures["key points, bb"]["f1"] > 0.6
+    encoder = load_encoder(trained)
+    assert isinstance(encoder, KeyPointEncoder)
+    assert encoder.rows == "key points"
+    swapped = tmp_path / "swapped.tsv"
+    lines = (world / "test.tsv").read_text().splitlines()
+    swapped.write_text("".join("\t".join(reversed(line.split("\t"))) + "\n" for line in lines))
+    works(capsys, "clcr", "pivots", trained, swapped, "--pretokenized", "--langs", "bb", "aa", "--out", tmp_path / "q")
+    assert WordPairs.open(tmp_path / "q").swapped() == WordPairs.open(tmp_path / "p")
+
+
+def test_its_own_figures_are_in_the_record(trained):
+    record = json.loads((trained / "calque-run.json").read_text())
+    scores = {(s["task"], s["languages"][0], s["settings"]["model"], s["metric"]): s for s in record["scores"]}
+    assert {"distance", "key-points", "order"} == {task for task, *_ in scores}
+    order = {
+        model: s["value"] for (task, _, model, metric), s in scores.items() if (task, metric) == ("order", "bleu-2")
+    }
+    assert set(order) == {"as it stands", "relative, n = 1", "relative, n = 10", "absolute, n = 1", "absolute, n = 10"}
+    assert order["relative, n = 10"] > order["as it stands"]
+    for lang in ("aa", "bb"):
+        assert 0.5 < scores["key-points", lang, "confident labels", "accuracy"]["value"] <= 1
+        assert ("key-points", lang, "labels as they are", "accuracy") in scores
+    assert scores["distance", "bb", "transform", "relative distance"]["value"] < 1
+    for score in scores.values():
+        assert score["low"] <= score["value"] <= score["high"]
+    assert record["pivots"]["bb"]["f1"] > 0.5
+    assert "relative, n = 10" in (trained / "README.md").read_text()
+    assert (trained / "training" / "transform-bb" / "metrics.jsonl").is_file()
+
+
+@pytest.mark.parametrize("steps", ["transform", "transform,extract", "transform,extract,reorder", "pivots"])
+def test_inference_on_every_step(capsys, world, trained, steps, tmp_path):
+    out, _ = works(
+        capsys, "evaluate", trained, "nli", "--train", f"aa={world}/nli.train.aa.tsv", "--dev", f"aa={world}/nli.dev.aa.tsv",
+        "--test", f"aa={world}/nli.test.aa.tsv", f"bb={world}/nli.test.bb.tsv", "--head", "esim", "--epochs", "1", "--seeds",
+        "1", "--hidden", "8", "--pretokenized", "--steps", steps, "--json",
+        *(["--translations", f"bb={world}/nli.test.aa.tsv,{world}/nli.test.bb.tsv"] if steps == "pivots" else []),
+    )  # fmt: skip
+    assert {tuple(score["languages"]) for score in json.loads(out)["scores"]} == {("aa", "aa"), ("aa", "bb")}
+
+
+def test_pivots_need_translations(capsys, world, trained, tmp_path):
+    nli = ["evaluate", trained, "nli", "--train", f"aa={world}/nli.train.aa.tsv", "--test", f"bb={world}/nli.test.bb.tsv",
+           "--pretokenized", "--seeds", "1", "--epochs", "1"]  # fmt: skip
+    assert "pivots need the translation of every test sentence" in fails(capsys, *nli, "--steps", "pivots")
+    two = f"bb={world}/nli.dev.aa.tsv,{world}/nli.test.bb.tsv"
+    assert "expected the same texts in both" in fails(capsys, *nli, "--steps", "pivots", "--translations", two)
+    assert "--translations are for key points by pivots" in fails(capsys, *nli, "--translations", two)
+    some = tmp_path / "some.tsv"
+    some.write_text("\n".join((world / "test.tsv").read_text().splitlines()[:5]) + "\n")
+    assert "have no translation here" in fails(capsys, *nli, "--steps", "pivots", "--translations", f"bb={some}")
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(capsys, world, trained, tmp_path, monkeypatch):
+    """Killed where an order is about to be learnt: all before is in its checkpoints."""
+    from calque.alignment.clcr import learning
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learning, "_learn_order", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            works(capsys, *train(world, tmp_path / "out", "-q"))
+    assert not (tmp_path / "out").exists()
+    assert (tmp_path / "out.part" / "training").is_dir()
+    works(capsys, *train(world, tmp_path / "out", "-q"))
+    again, first = (load_encoder(folder) for folder in (tmp_path / "out", trained))
+    assert again.fingerprint == first.fingerprint
+    sentence = first.encoders["bb"].vectors
+    assert np.isfinite(next(iter(sentence.values()))).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bb=": None}, "no encoder for bb: give bb=ENCODER"),
+        ({"--pivot": "cc"}, "--langs aa bb: expected the pivot, cc"),
+        ({"train.tsv": None}, "no parallel text"),
+        ({"bb=": "aa={world}/bb"}, "one encoder for each language"),
+        ({"--langs": "aa"}, "expected two different languages"),
+        ({"extra": "cc={world}/aa"}, "there is no parallel text in cc"),
+        ({"--option": "steps=extract"}, "expected transform, or transform,extract"),
+    ],
+)
+def test_what_cannot_be(capsys, world, tmp_path, change, message):
+    arguments = [str(part) for part in train(world, tmp_path / "out", "--steps", "transform")]
+    for name, value in change.items():
+        value = value and value.format(world=world)
+        if name in ("bb=", "train.tsv"):
+            arguments = [value if name in part else part for part in arguments]
+        elif name == "--pivot":
+            arguments[arguments.index("--pivot") + 1] = value
+        elif name == "--langs":
+            arguments[arguments.index("--langs") + 2] = value
+        elif name == "--option":
+            arguments = [part for part in arguments if part not in ("--steps", "transform")] + ["--option", value]
+        else:
+            arguments.insert(2, value)
+    assert message in fails(capsys, *[part for part in arguments if part is not None])
+
+
+def test_other_encoders_have_no_key_points(capsys, world, tmp_path):
+    said = fails(capsys, "clcr", "keypoints", "mini", world / "test.aa", "--lang", "en", "--out", tmp_path / "x")
+    assert "mini has no key points: calque clcr train makes an encoder that has them" in said
