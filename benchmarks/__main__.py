@@ -11,6 +11,7 @@ PARTS = (
     "finetune",
     "csls",
     "tagging",
+    "transform",
     "esim",
     "elmo",
     "bilm",

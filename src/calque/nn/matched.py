@@ -11,10 +11,8 @@ from torch import Tensor
 from calque.errors import SettingError
 from calque.offsets import offsets_of
 
-_LONGER, _MORE = (
-    1.25,
-    3,
-)  # a sentence may be this many times as long as the shortest it is done with, and so many words more
+_GROUP = 3_000  # places that take as long as the calls for a group do
+_PART, _CUTS = 128, 10  # sentence pairs that are cut into groups together, and at how many places
 _PLACES = 1_000_000  # pairs of words held at once; a longer sentence pair is held alone
 
 
@@ -26,18 +24,25 @@ class Side:
         device: of the rows.
 
     Attributes:
-        held: bool `[n, longest]`, the places that hold a word; None if all do.
+        held, empty: bool `[n, longest]`, the places that hold a word, and the others; None if all do.
         rows: int64 `[n_words]`, the rows of these, sentence by sentence.
     """
+
+    held: Tensor | None = None
+    empty: Tensor | None = None
 
     def __init__(self, starts: np.ndarray, lengths: np.ndarray, device: torch.device | str):
         place = np.arange(int(lengths.max()))
         inside = place < lengths[:, None]
         rows = starts[:, None] + place * inside  # a place without a word shows its sentence's first
-        self._shape, full = rows.shape, bool(inside.all())
-        self._places = torch.from_numpy(rows.ravel()).to(device)
-        self.held = None if full else torch.from_numpy(inside).to(device)
-        self.rows = self._places if full else torch.from_numpy(rows[inside]).to(device)
+        self._shape = rows.shape
+        self._places = self.rows = torch.from_numpy(rows.ravel()).to(device)
+        self._real: Tensor | None = None
+        if not inside.all():
+            self.held = torch.from_numpy(inside).to(device)
+            self.empty = torch.from_numpy(~inside).to(device)
+            self.rows = torch.from_numpy(rows[inside]).to(device)
+            self._real = torch.from_numpy(np.flatnonzero(inside)).to(device)
 
     def take(self, rows: Tensor, *, clear: bool = False) -> Tensor:
         """`[n_rows, dim]` to `[n, longest, dim]`; 0 in a place without a word if `clear`, else anything."""
@@ -48,15 +53,15 @@ class Side:
 
     def real(self, values: Tensor) -> Tensor:
         """`[n, longest, …]` to `[n_words, …]`: without the places that hold none."""
-        return values.flatten(0, 1) if self.held is None else values[self.held]
+        values = values.flatten(0, 1)
+        return values if self._real is None else values.index_select(0, self._real)
 
 
 class MatchedSentences:
     """Where the sentence pairs of a batch lie, when the words of each side stand in a row.
 
-    A sentence pair of n and m words takes n·m places and a third more, whatever else is in the batch: pairs are grouped by
-    both lengths. No group has more than a million places but where a single pair of sentences has, so that arrays of
-    places stay within 4 MB.
+    A sentence pair of n and m words takes n·m places, and what padding there is costs less than further calls would. No
+    group has more than a million places but where a single pair of sentences has, so that arrays of places stay within 4 MB.
 
     Args:
         keys, queries: int64 `[n]`, words of each sentence; none may be empty.
@@ -112,21 +117,37 @@ class MatchedSentences:
 
 
 def _alike(m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
-    """Numbers of the pairs of each group: both lengths within a quarter and three words of the group's smallest."""
-    order = np.lexsort((n, m))
+    """Numbers of the pairs of each group: in order of length, cut where the places and calls are fewest."""
+    order = np.argsort(m + n, kind="stable")
     groups = []
-    for column in _runs(order, m):
-        for group in _runs(column[np.argsort(n[column], kind="stable")], n):
-            most = max(1, _PLACES // int(m[group].max() * n[group].max()))
-            groups += [group[k : k + most] for k in range(0, len(group), most)]
+    for start in range(0, len(order), _PART):
+        groups += _cut(order[start : start + _PART], m, n)
     return groups
 
 
-def _runs(order: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """Cut what is sorted by length wherever it becomes too much longer than it began."""
-    sizes, runs, start = lengths[order], [], 0
-    while start < len(order):
-        stop = int(np.searchsorted(sizes, sizes[start] * _LONGER + _MORE, side="right"))
-        runs.append(order[start:stop])
-        start = stop
-    return runs
+def _cut(order: np.ndarray, m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
+    """The cheapest way to cut a sorted part into runs, of which each costs its places, padding included, and `_GROUP`."""
+    ends = np.unique(np.linspace(0, len(order), min(len(order), _CUTS) + 1).astype(np.int64))
+    blocks = len(ends) - 1
+    # Row k, column l: what a run costs that begins with block k and ends with block l.
+    later = np.triu(np.ones((blocks, blocks), dtype=bool))
+    places = np.subtract.outer(ends[1:], ends[:-1]).T
+    for lengths in (m, n):
+        longest = np.maximum.reduceat(lengths[order], ends[:-1])
+        places = places * np.maximum.accumulate(np.where(later, longest, 0), axis=1)
+    cost = np.where(later, _GROUP + places, np.inf)
+    best, begin = np.zeros(blocks + 1), np.zeros(blocks + 1, dtype=np.int64)
+    for stop in range(1, blocks + 1):
+        total = best[:stop] + cost[:stop, stop - 1]
+        begin[stop] = total.argmin()
+        best[stop] = total[begin[stop]]
+    runs, stop = [], blocks
+    while stop:
+        runs.append(order[ends[begin[stop]] : ends[stop]])
+        stop = int(begin[stop])
+    return [piece for run in reversed(runs) for piece in _within_memory(run, m, n)]
+
+
+def _within_memory(run: np.ndarray, m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
+    most = max(1, _PLACES // int(m[run].max() * n[run].max()))
+    return [run[k : k + most] for k in range(0, len(run), most)]

@@ -127,10 +127,10 @@ def _mutual(x: Tensor, y: Tensor, sentences: MatchedSentences) -> tuple[np.ndarr
         far = a.square().sum(2)[:, :, None] + b.square().sum(2)[:, None]
         cost = torch.baddbmm(far, a, b.mT, alpha=-2).clamp_(min=0)
         bound = far.mul_(_ALIKE)
-        for side, shape in ((left, (-1, -1, 1)), (right, (-1, 1, -1))):
-            if side.held is not None:
-                held = side.held.view(side.held.shape[0], *shape[1:])
-                cost.masked_fill_(~held, torch.inf)
+        if left.empty is not None:
+            cost.masked_fill_(left.empty[:, :, None], torch.inf)
+        if right.empty is not None:
+            cost.masked_fill_(right.empty[:, None], torch.inf)
         best_right = _first(cost, bound, 2)
         best_left = _first(cost, bound, 1)
         i = torch.arange(cost.shape[1], device=cost.device)

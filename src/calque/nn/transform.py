@@ -60,9 +60,9 @@ class Transform(nn.Module):
         if rows.ndim != 2 or rows.shape[1] != self.settings["dim"]:
             raise SettingError(f"vectors of shape {tuple(rows.shape)}, expected [words, {self.settings['dim']}]")
         moved = self.linear(rows)
-        if self.inner is not None and self.outer is not None:
-            moved = moved + self.outer(torch.relu(self.inner(rows)))
-        return moved
+        if self.inner is None or self.outer is None:
+            return moved
+        return torch.addmm(moved, torch.relu(self.inner(rows)), self.outer.weight.T)
 
     @torch.no_grad()
     def between(self, source: tuple[Tensor, float], target: tuple[Tensor, float]) -> Transform:
@@ -111,8 +111,8 @@ def attention_distance(
         score: a.
 
     Returns:
-        D, `[n_queries]`, differentiable once in keys and queries. For the way back it keeps `[n_queries, d]`, and a number for
-        each query and key of a sentence pair.
+        D, `[n_queries]`, differentiable once in keys and queries. For the way back it keeps keys and queries as groups have
+        them, `[n_queries, d]` once more, and a number for each query and key of a sentence pair.
 
     Raises:
         SettingError: sizes that do not fit, or no such score.
@@ -126,7 +126,7 @@ def attention_distance(
 
 
 class _Distance(torch.autograd.Function):
-    """In closed form: autograd through the same blocks takes half as long again, and keeps three arrays for our one."""
+    """In closed form: autograd through the same groups takes half as long again."""
 
     @staticmethod
     def forward(ctx: Any, keys: Tensor, queries: Tensor, sentences: MatchedSentences, temperature: float, score: Score):
@@ -136,43 +136,44 @@ class _Distance(torch.autograd.Function):
             1 / (queries.shape[1] ** 0.5 * temperature),
         )
         apart = torch.empty_like(queries)
-        weights = []
+        kept: list[Tensor] = []
         for of_keys, of_queries in sentences.groups:
-            values = of_keys.take(keys)
-            shares = _attention(values, of_queries.take(queries), of_keys, ctx.scale, ctx.nearest)
-            apart.index_copy_(0, of_queries.rows, of_queries.real(shares @ values))
-            weights.append(shares)
+            values, asking = of_keys.take(keys), of_queries.take(queries)
+            shares = _attention(values, asking, of_keys, ctx.scale, ctx.nearest)
+            apart.index_copy_(0, of_queries.rows, of_queries.real(torch.bmm(shares, values)))
+            kept += [values, asking, shares]
         apart -= queries
         if any(ctx.needs_input_grad):
-            ctx.save_for_backward(*weights, apart, keys, queries)
-        return apart.square().sum(1) / queries.shape[1]
+            ctx.save_for_backward(apart, *kept)
+        return apart.square().sum(1).div_(queries.shape[1])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Any):  # type: ignore[override]
-        *weights, apart, keys, queries = ctx.saved_tensors
+        apart, *kept = ctx.saved_tensors
         to_keys, to_queries = ctx.needs_input_grad[:2]
         error = apart * (above[0][:, None] * (2 / apart.shape[1]))  # in what was found
-        d_keys, d_queries = torch.empty_like(keys), error.neg()
-        for (of_keys, of_queries), shares in zip(ctx.sentences.groups, weights, strict=True):
-            values, errors = of_keys.take(keys), of_queries.take(error, clear=True)
-            scores = errors @ values.mT  # of softmax: p_i (g_i − Σ_l p_l g_l)
+        d_keys = apart.new_empty(ctx.sentences.n_keys, apart.shape[1])
+        d_queries = error.neg() if to_queries else None
+        for number, (of_keys, of_queries) in enumerate(ctx.sentences.groups):
+            values, asking, shares = kept[3 * number : 3 * number + 3]
+            errors = of_queries.take(error, clear=True)
+            scores = torch.bmm(errors, values.mT)  # of softmax: p_i (g_i − Σ_l p_l g_l)
             scores.sub_((scores * shares).sum(2, keepdim=True)).mul_(shares).mul_(ctx.scale)
             if to_keys:
-                moved = torch.baddbmm(shares.mT @ errors, scores.mT, of_queries.take(queries))
+                moved = torch.baddbmm(torch.bmm(shares.mT, errors), scores.mT, asking)
                 if ctx.nearest:
-                    moved.sub_(values * scores.sum(1)[:, :, None])
+                    moved.addcmul_(values, scores.sum(1)[:, :, None], value=-1)
                 d_keys.index_copy_(0, of_keys.rows, of_keys.real(moved))
-            if to_queries:  # −‖q‖² is the same for all keys: softmax does not see it
-                d_queries.index_add_(0, of_queries.rows, of_queries.real(scores @ values))
-        return d_keys if to_keys else None, d_queries if to_queries else None, None, None, None
+            if d_queries is not None:  # −‖q‖² is the same for all keys: softmax does not see it
+                d_queries.index_add_(0, of_queries.rows, of_queries.real(torch.bmm(scores, values)))
+        return d_keys if to_keys else None, d_queries, None, None, None
 
 
 def _attention(keys: Tensor, queries: Tensor, of_keys: Side, scale: float, nearest: bool) -> Tensor:
     """softmax(scale · (q k [− ‖k‖² / 2])) over the keys of each sentence, `[sentences, queries, keys]`."""
-    scores = (queries * scale) @ keys.mT
-    if nearest:
-        scores -= keys.square().sum(2).mul_(scale / 2)[:, None]
-    if of_keys.held is not None:
-        scores.masked_fill_(~of_keys.held[:, None], -torch.inf)
+    offset = keys.square().sum(2).mul_(-scale / 2)[:, None] if nearest else keys.new_zeros(1)
+    scores = torch.baddbmm(offset, queries, keys.mT, alpha=scale)
+    if of_keys.empty is not None:
+        scores.masked_fill_(of_keys.empty[:, None], -torch.inf)
     return scores.softmax(2)

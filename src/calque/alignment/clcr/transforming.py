@@ -214,6 +214,7 @@ class _Taken:
         self._source = source
         self._rows = given.rows.requires_grad_(source.model is not None)
         self._lengths = source.lengths[numbers]
+        self._in_order = np.array_equal(given.numbers, numbers)
         order = np.argsort(given.numbers)
         place = order[np.searchsorted(given.numbers[order], numbers)]
         self._starts = offsets_of(given.lengths.numpy())[:-1][place]
@@ -221,6 +222,8 @@ class _Taken:
     def some(self, start: int, n: int) -> Words:
         """Those of `n` sentences from number `start` on, in the order in which they were asked for."""
         lengths = self._lengths[start : start + n]
+        if n == len(self._lengths) and self._in_order:
+            return self._rows, lengths
         rows = torch.from_numpy(ranges(self._starts[start : start + n], lengths)).to(self._rows.device)
         return self._rows.index_select(0, rows), lengths
 
