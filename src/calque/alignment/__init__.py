@@ -20,6 +20,7 @@ class MethodRow:
         learns_from: "parallel" (text with word links), "dictionary", or both.
         trains: whether it changes the encoder's weights, and so has a seed, a schedule and checkpoints.
         of_each: whether it takes an encoder of each language, which may differ in size.
+        symmetrize: how the links that it learns from are joined where nobody says.
     """
 
     target: str
@@ -28,6 +29,7 @@ class MethodRow:
     learns_from: tuple[str, ...] = ("parallel",)
     trains: bool = False
     of_each: bool = False
+    symmetrize: str = "one-to-one"
 
 
 def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
@@ -68,6 +70,7 @@ METHODS: Table[MethodRow] = Table(
             "makes rows that are key points, of equal number and order in all languages, from an encoder of each",
             trains=True,
             of_each=True,
+            symmetrize="grow-diag-final-and",  # a word and all pieces that translate it
         ),
         "rcsls": _maps("rcsls", "map that is best for retrieval by CSLS", "dictionary"),
         "whitened": _maps("whitened", "rotation of whitened vectors", "dictionary"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -178,6 +178,8 @@ def align(
         _refuse_with_text(context, method, links)
         options = _options(context, method, langs, tuning, layers=numbers(layers), combine=combine, seed=linking.seed)
         options |= _without_name(method, option or [])
+        if "symmetrize" not in given(context):
+            linking = replace(linking, symmetrize=METHODS[method].symmetrize)
         result = run(
             train, langs=pairs_of(langs or [], len(train)), method=method, links=links or [],
             words=linking.words(pretokenized, limit), options=options, keep_layers=tuning.keep_layers,

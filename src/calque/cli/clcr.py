@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from calque.cli.checks import is_language, language, output_file, output_folder
+from calque.alignment import METHODS
+from calque.cli.checks import given, is_language, language, output_file, output_folder
 from calque.cli.options import (
     Langs,
     Limit,
@@ -28,6 +30,7 @@ _METHOD = "clcr"
 
 @grouped
 def train(
+    context: typer.Context,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -78,6 +81,8 @@ def train(
         options["steps"] = loading.steps
     options |= {"seed": linking.seed}
     load = {name: value for name, value in loading.arguments().items() if name != "steps"}
+    if "symmetrize" not in given(context):
+        linking = replace(linking, symmetrize=METHODS[_METHOD].symmetrize)
     say = news(quiet)
     output_folder("--out", out, [*encoders.values(), *texts, *(links or [])])
     result = align(

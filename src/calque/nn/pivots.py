@@ -77,11 +77,13 @@ def find_pivots(source: Embeddings, target: Embeddings, to_target: Transform, fr
         before = size[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(size, before + _WORDS, side="right")))
         numbers, start = filled[start:stop], stop
-        x, y = _joint(sides[0].take(numbers), sides[1].take(numbers), to_target, from_target)
+        device = to_target.linear.weight.device
+        x, y = sides[0].take(numbers).to(device), sides[1].take(numbers).to(device)
+        x, y = _joint(x, y, to_target(x), from_target(y))
         lengths = sides[0].lengths[numbers], sides[1].lengths[numbers]
-        sentence, i, j = _mutual(x, y, MatchedSentences(*lengths, device=x.device))
+        sentence, i, j = _mutual(x, y, MatchedSentences(*lengths, device=device))
         rows = offsets_of(lengths[0])[sentence] + i, offsets_of(lengths[1])[sentence] + j
-        apart = x[torch.from_numpy(rows[0]).to(x.device)] - y[torch.from_numpy(rows[1]).to(x.device)]
+        apart = x[torch.from_numpy(rows[0]).to(device)] - y[torch.from_numpy(rows[1]).to(device)]
         costs.append(apart.square().sum(1).cpu().numpy())
         which = numbers[sentence]
         found.append(np.stack([which, sides[0].position(which, i), sides[1].position(which, j)]))
@@ -108,13 +110,29 @@ class _Words:
         return self._rows[self._offsets[sentence] + number] - self._vectors.offsets[sentence]
 
 
-def _joint(x: Tensor, y: Tensor, there: Transform, back: Transform) -> tuple[Tensor, Tensor]:
-    """Words of both sides as points of one space, `[n, d₁ + d₂]`, whose squared distance is the cost of a pair."""
-    device = there.linear.weight.device
-    x, y = x.to(device), y.to(device)
+@torch.no_grad()
+def mutual_rows(
+    x: Tensor, y: Tensor, there: Tensor, back: Tensor, lengths: np.ndarray, translations: np.ndarray
+) -> tuple[Tensor, Tensor]:
+    """The same of a batch: rows of x and of y that are pairs, int64 `[n_pairs]` each.
+
+    Args:
+        x, y: words of some sentences, and of their translations, in a row.
+        there, back: T₁₂(x) and T₂₁(y).
+        lengths, translations: int64 `[n]`, words of each sentence, and of its translation; none empty.
+    """
+    points = _joint(x, y, there, back)
+    sentence, i, j = _mutual(*points, MatchedSentences(lengths, translations, device=x.device))
+    rows = offsets_of(lengths)[sentence] + i, offsets_of(translations)[sentence] + j
+    return torch.from_numpy(rows[0]).to(x.device), torch.from_numpy(rows[1]).to(x.device)
+
+
+def _joint(x: Tensor, y: Tensor, there: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
+    """Words of both sides as points of one space, `[n, d₁ + d₂]`, whose squared distance is the cost of a pair; `there` and
+    `back` are T₁₂(x) and T₂₁(y)."""
     d1, d2 = x.shape[1] ** 0.5, y.shape[1] ** 0.5
-    one = torch.cat([there(x) / d2, x / d1], dim=1)
-    other = torch.cat([y / d2, back(y) / d1], dim=1)
+    one = torch.cat([there / d2, x / d1], dim=1)
+    other = torch.cat([y / d2, back / d1], dim=1)
     middle = other.mean(0)  # what all have in common costs digits
     return one - middle, other - middle
 

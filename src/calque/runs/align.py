@@ -72,7 +72,8 @@ def align(
     """
     from calque.encoders import load_encoder
 
-    how, words = make_method(method, towards, options or {}), words or Words()
+    how = make_method(method, towards, options or {})
+    words = Words(symmetrize=METHODS[method].symmetrize) if words is None else words
     check(out, overwrite=overwrite)
     if links and len(links) != len(texts):
         raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")

@@ -117,23 +117,56 @@ def test_those_within_a_threshold_and_one_for_each_sentence():
     assert triples(pivots.within(0.15, at_least_one=True)) == [(0, 1, 0), (1, 1, 1), (2, 0, 0)]
 
 
-def test_the_threshold_is_the_best_of_all():
+def groups_of(links):
+    """Words that links join, merged link by link."""
+    groups = []
+    for sentence, i, j in triples(links):
+        ends = {(sentence, "source", i), (sentence, "target", j)}
+        joined = [group for group in groups if group & ends]
+        groups = [group for group in groups if not group & ends] + [set.union(ends, *joined)]
+    return groups
+
+
+def literal_f1(pivots, links, threshold):
+    """Pivot by pivot, the cheapest first: right if it is the first within a group."""
+    groups, found, n = groups_of(links), [], 0
+    for k in np.argsort(pivots.costs, kind="stable"):
+        if pivots.costs[k] > threshold:
+            break
+        n += 1
+        sentence, i, j = triples(pivots.pairs)[k]
+        of = [g for g, group in enumerate(groups) if {(sentence, "source", i), (sentence, "target", j)} <= group]
+        found += [g for g in of if g not in found]
+    return 2 * len(found) / (n + len(groups))
+
+
+@pytest.mark.parametrize("one_to_one", [True, False])
+def test_the_threshold_is_the_best_of_all(one_to_one):
     rng = np.random.default_rng(0)
     for _ in range(30):
         n = int(rng.integers(1, 25))
         pairs = WordPairs(np.arange(n), rng.integers(0, 3, n), rng.integers(0, 3, n), n_sentences=30)
         pivots = Pivots(pairs, np.round(rng.random(n), 1).astype(np.float32))  # many of them equal
-        links = WordPairs(np.arange(30), rng.integers(0, 3, 30), rng.integers(0, 3, 30), n_sentences=30)
-        gold = set(triples(links))
-        scores = {}
-        for threshold in np.unique(pivots.costs):
-            kept = set(triples(pivots.within(float(threshold))))
-            scores[float(threshold)] = 2 * len(kept & gold) / (len(kept) + len(gold))
+        sentence = np.arange(30) if one_to_one else np.sort(rng.integers(0, 20, 50))
+        links = WordPairs(
+            sentence, rng.integers(0, 3, len(sentence)), rng.integers(0, 3, len(sentence)), n_sentences=30
+        )
+        scores = {float(cost): literal_f1(pivots, links, cost) for cost in np.unique(pivots.costs)}
         threshold, f1 = choose_threshold(pivots, links)
         assert f1 == pytest.approx(max(scores.values()))
-        kept = set(triples(pivots.within(threshold)))
-        assert f1 == pytest.approx(2 * len(kept & gold) / (len(kept) + len(gold)))
+        assert f1 == pytest.approx(literal_f1(pivots, links, threshold))
         assert threshold >= min(t for t, score in scores.items() if score == max(scores.values())) - 1e-6
+
+
+def test_of_the_pieces_of_a_word_one_is_its_pivot():
+    """A word with three pieces is one group: any of them will do, and no second one."""
+    links = WordPairs(np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.arange(3), n_sentences=1)
+    for piece in range(3):
+        pairs = WordPairs(np.array([0, 0]), np.array([0, 1]), np.array([piece, 3]), n_sentences=1)
+        assert choose_threshold(Pivots(pairs, np.array([0.1, 0.5], dtype=np.float32)), links) == (
+            pytest.approx(0.3),
+            1.0,
+        )
 
 
 def test_the_threshold_lies_half_way_to_the_next():

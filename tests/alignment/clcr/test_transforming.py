@@ -11,7 +11,7 @@ import torch
 
 import clcr_job
 from calque.alignment.clcr.method import KeyPointAlignment, transform_rate
-from calque.alignment.clcr.transforming import ScaledSource, Side, Space, Transforming
+from calque.alignment.clcr.transforming import Refining, ScaledSource, Side, Space, Transforming
 from calque.distributed import Processes
 from calque.encoders.batches import collate
 from calque.encoders.extraction import UncoveredWordsWarning
@@ -135,6 +135,42 @@ def test_an_update_is_the_formula(tiny_encoder, learns, threads, accumulate, sco
     assert any(number == 4 for number, _ in ours) == (learns != "nothing")
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_refining_is_the_cost_of_mutual_best_pairs(accumulate):
+    """Word by word: which pairs are each other's best by both transforms, what they cost, and the gradient of that."""
+    rng = np.random.default_rng(0)
+    lengths = [np.array([3, 1, 5, 2]), np.array([2, 4, 3, 2])]
+    vectors = [
+        Embeddings(rng.standard_normal((n.sum(), dim)).astype(np.float32), offsets_of(n))
+        for n, dim in zip(lengths, (6, 4), strict=True)
+    ]
+    sources = [ChosenWords(side, np.ones(side.n_words, dtype=bool)) for side in vectors]
+    maps = filled(Transform(6, 4), 0), filled(Transform(4, 6), 1)
+    side = Side("xx", sources[0], *maps, np.arange(4), np.arange(4))
+    objective = Refining([side], sources[1], name="en", processes=Processes(), beta=0.0, accumulate=accumulate)
+    update = np.array([2, 0, 3])
+    terms = objective.backward([update])
+    ours = gradients(*maps)
+
+    forth, back = torch.zeros(()), torch.zeros(())
+    for number in update:
+        x, y = (torch.from_numpy(side[int(number)]) for side in vectors)
+        there = torch.stack([((maps[0](x)[i] - y[j]) ** 2).sum() / 4 for i in range(len(x)) for j in range(len(y))])
+        again = torch.stack([((maps[1](y)[j] - x[i]) ** 2).sum() / 6 for i in range(len(x)) for j in range(len(y))])
+        there, again = there.view(len(x), len(y)), again.view(len(x), len(y))
+        cost = (there + again).detach()
+        for i in range(len(x)):
+            j = int(cost[i].argmin())
+            if int(cost[:, j].argmin()) == i:
+                forth, back = forth + there[i, j], back + again[i, j]
+    forth, back = forth / lengths[1][update].sum(), back / lengths[0][update].sum()
+    (forth + back).backward()
+    assert terms["xx-en"] == pytest.approx(float(forth.detach()), rel=1e-5)
+    assert terms["en-xx"] == pytest.approx(float(back.detach()), rel=1e-5)
+    for name, gradient in gradients(*maps).items():
+        torch.testing.assert_close(ours[name], gradient, atol=1e-5, rtol=1e-4)
+
+
 def test_a_space_is_the_mean_and_the_spread_of_the_words_with_a_vector():
     rng = np.random.default_rng(0)
     covered = rng.random(40) < 0.8
@@ -171,7 +207,8 @@ def test_a_planted_language_is_found_from_sentences_alone(settings):
     assert found.f1["aa"] >= 0.95
     assert held_out_f1(found, planted) == pytest.approx(found.f1["aa"])
     history = found.history["transform-aa"]
-    assert found.history.keys() == {"transform-aa"}, "known vectors are not trained"
+    assert found.history.keys() == {"transform-aa", "refine-aa"}, "known vectors are not trained"
+    assert mean_of_last(found.history["refine-aa"], "loss") < mean_of_last(history, "loss")
     assert mean_of_last(history, "aa-bb") < 0.35 * history[0]["aa-bb"]
     assert found.encoders == planted.encoders
     assert found.spreads["aa"][0] == found.spreads["aa"][1] > 0
@@ -223,7 +260,7 @@ def test_one_encoder_learns_at_a_time_and_the_pivots_is_one(tiny_folder, tmp_pat
     given = clcr_job.two_languages(str(tiny_folder))
     before = {lang: encoder.fingerprint for lang, encoder in given.items()}
     monkeypatch.setattr(clcr_job, "two_languages", lambda *_: given)
-    found, _ = clcr_job.run(str(tiny_folder), tmp_path, follow=False)
+    found, _ = clcr_job.run(str(tiny_folder), tmp_path, follow=False, refine=0)
     assert learnt == [
         (["xx"], [False, False], True), (["yy"], [False, False], True), (["xx"], [True, False], False),
         (["yy"], [True, False], False), (["xx", "yy"], [False, False, True], False),
@@ -246,8 +283,8 @@ def test_one_encoder_learns_at_a_time_and_the_pivots_is_one(tiny_folder, tmp_pat
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_transforms_follow_the_encoders_or_stay(tiny_folder, follow):
-    alone, _ = clcr_job.run(str(tiny_folder), None, sizes=(12,), epochs=(1, 0, 0))
-    together, _ = clcr_job.run(str(tiny_folder), None, sizes=(12,), epochs=(1, 1, 1), follow=follow)
+    alone, _ = clcr_job.run(str(tiny_folder), None, sizes=(12,), epochs=(1, 0, 0), refine=0)
+    together, _ = clcr_job.run(str(tiny_folder), None, sizes=(12,), epochs=(1, 1, 1), follow=follow, refine=0)
     moved = [
         not torch.equal(p, q)
         for p, q in zip(alone.to_pivot["xx"].parameters(), together.to_pivot["xx"].parameters(), strict=True)

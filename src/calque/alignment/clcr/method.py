@@ -30,7 +30,7 @@ from calque.training.loop import Schedule
 from calque.training.rates import rate_by_width
 
 # What each phase has of its own, what only comes after all of them, and what is rounding.
-_OF_PHASES = ("epochs", "learning_rate", "beta", "follow", "warmup", "decay", "betas", "epsilon", "clip")
+_OF_PHASES = ("epochs", "refine", "learning_rate", "beta", "follow", "warmup", "decay", "betas", "epsilon", "clip")
 _AFTERWARDS = ("threshold", "steps", "delta", "beam", "confident", "order", "head_epochs", "compare")
 _WITHOUT_EFFECT = ("budget", "accumulate")
 
@@ -75,6 +75,8 @@ class KeyPointAlignment(Method):
         beta: β of the annealing in each of the three phases; 0 for none, τ = 1. It begins anew in each.
         follow: whether the transforms learn in phases 2 and 3.
         epochs: of each of the three phases, over the longest corpus; 0 leaves phase 2 or 3 out.
+        refine: epochs of a last phase, in which the transforms alone learn from mutual best pairs of words, see `Refining`; 0
+            leaves it out, as published.
         learning_rate: of each phase; None for `transform_rate` of the larger encoder in the first one, and in the others
             5e-5 · (768 / dim)^(5/3), as `FineTune` has it.
         warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
@@ -101,6 +103,7 @@ class KeyPointAlignment(Method):
     beta: Sequence[float] = (0.01, 0.01, 0.01)
     follow: bool = True
     epochs: Sequence[float] = (5.0, 1.0, 1.0)
+    refine: float = 2.0
     learning_rate: Sequence[float] | None = None
     warmup: float = 0.1
     decay: Literal["constant", "linear", "cosine"] = "linear"
@@ -144,6 +147,7 @@ class KeyPointAlignment(Method):
             check_number("each of beta", self.beta[number], least=0)
             check_number("each of epochs", self.epochs[number], least=0)
             self._schedule(number, 1.0)
+        check_number("refine", self.refine, least=0)
         check_number("held_out", self.held_out, least=0, below=1)
         if self.threshold is not None:
             check_number("threshold", self.threshold, least=0)
@@ -268,9 +272,13 @@ class KeyPointAlignment(Method):
         step.learn_transforms(self._phase(0, transform_rate(widest)))
         if self.epochs[1]:
             rate = rate_by_width(max(encoders[lang].dim for lang in used), 5 / 3)
-            step.learn_encoders(self._phase(1, rate), again=bool(self.epochs[2]))
+            step.learn_encoders(self._phase(1, rate), again=bool(self.epochs[2] or self.refine))
         if self.epochs[2]:
-            step.learn_pivot_encoder(self._phase(2, rate_by_width(encoders[self.towards].dim, 5 / 3)))
+            rate = rate_by_width(encoders[self.towards].dim, 5 / 3)
+            step.learn_pivot_encoder(self._phase(2, rate), again=bool(self.refine))
+        if self.refine:
+            schedule = replace(self._schedule(0, transform_rate(widest) / 2), epochs=self.refine)
+            step.refine(Phase(schedule, 0.0, mutual=True))
         return step.result(self.threshold)
 
     def settings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How each of the three phases of CLCR's first step is trained."""
+"""How each phase of CLCR's first step is trained."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calque.alignment.clcr.transforming import Side, Transforming
+from calque.alignment.clcr.transforming import Refining, Side, Transforming
 from calque.distributed import Processes
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision
 from calque.encoders.trainable import TrainableEncoder
@@ -22,17 +22,19 @@ History = list[dict[str, float]]
 
 @dataclass(frozen=True)
 class Phase:
-    """One of the three.
+    """One of the three, or the last one, of ours.
 
     Attributes:
         schedule: how long and how fast; its learning rate is set.
         beta: of the annealing, which begins anew in each phase.
         transforms: whether the transforms learn.
+        mutual: learn from mutual best pairs alone, see `Refining`.
     """
 
     schedule: Schedule
     beta: float
     transforms: bool = True
+    mutual: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,8 @@ class Course:
         Returns:
             the metrics of every update.
         """
-        objective = Transforming(
+        kind = Refining if phase.mutual else Transforming
+        objective = kind(
             sides, pivot, name=self.pivot, processes=self.processes, trained=trained, beta=phase.beta, score=self.score,
             transforms=phase.transforms, accumulate=self.accumulate,
         )  # fmt: skip
@@ -101,6 +104,7 @@ class Course:
                 "phase": name,
                 "beta": phase.beta,
                 "transforms_learn": phase.transforms,
+                "mutual": phase.mutual,
             },
             folder=None if self.folder is None else self.folder / name,
             checkpoint_every=self.checkpoint_every,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from calque.errors import SettingError
 from calque.nn.pivots import Pivots
@@ -11,6 +13,10 @@ from calque.pairs import WordPairs
 
 def choose_threshold(pivots: Pivots, links: WordPairs) -> tuple[float, float]:
     """The threshold with the highest F1 of the pivots within it against links, of all that there are.
+
+    Words that links join, directly or through others, are one group, the finest common granularity (§2.2): a word and the
+    pieces that translate it. A group is to have one pivot, whichever of its words these are: the cheapest one between words
+    of a group is right, and finds it. Where links are one to one, a group is a link, and this is their usual F1.
 
     F1 changes only where a pivot is added, so they are sorted by cost and all of these places are tried. The threshold is
     half-way to the next pivot, or the cost of the last one; of equal F1, the lower.
@@ -34,16 +40,36 @@ def choose_threshold(pivots: Pivots, links: WordPairs) -> tuple[float, float]:
         )
     order = np.argsort(pivots.costs, kind="stable")
     costs = pivots.costs[order].astype(np.float64)
-    right = np.cumsum(_linked(pivots.pairs, links)[order])
-    f1 = 2 * right / (np.arange(1, len(costs) + 1) + len(links))
+    group, n_groups = _groups(pivots.pairs, links)
+    right = np.cumsum(_first_of_each(group[order]))
+    f1 = 2 * right / (np.arange(1, len(costs) + 1) + n_groups)
     f1[:-1][np.diff(costs) == 0] = -1.0  # no threshold lies between equal costs
     best = int(f1.argmax())
     threshold = costs[best] if best + 1 == len(costs) else (costs[best] + costs[best + 1]) / 2
     return float(threshold), float(f1[best])
 
 
-def _linked(pairs: WordPairs, links: WordPairs) -> np.ndarray:
-    """Whether each pair is among the links, bool `[n_pairs]`."""
+def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
+    """The group that both words of each pair are in, int64 `[n_pairs]`, −1 where there is none; and how many there are."""
     width = 1 + max(int(words.max(initial=0)) for p in (pairs, links) for words in (p.source, p.target))
-    keys = [(p.sentence * width + p.source) * width + p.target for p in (pairs, links)]
-    return np.isin(keys[0], keys[1])
+    keys = [
+        [(p.sentence * 2 + side) * width + words for side, words in enumerate((p.source, p.target))]
+        for p in (links, pairs)
+    ]
+    words, ends = np.unique(np.concatenate(keys[0]), return_inverse=True)
+    one, other = ends.reshape(2, -1)
+    graph = coo_array((np.ones(len(one)), (one, other)), shape=(len(words), len(words)))
+    n_groups, group = connected_components(graph, directed=False)
+    found = []
+    for side in keys[1]:
+        place = np.minimum(np.searchsorted(words, side), len(words) - 1)
+        found.append(np.where(words[place] == side, group[place], -1))
+    return np.where(found[0] == found[1], found[0], -1), n_groups
+
+
+def _first_of_each(group: np.ndarray) -> np.ndarray:
+    """Whether a pair is the first of its group, bool; one that is in no group is not."""
+    first = np.zeros(len(group), dtype=bool)
+    numbers, places = np.unique(group, return_index=True)
+    first[places[numbers >= 0]] = True
+    return first

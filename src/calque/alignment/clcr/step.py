@@ -64,7 +64,7 @@ class _Language:
         text: with the pivot.
         space: of its vectors.
         to_pivot, from_pivot: transforms between the scaled spaces.
-        stored: vectors of its sentences by the encoder as it is now.
+        stored, translated: vectors of its sentences, and of their translations, by the encoders as they are now.
     """
 
     text: PairedText
@@ -72,6 +72,7 @@ class _Language:
     to_pivot: Transform
     from_pivot: Transform
     stored: Embeddings
+    translated: Embeddings
 
     @property
     def name(self) -> str:
@@ -118,6 +119,7 @@ class TransformStep:
                 Transform(own, dim, hidden).to(self._device),
                 Transform(dim, own, hidden).to(self._device),
                 text.vectors,
+                text.pivot_vectors,
             ))  # fmt: skip
 
     def learn_transforms(self, phase: Phase) -> None:
@@ -147,8 +149,12 @@ class TransformStep:
             if again:
                 language.stored = tuned.encode(text.corpus.source, progress=self._course.progress)
 
-    def learn_pivot_encoder(self, phase: Phase) -> None:
-        """Phase 3: the pivot's encoder, if it has weights to train; one for all languages, so over all texts together."""
+    def learn_pivot_encoder(self, phase: Phase, *, again: bool) -> None:
+        """Phase 3: the pivot's encoder, if it has weights to train; one for all languages, so over all texts together.
+
+        Args:
+            phase, again: see `learn_encoders`.
+        """
         if not isinstance(encoder := self.encoders[self._pivot], TrainableEncoder):
             return
         tuned = self._copy(encoder)
@@ -162,6 +168,14 @@ class TransformStep:
             pivot = self._trained(tuned, split, self._space, threads)
             self._run(phase, f"encoder-{self._pivot}", sides, pivot, tuned, threads)
         self.encoders[self._pivot] = _ready(tuned)
+        for language in self._languages if again else ():
+            language.translated = tuned.encode(language.text.corpus.target, progress=self._course.progress)
+
+    def refine(self, phase: Phase) -> None:
+        """The transforms once more, of each language by itself, from mutual best pairs of words alone."""
+        for language in self._languages:
+            side = self._side(language, self._frozen(language.stored, language.space), language.text.train)
+            self._run(phase, f"refine-{language.name}", [side], self._frozen(language.translated, self._space))
 
     def result(self, threshold: float | None) -> Transformed:
         """Transforms between vectors as they are, and thresholds.

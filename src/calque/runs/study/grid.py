@@ -148,7 +148,11 @@ class Grid:
 
     def _on_links(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
         """From the linked words of parallel texts."""
-        words = {"symmetrize": "one-to-one", **self.plan.words, **_given(texts, "limit", "pretokenized")}
+        words = {
+            "symmetrize": METHODS[about["method"]].symmetrize,
+            **self.plan.words,
+            **_given(texts, "limit", "pretokenized"),
+        }
         files = [self.plan.path(texts[lang]) for lang in langs]
         linking = [
             self._step(
