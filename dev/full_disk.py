@@ -90,6 +90,15 @@ VERBS = {
     ),
     "pretrain, bert": Verb(f"{PRETRAIN} --layers 2 --dim 64 --heads 2 --vocabulary 600", ("made",)),
     "pretrain, elmo": Verb(f"{PRETRAIN} --model elmo --layers 1 --dim 16 --hidden 32 --vocabulary 600", ("made",)),
+    "clcr train": Verb(
+        "clcr train en={work}/tiny de={work}/tiny {work}/train.tsv --langs en de --pivot en --out {out}/points --option "
+        "epochs=[1.0,1.0,1.0] --option head_epochs=1.0",
+        ("points",),
+    ),
+    "clcr pivots": Verb("clcr pivots {work}/points {work}/test.tsv --langs en de --out {out}/pivots", ("pivots",)),
+    "clcr keypoints": Verb(
+        "clcr keypoints {work}/points {work}/de.txt --lang de --out {out}/points.txt", ("points.txt",)
+    ),
     "senses --text": Verb("senses {work}/senses --text en={work}/en.txt --out {out}/numbers", ("numbers",)),
     "demo": Verb("demo --encoder {work}/tiny --languages de --out {out}/demo", ("demo/report.html",)),
     "study": Verb("study {work}/study.toml --out {out}/study", ("study/results.jsonl",)),
@@ -145,6 +154,8 @@ def prepare(work: Path) -> None:
         "pretrain en={work}/en.txt --out {work}/senses --model elmo --senses 2 --sense-axes 4 --updates 2 --batch 4 --dim 8 "
         "--hidden 16",
         "align {work}/train.tsv --langs en de --towards en --encoder {work}/tiny --method rotation --out {work}/mapped",
+        "clcr train en={work}/tiny de={work}/tiny {work}/train.tsv --langs en de --pivot en --out {work}/points --option "
+        "epochs=[1.0,0,0] --option head_epochs=1.0",
         "evaluate {work}/tiny retrieval --test {work}/test.tsv --langs en de --out {work}/scores.jsonl",
         "evaluate {work}/mapped retrieval --test {work}/test.tsv --langs en de --out {work}/scores.jsonl",
     ):

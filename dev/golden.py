@@ -259,6 +259,13 @@ report/one: report @evaluate/retrieval/scores.jsonl --out one.html ; report @ana
 report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
 demo/de: demo --languages de --out out --seed 1
 
+clcr/train: clcr train en=mini de=mini @in/train.tsv --langs en de --pivot en --option epochs=[1.0,0.5,0.5] --option
+  head_epochs=2.0 --option compare=true --out out
+clcr/pivots: clcr pivots @clcr/train/out @in/test.tsv --langs en de --out links
+clcr/keypoints: clcr keypoints @clcr/train/out @in/de.txt --lang de --out points ; clcr keypoints @clcr/train/out
+  @in/en.txt --lang en --steps transform,extract --out english
+clcr/nli: evaluate @clcr/train/out nli --train en=@in/nli.tsv --test de=@in/nli.de.tsv --head esim --seeds 1 --epochs 1
+  --hidden 8 --out scores.jsonl
 explore/encoders: explore @align/rotation/out @align/contrastive/out <test> --text es=@in/es.txt --cache cache --layers
   3,-1
 explore/demo: explore @demo/de/out --cache cache --limit 60
@@ -266,7 +273,7 @@ explore/demo: explore @demo/de/out --cache cache --limit 60
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
-HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo report explore"
+HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses clcr demo report explore"
 # Every encoder folder that a step leaves is opened and measured.
 OPENED = (
     "rotation normalized sentences linear sum three towards finetune published contrastive layers several again dictionary "

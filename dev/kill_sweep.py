@@ -143,6 +143,10 @@ VERBS = {
         once=True,
         trains=True,
     ),
+    "clcr train": Verb(
+        "clcr train en=mini de=mini {train} --langs en de --pivot en --out result --option epochs=[2.0,1.0,1.0] --option "
+        "refine=1.0 --option head_epochs=1.0 --checkpoint-every 3", once=True, trains=True,
+    ),
     "align senses": Verb(
         "align --method senses --dictionary en-de={dictionary} --text en={english} de={german} --encoder mini --towards en "
         "--batch 8 --option length=32 --epochs 1 --checkpoint-every 5 --out result",
