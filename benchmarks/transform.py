@@ -51,7 +51,7 @@ def library(sides: tuple[Embeddings, Embeddings], batch: int) -> tuple[float, fl
     numbers, maps = np.arange(len(sides[0])), _transforms(sides[0].dim)
     sources = [ChosenWords(side, np.ones(side.n_words, dtype=bool)) for side in sides]
     course = Course(
-        pivot="en", score="distance", batch=batch, accumulate=1, budget=1024, window=1, precision="float32",
+        pivot="en", score="distance", live=False, batch=batch, accumulate=1, budget=1024, window=1, precision="float32",
         processes=Processes(), folder=None, checkpoint_every=0, progress=False, identity={},
     )  # fmt: skip
     phase = Phase(Schedule(1.0, 1e-3, warmup=0.0), beta=0.0)

@@ -66,8 +66,10 @@ def gradients(*modules):
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("score", ["distance", "dot"])
 @pytest.mark.parametrize(("threads", "accumulate"), [(1, 1), (2, 1), (1, 2)])
-@pytest.mark.parametrize("learns", ["nothing", "language", "pivot"])
-def test_an_update_is_the_formula(tiny_encoder, learns, threads, accumulate, score):
+@pytest.mark.parametrize(
+    ("learns", "live"), [("nothing", False), ("language", False), ("language", True), ("pivot", False), ("pivot", True)]
+)
+def test_an_update_is_the_formula(tiny_encoder, learns, live, threads, accumulate, score):
     """One sentence pair after the other, of two languages with one pivot; words without a vector take no part."""
     encoder = copy.copy(tiny_encoder)
     encoder.model = copy.deepcopy(tiny_encoder.model).eval()
@@ -103,7 +105,7 @@ def test_an_update_is_the_formula(tiny_encoder, learns, threads, accumulate, sco
         ]  # fmt: skip
         objective = Transforming(
             sides, pivot, name="en", processes=Processes(), trained=None if learns == "nothing" else encoder, beta=beta,
-            score=score, accumulate=accumulate,
+            score=score, accumulate=accumulate, live=live,
         )  # fmt: skip
         objective.after_update(step)
         terms = objective.backward(update)
@@ -117,8 +119,9 @@ def test_an_update_is_the_formula(tiny_encoder, learns, threads, accumulate, sco
                 x = word_vectors(encoder, corpus.source[int(number)], spaces[k])
             with torch.set_grad_enabled(learns == "pivot"):
                 y = word_vectors(encoder, corpus.target[int(number)], spaces[2])
-            forth += literal(maps[k][0](x), y, 1 / (1 + beta * step), score)
-            back += literal(maps[k][1](y), x, 1 / (1 + beta * step), score)
+            goals = (x, y) if live else (x.detach(), y.detach())
+            forth += literal(maps[k][0](x), goals[1], 1 / (1 + beta * step), score)
+            back += literal(maps[k][1](y), goals[0], 1 / (1 + beta * step), score)
         for name, several in ((f"{lang}-en", forth), (f"en-{lang}", back)):
             expected[name] = torch.stack(several).mean()
             loss = loss + expected[name]
@@ -425,6 +428,7 @@ def test_languages_that_do_not_fit_say_so(tiny_encoder):
         ({"learning_rate": (1e-3, 0, 1e-3)}, "learning rate must be above 0"),
         ({"score": "cosine"}, "score is distance or dot"),
         ({"scale": "unit"}, "scale is spread or raw"),
+        ({"target": "frozen"}, "target is fixed or live"),
         ({"held_out": 1}, "held_out must be at least 0 and below 1"),
         ({"threshold": -1}, "threshold must be at least 0"),
         ({"batch": 0}, "batch must be at least 1"),
@@ -439,3 +443,23 @@ def test_settings_that_cannot_be_are_refused(settings, message):
 def test_narrow_encoders_learn_faster():
     assert transform_rate(48) == 5e-3
     assert transform_rate(768) == pytest.approx(6.5e-4, rel=0.01)
+
+
+def test_encoders_that_are_to_be_met_make_all_vectors_alike(tiny_folder):
+    """Which makes the distance small, and is why they are not, unless asked for."""
+    spreads, distances = {}, {}
+    for target in ("fixed", "live"):
+        found, _ = clcr_job.run(
+            str(tiny_folder),
+            None,
+            sizes=(40,),
+            epochs=(4, 8, 0),
+            batch=8,
+            learning_rate=(5e-3, 2e-3, 2e-3),
+            target=target,
+        )
+        before, after = found.spreads["xx"]
+        spreads[target] = after / before
+        distances[target] = mean_of_last(found.history["encoder-xx"], "en-xx", 5)
+    assert spreads["live"] < 0.6 < 0.85 < spreads["fixed"]
+    assert distances["live"] < 0.5 * distances["fixed"]

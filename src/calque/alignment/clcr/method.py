@@ -73,6 +73,10 @@ class KeyPointAlignment(Method):
         scale: "spread" centres the vectors of each language and divides them by the root of their mean variance, for the
             transforms and the distance; "raw" leaves them. The transforms that come of it are for the vectors as they are.
         beta: β of the annealing in each of the three phases; 0 for none, τ = 1. It begins anew in each.
+        target: what draws an encoder in phases 2 and 3. "fixed": its own vectors, transformed, are to meet those of the other
+            language, which stay; "live": they are to be met, too, by those of the other language, transformed. For that
+            they need only become alike, which is what happens (`Transformed.spreads`): within an epoch of en-de text all
+            vectors lie together.
         follow: whether the transforms learn in phases 2 and 3.
         epochs: of each of the three phases, over the longest corpus; 0 leaves phase 2 or 3 out.
         refine: epochs of a last phase, in which the transforms alone learn from mutual best pairs of words, see `Refining`; 0
@@ -101,6 +105,7 @@ class KeyPointAlignment(Method):
     score: Score = "distance"
     scale: Literal["spread", "raw"] = "spread"
     beta: Sequence[float] = (0.01, 0.01, 0.01)
+    target: Literal["fixed", "live"] = "fixed"
     follow: bool = True
     epochs: Sequence[float] = (5.0, 1.0, 1.0)
     refine: float = 2.0
@@ -134,10 +139,10 @@ class KeyPointAlignment(Method):
         for name, least in (("max_words", 1), ("freeze", 0), ("hidden", 1)):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), least=least, whole=True)
-        if self.score not in ("distance", "dot") or self.scale not in ("spread", "raw"):
-            raise SettingError(
-                f"score is distance or dot, scale is spread or raw; got {self.score!r} and {self.scale!r}"
-            )
+        allowed = {"score": ("distance", "dot"), "scale": ("spread", "raw"), "target": ("fixed", "live")}
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise SettingError(f"{name} is {' or '.join(values)}, got {getattr(self, name)!r}")
         for name in ("beta", "epochs", "learning_rate"):
             values = getattr(self, name)
             if values is not None and (isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3):
@@ -258,8 +263,8 @@ class KeyPointAlignment(Method):
             seed=self.seed, progress=progress,
         )  # fmt: skip
         course = Course(
-            pivot=self.towards, score=self.score, batch=self.batch, accumulate=self.accumulate, budget=self.budget,
-            window=self.window, precision=self.precision, processes=processes,
+            pivot=self.towards, score=self.score, live=self.target == "live", batch=self.batch,
+            accumulate=self.accumulate, budget=self.budget, window=self.window, precision=self.precision, processes=processes,
             folder=None if folder is None else Path(folder), checkpoint_every=checkpoint_every, progress=progress,
             identity={name: value for name, value in self.settings().items() if name not in _OF_PHASES + _AFTERWARDS},
         )  # fmt: skip

@@ -44,6 +44,7 @@ class Course:
     Args:
         pivot: the pivot language.
         score: see `attention_distance`.
+        live: see `Transforming`.
         batch, accumulate, budget, window, precision: see `Tuner`.
         processes: of this run.
         folder: each phase keeps its checkpoints and metrics in a folder of its name there; None keeps none.
@@ -53,6 +54,7 @@ class Course:
 
     pivot: str
     score: Score
+    live: bool
     batch: int
     accumulate: int
     budget: int
@@ -92,7 +94,7 @@ class Course:
         kind = Refining if phase.mutual else Transforming
         objective = kind(
             sides, pivot, name=self.pivot, processes=self.processes, trained=trained, beta=phase.beta, score=self.score,
-            transforms=phase.transforms, accumulate=self.accumulate,
+            live=self.live, transforms=phase.transforms, accumulate=self.accumulate,
         )  # fmt: skip
         loop = Loop(
             objective,

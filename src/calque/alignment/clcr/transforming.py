@@ -111,6 +111,8 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         trained: the encoder that learns too; None for the transforms alone.
         beta: β; 0 keeps τ at 1.
         score: see `attention_distance`.
+        live: whether the encoder that learns is drawn to what is transformed from the other language, too; else it has a
+            gradient only where its own vectors are transformed, and meets what the other language's vectors are.
         transforms: whether the transforms learn.
         accumulate: in so many parts, one after the other in memory, each process goes through its share of an update.
     """
@@ -125,6 +127,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         trained: TrainableEncoder | None = None,
         beta: float = 0.01,
         score: Score = "distance",
+        live: bool = False,
         transforms: bool = True,
         accumulate: int = 1,
     ):
@@ -132,7 +135,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         maps.requires_grad_(transforms)
         self.module = nn.ModuleList([maps] if trained is None else [maps, trained.model])
         self._sides, self._pivot, self._name, self._processes = sides, pivot, name, processes
-        self._beta, self._score, self._accumulate = beta, score, accumulate
+        self._beta, self._score, self._live, self._accumulate = beta, score, live, accumulate
         self._step = 0
 
     @property
@@ -185,8 +188,9 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         (x, lengths), (y, lengths_there) = mine, translations
         there = MatchedSentences(lengths, lengths_there, device=x.device)
         options: dict[str, Any] = {"temperature": self.temperature, "score": self._score}
-        forth = attention_distance(side.to_pivot(x), y, there, **options).sum() / totals[0]
-        back = attention_distance(side.from_pivot(y), x, there.swapped(), **options).sum() / totals[1]
+        goals = (x, y) if self._live else (x.detach(), y.detach())
+        forth = attention_distance(side.to_pivot(x), goals[1], there, **options).sum() / totals[0]
+        back = attention_distance(side.from_pivot(y), goals[0], there.swapped(), **options).sum() / totals[1]
         return torch.stack([forth, back])
 
     def after_update(self, step: int) -> None:
