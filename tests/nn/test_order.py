@@ -30,17 +30,19 @@ def sentences(lengths):
 def literal_scores(model, rows, positions, lengths):
     """s(i, j) = f(i, j) − f(j, i) for the pairs i < j of each sentence."""
 
+    place = {word: min(k, model.most - 1) for words in sentences(lengths) for k, word in enumerate(words)}
+
     def f(i, j):
         distance = int(np.clip(int(positions[j] - positions[i]), -model.reach, model.reach))
-        hidden = model.first(rows[i]) + model.second(rows[j]) + model.distance[distance + model.reach]
-        return model.out(torch.relu(hidden))[0]
+        hidden = model.first(rows[i]) + model.first_place[place[i]] + model.second(rows[j]) + model.second_place[place[j]]
+        return model.out(torch.relu(hidden + model.distance[distance + model.reach]))[0]
 
     return [[f(i, j) - f(j, i) for k, i in enumerate(words) for j in words[k + 1 :]] for words in sentences(lengths)]
 
 
 def test_relative_scores_are_the_formula_pair_by_pair(rows, monkeypatch):
     torch.manual_seed(0)
-    model = RelativeOrder(6, 5, reach=3)
+    model = RelativeOrder(6, 5, reach=3, most=3)
     expected = torch.stack([score for scores in literal_scores(model, rows, POSITIONS, LENGTHS) for score in scores])
     assert torch.allclose(model(rows, POSITIONS, LENGTHS), expected, atol=1e-6)
     monkeypatch.setattr(module, "_ASKED", 4)  # a few pairs at a time where nothing is learnt
@@ -52,6 +54,8 @@ def test_who_stands_first_does_not_depend_on_who_is_asked_first(rows):
     """The two words the other way round: the opposite, as far as float32 goes."""
     torch.manual_seed(0)
     model, pair = RelativeOrder(6, 5, reach=3), torch.tensor([2])
+    for places in (model.first_place, model.second_place):
+        torch.nn.init.zeros_(places)  # they are the same however the words are given
     there = model(rows[:2], torch.tensor([4, 5]), pair)
     assert torch.allclose(model(rows[[1, 0]], torch.tensor([5, 4]), pair), -there, atol=1e-6)
     assert float(there.detach().abs()) > 1e-3

@@ -85,15 +85,19 @@ class Order(nn.Module, ABC):
 class RelativeOrder(Order):
     """Which of two key points stands first (CLCR, Eq. 8), as log-odds
 
-        s(i, j) = f(i, j) − f(j, i),   f(i, j) = w · dropout(relu(U h_i + V h_j + e[position_j − position_i]))
+        s(i, j) = f(i, j) − f(j, i),
+        f(i, j) = w · dropout(relu(U h_i + a[place_i] + V h_j + b[place_j] + e[position_j − position_i]))
 
-    so that s(j, i) = −s(i, j), whatever is learnt: one of the two stands first. U and V are products over words; over pairs
-    there are sums and one product with w.
+    so that s(j, i) = −s(i, j), whatever is learnt: one of the two stands first. Place is the number of the key point among
+    those of its sentence, position that of its word. U and V are products over words; over pairs there are sums and one
+    product with w. Without places the vectors would have to know where they stand: whether a noun comes before the verb
+    or after it may be a matter of whether it is the first one.
 
     Args:
         dim: of the vectors.
         hidden: size of the hidden layer.
         reach: distances in words beyond this one are all the same.
+        most: places beyond this one are all the same.
         dropout: fraction of the components zeroed, of what comes in and of the hidden layer.
 
     Example:
@@ -104,10 +108,11 @@ class RelativeOrder(Order):
 
     kind = "relative"
 
-    def __init__(self, dim: int, hidden: int = 256, reach: int = 16, dropout: float = 0.0):
+    def __init__(self, dim: int, hidden: int = 256, reach: int = 16, most: int = 64, dropout: float = 0.0):
         super().__init__()
-        self.settings = {"dim": dim, "hidden": hidden, "reach": reach, "dropout": dropout}
-        self.reach = reach
+        self.settings = {"dim": dim, "hidden": hidden, "reach": reach, "most": most, "dropout": dropout}
+        self.reach, self.most = reach, most
+        self.first_place, self.second_place = (nn.Parameter(0.1 * torch.randn(most, hidden)) for _ in range(2))
         self.first, self.second = nn.Linear(dim, hidden), nn.Linear(dim, hidden, bias=False)
         self.distance = nn.Parameter(0.1 * torch.randn(2 * reach + 1, hidden))
         self.out = nn.Linear(hidden, 1, bias=False)  # a constant would cancel
@@ -118,7 +123,9 @@ class RelativeOrder(Order):
         `algebra.ordering.relative_order`."""
         ragged = Ragged.of(lengths, len(rows))
         rows = self.drop(rows)
-        first, second = self.first(rows), self.second(rows)
+        places = torch.from_numpy(ragged.position).to(rows.device).clamp(max=self.most - 1)
+        first = self.first(rows) + F.embedding(places, self.first_place)
+        second = self.second(rows) + F.embedding(places, self.second_place)
         # Both ways round side by side: what f(i, j) takes of i stands on the left, what f(j, i) takes of it on the right.
         left, right = torch.cat([first, second], dim=1), torch.cat([second, first], dim=1)
         between = torch.cat([self.distance, self.distance.flip(0)], dim=1)

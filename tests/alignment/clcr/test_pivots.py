@@ -152,7 +152,7 @@ def test_the_threshold_is_the_best_of_all(one_to_one):
             sentence, rng.integers(0, 3, len(sentence)), rng.integers(0, 3, len(sentence)), n_sentences=30
         )
         scores = {float(cost): literal_f1(pivots, links, cost) for cost in np.unique(pivots.costs)}
-        threshold, f1 = choose_threshold(pivots, links)
+        threshold, f1 = choose_threshold(pivots, links, tolerance=0.0)
         assert f1 == pytest.approx(max(scores.values()))
         assert f1 == pytest.approx(literal_f1(pivots, links, threshold))
         assert threshold >= min(t for t, score in scores.items() if score == max(scores.values())) - 1e-6
@@ -163,7 +163,7 @@ def test_of_the_pieces_of_a_word_one_is_its_pivot():
     links = WordPairs(np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.arange(3), n_sentences=1)
     for piece in range(3):
         pairs = WordPairs(np.array([0, 0]), np.array([0, 1]), np.array([piece, 3]), n_sentences=1)
-        assert choose_threshold(Pivots(pairs, np.array([0.1, 0.5], dtype=np.float32)), links) == (
+        assert choose_threshold(Pivots(pairs, np.array([0.1, 0.5], dtype=np.float32)), links, tolerance=0.0) == (
             pytest.approx(0.3),
             1.0,
         )
@@ -172,9 +172,20 @@ def test_of_the_pieces_of_a_word_one_is_its_pivot():
 def test_the_threshold_lies_half_way_to_the_next():
     pivots = some_pivots()
     links = pivots.pairs.select(pivots.costs <= 0.3)
-    threshold, f1 = choose_threshold(pivots, links)
+    threshold, f1 = choose_threshold(pivots, links, tolerance=0.0)
     assert (threshold, f1) == (pytest.approx(0.4), 1.0)
-    assert choose_threshold(pivots, pivots.pairs) == (pytest.approx(0.9), 1.0)
+    assert choose_threshold(pivots, pivots.pairs, tolerance=0.0) == (pytest.approx(0.9), 1.0)
+
+
+def test_links_that_are_wrong_in_a_regular_way_do_not_move_the_threshold_over_a_gap():
+    """Of a hundred pairs the dearest four are linked all the same."""
+    costs = np.concatenate([np.linspace(0.1, 0.3, 96), np.linspace(0.8, 0.9, 4), np.linspace(1.5, 2.5, 50)])
+    pairs = WordPairs(np.arange(150), np.zeros(150, dtype=int), np.zeros(150, dtype=int), n_sentences=150)
+    pivots, links = Pivots(pairs, costs.astype(np.float32)), pairs.select(np.arange(150) < 100)
+    assert choose_threshold(pivots, links, tolerance=0.0) == (pytest.approx(1.2), 1.0)
+    assert choose_threshold(pivots, links) == (pytest.approx(0.55), pytest.approx(2 * 96 / 196))
+    assert choose_threshold(pivots, links, gap=3.0) == (pytest.approx(1.2), 1.0)
+    assert choose_threshold(pivots, links, tolerance=0.01) == (pytest.approx(1.2), 1.0)
 
 
 def test_text_without_links_gives_no_threshold():

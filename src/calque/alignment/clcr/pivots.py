@@ -10,8 +10,12 @@ from calque.errors import SettingError
 from calque.nn.pivots import Pivots
 from calque.pairs import WordPairs
 
+_LEAST = 1e-9  # cost below which pivots are alike
 
-def choose_threshold(pivots: Pivots, links: WordPairs) -> tuple[float, float]:
+
+def choose_threshold(
+    pivots: Pivots, links: WordPairs, *, tolerance: float = 0.05, gap: float = 1.25
+) -> tuple[float, float]:
     """The threshold with the highest F1 of the pivots within it against links, of all that there are.
 
     Words that links join, directly or through others, are one group, the finest common granularity (§2.2): a word and the
@@ -21,9 +25,15 @@ def choose_threshold(pivots: Pivots, links: WordPairs) -> tuple[float, float]:
     F1 changes only where a pivot is added, so they are sorted by cost and all of these places are tried. The threshold is
     half-way to the next pivot, or the cost of the last one; of equal F1, the lower.
 
+    Links can be wrong in a regular way: articles linked to the particles that stand wherever they do, for instance. Such pairs
+    cost more than translations, with a gap between them. So where there is a gap below the best threshold, in which no
+    pivot lies though one end costs `gap` times the other, and F1 there is lower by no more than `tolerance`, the
+    threshold is half-way in the widest such gap. Ours; the paper only says "a threshold".
+
     Args:
         pivots: of held-out text.
         links: of the same text, all of them, possible ones too.
+        tolerance, gap: see above; tolerance 0 takes the highest F1 as it is.
 
     Returns:
         the threshold and its F1.
@@ -45,6 +55,9 @@ def choose_threshold(pivots: Pivots, links: WordPairs) -> tuple[float, float]:
     f1 = 2 * right / (np.arange(1, len(costs) + 1) + n_groups)
     f1[:-1][np.diff(costs) == 0] = -1.0  # no threshold lies between equal costs
     best = int(f1.argmax())
+    wide = np.where(f1[:best] >= f1[best] - tolerance, costs[1 : best + 1] / np.maximum(costs[:best], _LEAST), 0.0)
+    if tolerance and len(wide) and wide.max() >= gap:
+        best = int(wide.argmax())
     threshold = costs[best] if best + 1 == len(costs) else (costs[best] + costs[best + 1]) / 2
     return float(threshold), float(f1[best])
 

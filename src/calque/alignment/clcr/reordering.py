@@ -82,7 +82,7 @@ class Reordering:
             which = torch.from_numpy(places)
             return head.losses(given.rows, positions[which], given.lengths, ranks[which])
 
-        own = {"reach": self.reach} if self.kind == "relative" else {"most": self.most}
+        own = {"most": self.most, **({"reach": self.reach} if self.kind == "relative" else {})}
         settings: dict[str, Any] = {"dim": embeddings.dim, "hidden": self.hidden, "dropout": self.dropout, **own}
         make = partial(order_of, {"kind": self.kind, **settings})
         asked = RelativeOrder.questions if self.kind == "relative" else AbsoluteOrder.questions
