@@ -11,6 +11,7 @@ import typer
 from calque.alignment import METHODS
 from calque.cli.checks import given, is_language, language, output_file, output_folder
 from calque.cli.options import (
+    Delta,
     Langs,
     Limit,
     Linking,
@@ -77,10 +78,8 @@ def train(
     _check_languages(encoders, pairs, pivot)
     known = options_of_method(_METHOD)
     options = by_name(option or [], known)
-    if loading.steps is not None:
-        options["steps"] = loading.steps
-    options |= {"seed": linking.seed}
-    load = {name: value for name, value in loading.arguments().items() if name != "steps"}
+    load = loading.arguments()
+    options |= {name: load.pop(name) for name in ("steps", "delta") if name in load} | {"seed": linking.seed}
     if "symmetrize" not in given(context):
         linking = replace(linking, symmetrize=METHODS[_METHOD].symmetrize)
     say = news(quiet)
@@ -122,6 +121,7 @@ def keypoints(
     lang: Annotated[str, typer.Option(callback=language, help="Language of the text.")],
     out: Annotated[Path, typer.Option(help="File for a line of word numbers, from 0, for each sentence.")],
     steps: Steps = None,
+    delta: Delta = None,
     pretokenized: Pretokenized = False,
     limit: Limit = None,
     quiet: Quiet = False,
@@ -131,8 +131,9 @@ def keypoints(
 
     output_file("--out", out, [folder, text])
     done = write_key_points(
-        folder, text, lang=lang, out=out, steps=steps, pretokenized=pretokenized, limit=limit, progress=not quiet
-    )
+        folder, text, lang=lang, out=out, steps=steps, delta=delta, pretokenized=pretokenized, limit=limit,
+        progress=not quiet,
+    )  # fmt: skip
     news(quiet)(
         f"{done['key_points']:,} key points of {done['words']:,} words in {done['sentences']:,} sentences: {out}"
     )

@@ -49,6 +49,10 @@ Steps = Annotated[
         "pivots, with --translations."
     ),
 ]
+Delta = Annotated[
+    float | None,
+    typer.Option(min=0, help="Key points: how probable a word must be to be one; default: as saved, or 0.2."),
+]
 MaxLength = Annotated[
     int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: the model's limit.")
 ]
@@ -126,6 +130,7 @@ class Loading:
     pooling: Pooling = None
     max_length: MaxLength = None
     steps: Steps = None
+    delta: Delta = None
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments of `load_encoder`: those that were given."""

@@ -63,11 +63,12 @@ def encoder_kind(encoder: object) -> str:
     return known.get(target) or (target if is_path(target) and not target.startswith("__main__:") else OWN)
 
 
-def open_folder(place: str | PathLike[str], **options: Any) -> Any:
+def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: Any) -> Any:
     """The encoder in a folder or in files of its own format, or that of a name on the Hugging Face hub.
 
     Args:
         place: the folder, file or name.
+        alike: see `PerLanguage`, which alone heeds it.
         options: those arguments of `load_encoder` that were given.
 
     Raises:
@@ -82,9 +83,11 @@ def open_folder(place: str | PathLike[str], **options: Any) -> Any:
         kind = about.get("kind", "elmo")
     else:
         kind = about.get("kind", "huggingface")
-    if "steps" in options and kind in ENCODERS and kind != "key-points":
-        raise SettingError(f"steps does not apply to {place}: it is for key points, calque clcr train makes them")
-    return ENCODERS.load(kind).open(place, about=about, **options)
+    for name in ("steps", "delta"):
+        if name in options and kind in ENCODERS and kind != "key-points":
+            raise SettingError(f"{name} does not apply to {place}: it is for key points, calque clcr train makes them")
+    own = {"alike": False} if kind == "per-language" and not alike else {}
+    return ENCODERS.load(kind).open(place, about=about, **options, **own)
 
 
 def holds_encoder(folder: Path) -> bool:

@@ -309,15 +309,15 @@ class KeyPointEncoder(Encoder):
 
         Args:
             folder, about: see `Encoder.open`.
-            options: `steps`, others than those that were saved; the rest goes to the encoder of each language. Layer and
-                pooling cannot be others than those that the parts were trained with.
+            options: `steps`, and `delta` for the threshold, others than those that were saved; the rest goes to the encoder
+                of each language. Layer and pooling cannot be others than those that the parts were trained with.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
         for name in _FIXED:
             if name in options:
                 raise SettingError(f"{name} does not apply to {path}: its key points were trained with one")
-        steps = named_steps(options.pop("steps", None))
+        steps, delta = named_steps(options.pop("steps", None)), options.pop("delta", None)
         try:
             parts = open_parts(path, about["parts"])
             langs = list(about["langs"])
@@ -327,7 +327,7 @@ class KeyPointEncoder(Encoder):
             raise InputError(f"no encoder of key points ({error} is missing)", path=path / ABOUT_FILE) from error
         encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
         encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
-        return encoder if steps is None else encoder.with_steps(steps)
+        return encoder.with_steps(steps or saved, threshold=delta)
 
 
 @torch.inference_mode()

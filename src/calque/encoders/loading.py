@@ -33,6 +33,7 @@ def load_encoder(
     attention: str | None = None,
     precision: str | None = None,
     steps: str | None = None,
+    delta: float | None = None,
     alike: bool = True,
 ) -> Encoder:
     """Load an encoder.
@@ -56,7 +57,8 @@ def load_encoder(
             else "highest". See `HuggingFaceEncoder`.
         steps: of an encoder of key points, those to take: "transform", "transform,extract" or "transform,extract,reorder";
             None for those that it was saved with.
-        alike: whether encoders of several languages must be of the same sizes; see `PerLanguage`.
+        delta: of an encoder of key points, how probable a word must be to be one; None for what it was saved with.
+        alike: whether encoders of several languages must be of the same sizes, also those of one folder; see `PerLanguage`.
 
     Raises:
         InputError: nothing can be loaded from there.
@@ -64,13 +66,13 @@ def load_encoder(
     """
     name = fspath(name_or_path)
     options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
-               "attention": attention, "precision": precision, "steps": steps}  # fmt: skip
+               "attention": attention, "precision": precision, "steps": steps, "delta": delta}  # fmt: skip
     given = {option: value for option, value in options.items() if value is not None}
     if (several := by_language(name)) is not None:
         return _per_language(several, given, alike)
     if is_path(name) and not os.path.exists(name):
         return build(ENCODERS.load(name), given)
-    return open_folder(BUNDLED.get(name, name), **given)
+    return open_folder(BUNDLED.get(name, name), alike=alike, **given)
 
 
 def by_language(name: str) -> dict[str, str] | None:
@@ -81,7 +83,7 @@ def by_language(name: str) -> dict[str, str] | None:
 
 def _per_language(paths: dict[str, str], options: dict[str, Any], alike: bool) -> Encoder:
     if alike and all(os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()):
-        if {"layer", "pooling", "steps"} & options.keys():
-            raise SettingError("layer, pooling and steps do not apply to static word vectors")
+        if {"layer", "pooling", "steps", "delta"} & options.keys():
+            raise SettingError("layer, pooling, steps and delta do not apply to static word vectors")
         return load_static(paths)
     return PerLanguage({lang: load_encoder(path, **options) for lang, path in paths.items()}, alike=alike)

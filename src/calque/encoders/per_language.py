@@ -28,7 +28,8 @@ class PerLanguage(Encoder):
     Args:
         encoders: by language; all of the same dimensions and number of layers, set to the same layer.
         name: what reports call it; None for the names of all.
-        alike: False for encoders that may differ, which only a method takes that knows them one by one.
+        alike: False for encoders that may differ, which only a method takes that knows them one by one. A folder does not
+            say it: whoever opens one says what it is for.
 
     Raises:
         SettingError: encoders that differ, or whose vectors are not of words.
@@ -106,15 +107,22 @@ class PerLanguage(Encoder):
             write_about(path, "per-language", {"langs": list(self.encoders), "name": self.name})
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read what `save` wrote, with the same options for every language."""
+    def open(
+        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, alike: bool = True, **options: Any
+    ) -> Self:
+        """Read what `save` wrote, with the same options for every language.
+
+        Raises:
+            SettingError: encoders that differ, and `alike`.
+        """
         path = Path(folder)
         about = read_about(path) if about is None else about
         try:
             langs, name = list(about["langs"]), str(about["name"])
         except (KeyError, TypeError) as error:
             raise InputError(f"no encoders by language ({error} is missing)", path=path / ABOUT_FILE) from error
-        return cls({lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}, name=name)
+        encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
+        return cls(encoders, name=name, alike=alike)
 
 
 def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences, np.ndarray]]:

@@ -53,8 +53,8 @@ def write_pivots(
 
 
 def write_key_points(
-    folder: str, text: str, *, lang: str, out: str | Path, steps: str | None = None, pretokenized: bool = False,
-    limit: int | None = None, progress: bool = False,
+    folder: str, text: str, *, lang: str, out: str | Path, steps: str | None = None, delta: float | None = None,
+    pretokenized: bool = False, limit: int | None = None, progress: bool = False,
 ) -> dict[str, int]:  # fmt: skip
     """Write which words are key points: for each sentence their numbers, from 0, in the order of the pivot language.
 
@@ -63,7 +63,7 @@ def write_key_points(
         text: a sentence a line.
         lang: its language.
         out: file for a line of numbers for each line of text.
-        steps: see `load_encoder`.
+        steps, delta: see `load_encoder`.
         pretokenized, limit: how the text is read.
         progress: show a bar on standard error.
 
@@ -75,7 +75,8 @@ def write_key_points(
     """
     from calque.corpora.plain import stream_sentences
 
-    encoder = open_key_points(folder, **({} if steps is None else {"steps": steps}))
+    load = {name: value for name, value in (("steps", steps), ("delta", delta)) if value is not None}
+    encoder = open_key_points(folder, **load)
     blocks = stream_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit, block=_BLOCK)
     done = {"sentences": 0, "words": 0, "key_points": 0}
 
@@ -104,10 +105,12 @@ def open_pivoted(
         load: keyword arguments of `load_encoder`.
 
     Raises:
-        SettingError: another kind of encoder, no translations, or files of different lengths.
+        SettingError: another kind of encoder, no translations, files of different lengths, or a `delta`.
     """
     from calque.encoders.pivoted import PivotedEncoder
 
+    if "delta" in load:
+        raise SettingError("delta does not apply to pivots: these are key points without a classifier's probability")
     base = open_key_points(folder, **load)
     if not translations:
         raise SettingError("pivots need the translation of every test sentence: --translations de=FILE,FILE")

@@ -24,7 +24,7 @@ class Judged:
 
     Attributes:
         table: "distance" (Table 1), "key-points" (Table 2) or "order" (Table 3).
-        langs: the language, and the one that it was judged with.
+        langs: the language, and the one whose space or order it gets; of key points the language twice.
         model: what was trained.
         metric: name of the figure.
         counts: `[n_sentences, n]`, of whose sums `statistic` makes it.

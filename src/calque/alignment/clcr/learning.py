@@ -87,7 +87,7 @@ def learn(
     found.counts = {each.text.lang: {"pivots": len(each.pairs)} for each in pivoted}
     for lang, sides in {pivot: pivoted, **{each.text.lang: [each] for each in pivoted}}.items():
         learning, judging = (_side(sides, which, swapped=lang == pivot) for which in ("train", "held_out"))
-        _learn_key_points(found, lang, pivot, learning, judging, extract, threshold, compare)
+        _learn_key_points(found, lang, learning, judging, extract, threshold, compare)
     if "reorder" in steps:
         for each in pivoted:
             _learn_order(found, each, pivot, reorder, compare)
@@ -121,14 +121,12 @@ def _side(sides: Sequence[_Pivoted], which: str, *, swapped: bool) -> tuple[Embe
 def _learn_key_points(
     found: Learnt,
     lang: str,
-    pivot: str,
     learning: tuple[Embeddings, WordPairs],
     judging: tuple[Embeddings, WordPairs],
     how: Extracting,
     threshold: float,
     compare: bool,
 ) -> None:
-    other = next(name for name in found.parts if name != pivot) if lang == pivot else pivot
     kinds = (not how.confident, how.confident) if compare else (how.confident,)
     for confident in kinds:  # what is kept comes last
         name = "confident labels" if confident else "labels as they are"
@@ -137,7 +135,7 @@ def _learn_key_points(
         ).train(*learning)
         scores: KeyPointScores = score_key_points(trained.head, *judging, threshold=threshold)
         found.judged += [
-            Judged("key-points", (lang, other), name, metric, scores.counts, statistic)
+            Judged("key-points", (lang, lang), name, metric, scores.counts, statistic)
             for metric, statistic in extracting.STATISTICS.items()
         ]
         if confident == how.confident:

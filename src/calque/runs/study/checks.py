@@ -9,6 +9,7 @@ from typing import Any, Literal
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.runs.dictionary import STARTS
+from calque.runs.study.key_points import check_encoders_of_each, check_rows, check_views
 from calque.runs.study.options import (
     OF_ENCODER,
     PARTS,
@@ -42,6 +43,8 @@ def check_study(study: Study) -> None:
         raise SettingError('towards = "target" aligns each language pair separately: set together = false')
     for name, given in study.methods.items():
         _check_method(study, name, given)
+    for name, given in study.methods.items():
+        _check_rows(study, f"methods.{name}", given)
     for name, given in study.tasks.items():
         check_task(study, name, given)
 
@@ -104,24 +107,11 @@ def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
         )
     for kind in {study.supervision[supervision]["kind"] for supervision in study.supervisions(given)}:
         check(where, given, of_method(given, kind), f"{where} with a supervision of kind {kind!r}")
-    _check_rows(study, where, given)
-    for row, steps in given.get("views", {}).items():
-        _check_view(study, f"{where}.views", row, steps)
     no_repetition(f"{where}.layers", given.get("layers", []))
     check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
     make_method(where, given, study.towards)
-
-
-def _check_view(study: Study, where: str, row: str, steps: str) -> None:
-    from calque.encoders.key_points import PIVOTS, named_steps
-
-    if row in study.methods:
-        raise SettingError(f"{where}.{row}: there is a method of that name")
-    try:
-        if steps != PIVOTS:
-            named_steps(steps)
-    except SettingError as error:
-        raise SettingError(f"{where}.{row}: {error}, or {PIVOTS}") from error
+    check_views(study, where, given)
+    check_encoders_of_each(study, where, given)
 
 
 def check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
@@ -137,6 +127,7 @@ def check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
     check(where, given, {"task": str, **of_task(task)})
     _check_rows(study, where, given)
     check_entries(where, given)
+    check_rows(study, where, given)
     if by_language:
         for lang in given["test"]:
             _check_other(study, f"{where}.test", lang)
@@ -166,6 +157,7 @@ def check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
 def _check_rows(study: Study, where: str, given: Mapping[str, Any]) -> None:
     """The encoders and methods that something is restricted to are among those that there are."""
     rows = [row for name, method in study.methods.items() for row in study.rows_of(name, method)]
+    no_repetition("methods.*.views", rows)
     for kind, known in (("encoders", list(study.encoders)), ("methods", rows)):
         for each in listed(given.get(kind)):
             if each not in known:

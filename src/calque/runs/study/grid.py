@@ -11,7 +11,7 @@ from calque.alignment import METHODS
 from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
-from calque.runs.study.plan import BASE, Study, listed
+from calque.runs.study.plan import BASE, Study, is_for, listed
 from calque.runs.study.pretraining import Training, seeds_of, trainings
 from calque.runs.study.rows import Base, Row, about_of, label_of
 from calque.tasks.table import TASKS
@@ -45,7 +45,7 @@ class Grid:
             ({**row.about, "task": task}, step)
             for row in self.rows
             for task, given in plan.tasks.items()
-            if _is_for(given, row.about["encoder"], row.about["method"])
+            if is_for(given, row.about["encoder"], row.about["method"])
             for step in self._scoring(row, task, given)
         ]
         self.scoring = [step for _, step in self.scores if step.kind == "score"]
@@ -92,17 +92,17 @@ class Grid:
         layers: list[int | None] = list(given.get("layers", [None]))
         loads = {layer: pooling if layer is None else {**pooling, "layer": layer} for layer in layers}
 
+        def about(method: str, learnt: str, layer: int | None, seed: int | None) -> dict[str, Any]:
+            return about_of(name, layer, method, learnt, base.seed if base.seed is not None else seed)
+
         def row(method, learnt, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None, seed=None):
-            about = about_of(name, layer, method, learnt, base.seed if base.seed is not None else seed)
-            self.rows.append(Row(about, encoder, load, langs or base.langs))
+            self.rows.append(Row(about(method, learnt, layer, seed), encoder, load, langs or base.langs))
 
         several = len(plan.supervision) > 1
 
         def label(method: str, learnt: str, some: Sequence[str], layer: int | None, seed: int | None) -> str:
-            about = about_of(
-                name, layer, method, learnt if several else "", base.seed if base.seed is not None else seed
-            )
-            return label_of(about) + ("" if plan.together and base.langs is None else f", {' and '.join(some)}")
+            known = about(method, learnt if several else "", layer, seed)
+            return label_of(known) + ("" if plan.together and base.langs is None else f", {' and '.join(some)}")
 
         if BASE in plan.methods:
             for layer, load in loads.items():
@@ -112,7 +112,7 @@ class Grid:
             for some in [langs] * bool(langs) if plan.together else [[lang] for lang in langs]:
                 made_for = None if plan.together else tuple(some)
                 for method, given in plan.methods.items():
-                    if method == BASE or learnt not in plan.supervisions(given) or not _is_for(given, name):
+                    if method == BASE or learnt not in plan.supervisions(given) or not is_for(given, name):
                         continue
                     for seed in plan.training_seeds(given, None if base.number is None else [base.number]):
                         settings = given if seed is None else {**given, "seed": seed}
@@ -121,6 +121,8 @@ class Grid:
                             for layer, load in (loads if trains else {None: pooling}).items():
                                 called = label(method, learnt, some, layer, seed)
                                 step = self._aligned(base.encoder, settings, texts, some, load, called)
+                                if step.kind == "align":  # which leaves the figures that a method has of its own
+                                    self.scores.append((about(method, learnt, layer, seed), step))
                                 for name_of_row, how in plan.rows_of(method, given).items():
                                     row(name_of_row, learnt, step, how, layer, made_for, seed)
                         else:  # the maps of all layers from one pass
@@ -285,12 +287,6 @@ class Grid:
 
     def _places(self, steps: Sequence[Step]) -> list[str]:
         return [str(self._steps.place(step)) for step in steps]
-
-
-def _is_for(given: Mapping[str, Any], encoder: str, method: str | None = None) -> bool:
-    """Whether a method, or a task, is for an encoder, after a method."""
-    named, by = given.get("encoders"), given.get("methods")
-    return (named is None or encoder in listed(named)) and (by is None or method is None or method in listed(by))
 
 
 def _given(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:

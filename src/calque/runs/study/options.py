@@ -45,6 +45,8 @@ OF_ENCODER: Types = {
 }  # fmt: skip
 #: what a method says beside its options
 OF_METHOD = ("method", "supervision", "encoders", "views")
+#: what a view of key points says where its steps are not all; see `load_encoder`
+OF_VIEW: Types = {"steps": str, "delta": Share}
 #: of a method, or a task: the only encoders, and of a task the only methods, that it is for
 OF_ROWS: Types = {"encoders": Files, "methods": Files}
 
@@ -101,7 +103,7 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
         return {"supervision": Files, "encoders": Files, **of(align_dictionary, *_RUN, *without), **own}
     shared = {"method": str, "supervision": Files, "encoders": Files, "layer": Layer, "pooling": _POOLING}
     if METHODS[given["method"]].of_each:
-        shared["views"] = _BY_LANGUAGE
+        shared["views"] = Mapping[str, str | Mapping[str, Any]]
     return {**shared, **options_of_method(given["method"])}
 
 

@@ -34,14 +34,15 @@ class Study:
         methods: settings of `calque align` by the name that the table shows: `method` and its options; `start` for
             unsupervised maps; `supervision`, the names of those it uses, by default all that it can; `encoders`, the
             only ones that it is for. `base` is no method but the unchanged encoder. For key points (`clcr`) `views`: rows by
-            name, each with the `steps` of the encoder that it shows, such as "transform,extract", or "pivots".
+            name, each with the `steps` of the encoder that it shows, such as "transform,extract", or "pivots"; or a table with
+            `steps` and `delta`.
         supervision: by name, `kind` and what belongs to it. "parallel" (the default): a file for each language,
             `limit`, `pretokenized`. "dictionary": a dictionary for each language, `texts` by language whose words get
             anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
             "text": such texts alone.
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options;
             `encoders` and `methods`, the only ones that it is for; `translations`, for "pivots": by language the test file in
-            the source language and the one in the language itself, line by line the same.
+            the pivot language (`towards`) and the one in the language itself, line by line the same.
         source: the language of the texts' first side.
         towards: the language that the others are aligned with; "target": the other language of each pair.
         together: one model for all languages of a supervision, not one for each.
@@ -94,9 +95,10 @@ class Study:
         name = method.get("start") or method["method"]
         return [s for s in self.supervision if s in wanted and learns(name, self.supervision[s]["kind"])]
 
-    def rows_of(self, name: str, method: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    def rows_of(self, name: str, method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Rows of the tables that show what a method made: their names, and arguments of `load_encoder`."""
-        return {row: {"steps": steps} for row, steps in method.get("views", {}).items()} or {name: {}}
+        views = method.get("views", {}).items()
+        return {row: {"steps": view} if isinstance(view, str) else dict(view) for row, view in views} or {name: {}}
 
     def training_seeds(self, method: Mapping[str, Any], numbers: Iterable[int] | None = None) -> list[int | None]:
         """Seeds that a method is trained with in these of its runs, by default in all; None for one that has nothing random."""
@@ -110,6 +112,12 @@ class Study:
 def listed(files: Sequence[str] | str | None) -> list[str]:
     """Files, of which one may stand without its list."""
     return [files] if isinstance(files, str) else list(files or [])
+
+
+def is_for(given: Mapping[str, Any], encoder: str, method: str | None = None) -> bool:
+    """Whether a method, or a task, is for an encoder, after a method."""
+    named, by = given.get("encoders"), given.get("methods")
+    return (named is None or encoder in listed(named)) and (by is None or method is None or method in listed(by))
 
 
 def users(kind: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ Row = tuple[str, int | None, str, str]
 #: parts of a figure that have a table, and their words; others are of single kinds of spans or of one direction
 _PARTS = {"": "", "all": "all linked words", "unseen": "word pairs not seen in training"}
 _NOTE = """\
-In per cent, except for perplexity. Mean: over the target languages, with its 95% interval;
+In per cent, except for perplexity and distance. Mean: over the target languages, with its 95% interval;
 the training language is shown after it. ±: standard deviation over training runs. Bold: better than every other row.
 """
 
@@ -57,17 +57,21 @@ class _Figure:
     ends: bool = False
 
     def __str__(self) -> str:
-        scale = 100 if self.percent else 1
-        text = f"{scale * self.value:.1f}"
+        text = self._shown(self.value)
         if self.ends:
             return f"{text} ({self.interval})"
         sd = statistics.stdev(self.runs) if len(self.runs) > 1 else 0.0
-        return text + (f" ± {scale * sd:.1f}" if sd else "")
+        return text + (f" ± {self._shown(sd)}" if sd else "")
 
     @property
     def interval(self) -> str:
         ends = (self.value, self.value) if self.known is None else self.known.interval
-        return " to ".join(f"{round((100 if self.percent else 1) * end, 1) + 0.0:.1f}" for end in ends)  # no -0.0
+        return " to ".join(map(self._shown, ends))
+
+    def _shown(self, number: float) -> str:
+        """With a digit after the point; of small values that are no fractions, such as distances, with three."""
+        digits = 3 if not self.percent and abs(self.value) < 10 else 1
+        return f"{round((100 if self.percent else 1) * number, digits) + 0.0:.{digits}f}"  # no -0.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def tables(records: Sequence[Record]) -> str:
     """A Markdown table for each task and figure: methods down, test sets across, in per cent; then the mean over the
     languages that the task was not learnt in, where a row has them all. Several training runs of a method are one row."""
     groups: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
+    for record in map(_by_model, records):
         if record["metric"].partition(".")[2] in _PARTS:
             groups.setdefault((record["task"], record["metric"]), []).append(record)
     parts = [_table(_title(*about), about[1], mine) for about, mine in groups.items()]
@@ -124,6 +128,15 @@ def tables(records: Sequence[Record]) -> str:
     several = sum(len(column) > 1 and None not in column.values() for _, column in columns)
     notes = [_NOTE + rule(several), *([ONE_RUN] if _has_one_run(records) else [])]
     return "\n\n".join([*shown, *notes])
+
+
+def _by_model(record: Record) -> Record:
+    """A figure that a method has of its own, which may be of several models: each is a row, and the columns are the two
+    languages. Others stay."""
+    model = record["settings"].get("model")
+    if model is None or record["data"] != f"held out, {model}":
+        return record
+    return {**record, "method": f"{record['method']}: {model}", "data": "held out", "direction": True}
 
 
 def _has_one_run(records: Sequence[Record]) -> bool:
@@ -175,6 +188,8 @@ def _row(record: Record) -> Row:
 
 
 def _column(record: Record) -> _Column:
+    if record.get("direction"):
+        return _Column("-".join(dict.fromkeys(record["languages"])), record["data"], True)
     target = (
         is_target(record) or record["settings"].get("protocol") == "ceiling"
     )  # learnt in the target language itself

@@ -24,7 +24,7 @@ def _pretrain(step: Step, folder: Path) -> None:
     texts = list(zip(langs, step.files["text"], strict=True))
     how = {name: options.pop(name) for name in ("limit", "pretokenized", "preset", "senses") if name in options}
     record = pretrain(texts, out=folder, model=model, dictionaries=dictionaries, options=options, overwrite=True, **how)
-    (folder / SCORES).write_text(json.dumps(record.get("scores", [])) + "\n", encoding="utf-8")
+    _write_scores(folder, record.get("scores", []))
 
 
 def _join(step: Step, folder: Path) -> None:
@@ -33,7 +33,7 @@ def _join(step: Step, folder: Path) -> None:
 
     langs = step.settings["langs"]
     encoders = {lang: load_encoder(place) for lang, place in zip(langs, step.after["encoder"], strict=True)}
-    PerLanguage(encoders, name=step.settings["name"]).save(folder)
+    PerLanguage(encoders, name=step.settings["name"], alike=False).save(folder)
 
 
 # -- alignment -------------------------------------------------------------------------------------------------------
@@ -67,11 +67,12 @@ def _align(step: Step, folder: Path) -> None:
     options.pop("encoder", None)
     langs, words = [tuple(pair) for pair in options.pop("langs")], Words(**options.pop("words"))
     load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
-    align(
+    done = align(
         step.files["text"], langs=langs, encoder=_encoder(step), method=options.pop("method"),
         towards=options.pop("towards"), out=folder, links=[str(Path(place) / LINKS) for place in step.after["links"]],
         words=words, load=load, options=options, overwrite=True,
     )  # fmt: skip
+    _write_scores(folder, done.record.get("scores", []))
 
 
 def _anchors(step: Step, folder: Path) -> None:
@@ -136,8 +137,11 @@ def _score(step: Step, folder: Path) -> None:
         f"{lang}={file},{next(both)}" for lang, file in zip(options.pop("translations", ()), both, strict=False)
     ]
     scores = evaluate(_encoder(step), inputs, options=options, load=load, translations=translations)
-    text = json.dumps([score.to_dict() for score in scores], ensure_ascii=False, indent=1)
-    (folder / SCORES).write_text(text + "\n", encoding="utf-8")
+    _write_scores(folder, [score.to_dict() for score in scores])
+
+
+def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
+    (folder / SCORES).write_text(json.dumps(scores, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def _encoder(step: Step) -> str:
