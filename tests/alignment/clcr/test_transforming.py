@@ -346,7 +346,7 @@ def test_two_processes_equal_one(tiny_folder, tmp_path):
         assert [json.loads(line)["loss"] for line in lines] == pytest.approx([h["loss"] for h in history], rel=1e-3)
     for name, value in one.items():
         if "key.bias" not in name and not any(cancels(name.removeprefix(f"{lang}.")) for lang in ("en", "xx", "yy")):
-            torch.testing.assert_close(two[name], value, atol=2e-3, rtol=1e-2, msg=lambda m, name=name: f"{name}: {m}")
+            torch.testing.assert_close(two[name], value, atol=5e-4, rtol=0, msg=lambda m, name=name: f"{name}: {m}")
 
 
 # -- what is left out, and what cannot be ----------------------------------------------------------------------------
