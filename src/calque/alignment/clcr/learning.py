@@ -12,17 +12,16 @@ from calque.alignment.clcr import extracting, reordering
 from calque.alignment.clcr.extracting import Extracting, KeyPointScores, score_key_points
 from calque.alignment.clcr.judged import Judged, distances
 from calque.alignment.clcr.linked import LinkedOrder
-from calque.alignment.clcr.reordering import OrderScores, Reordering, order_matrices, score_order
+from calque.alignment.clcr.reordering import OrderScores, Reordering, score_order
+from calque.alignment.clcr.shown import key_point_examples, order_examples
 from calque.alignment.clcr.step import Transformed
 from calque.alignment.clcr.text import PairedText
 from calque.encoders.key_point_parts import Parts
 from calque.encoders.key_points import Step
-from calque.nn.order import AbsoluteOrder, RelativeOrder
 from calque.nn.pivots import find_pivots
 from calque.pairs import WordPairs
+from calque.text import Sentences
 from calque.vectors import Embeddings
-
-_SHOWN = 5  # sentences that figures are made of
 
 
 @dataclass
@@ -33,7 +32,8 @@ class Learnt:
         parts: of each language.
         counts: of words, sentences and key points, by language.
         judged: figures of Tables 2 and 3.
-        examples: sentences with the probability of each word, and matrices of their order (Figures 2 and 3).
+        examples: sentences with the probability of each word, and matrices of their order (Figures 2 and 3), see
+            `key_point_examples` and `order_examples`.
     """
 
     parts: dict[str, Parts]
@@ -87,7 +87,8 @@ def learn(
     found.counts = {each.text.lang: {"pivots": len(each.pairs)} for each in pivoted}
     for lang, sides in {pivot: pivoted, **{each.text.lang: [each] for each in pivoted}}.items():
         learning, judging = (_side(sides, which, swapped=lang == pivot) for which in ("train", "held_out"))
-        _learn_key_points(found, lang, learning, judging, extract, threshold, compare)
+        scores = _learn_key_points(found, lang, learning, judging, extract, threshold, compare)
+        found.examples += key_point_examples(lang, _held_out(sides, swapped=lang == pivot), scores)
     if "reorder" in steps:
         for each in pivoted:
             _learn_order(found, each, pivot, reorder, compare)
@@ -118,6 +119,12 @@ def _side(sides: Sequence[_Pivoted], which: str, *, swapped: bool) -> tuple[Embe
     return Embeddings.joined(vectors), joined
 
 
+def _held_out(sides: Sequence[_Pivoted], *, swapped: bool) -> Sentences:
+    """Sentences whose vectors `_side` gives."""
+    corpora = [each.text.corpus.take(each.text.held_out) for each in sides]
+    return Sentences.joined([corpus.target if swapped else corpus.source for corpus in corpora])
+
+
 def _learn_key_points(
     found: Learnt,
     lang: str,
@@ -126,32 +133,24 @@ def _learn_key_points(
     how: Extracting,
     threshold: float,
     compare: bool,
-) -> None:
+) -> dict[str, KeyPointScores]:
+    """Adds P of a language; gives what each of the classifiers says of `judging`, by the name of its labels."""
+    judged: dict[str, KeyPointScores] = {}
     kinds = (not how.confident, how.confident) if compare else (how.confident,)
     for confident in kinds:  # what is kept comes last
         name = "confident labels" if confident else "labels as they are"
         trained = replace(
             how, confident=confident, training=_inside(how.training, f"{lang}-{name.partition(' ')[0]}")
         ).train(*learning)
-        scores: KeyPointScores = score_key_points(trained.head, *judging, threshold=threshold)
+        judged[name] = score_key_points(trained.head, *judging, threshold=threshold)
         found.judged += [
-            Judged("key-points", (lang, lang), name, metric, scores.counts, statistic)
+            Judged("key-points", (lang, lang), name, metric, judged[name].counts, statistic)
             for metric, statistic in extracting.STATISTICS.items()
         ]
         if confident == how.confident:
             found.parts[lang] = replace(found.parts[lang], head=trained.head)
             found.counts.setdefault(lang, {}).update({f"{key} of P": n for key, n in trained.counts.items()})
-            found.examples += [_example(lang, scores, number) for number in range(min(_SHOWN, len(judging[0])))]
-
-
-def _example(lang: str, scores: KeyPointScores, number: int) -> dict[str, Any]:
-    probabilities, marked = scores.sentence(number)
-    return {
-        "lang": lang,
-        "sentence": number,
-        "probabilities": probabilities.round(4).tolist(),
-        "pivots": marked.tolist(),
-    }
+    return judged
 
 
 def _learn_order(found: Learnt, each: _Pivoted, pivot: str, how: Reordering, compare: bool) -> None:
@@ -173,13 +172,8 @@ def _learn_order(found: Learnt, each: _Pivoted, pivot: str, how: Reordering, com
         if kind == how.kind:
             found.parts[lang] = replace(found.parts[lang], order=trained.head)
             found.counts[lang].update({f"{key} of R": n for key, n in trained.counts.items()})
-    gold = LinkedOrder.of(*judging)
-    relative, absolute = heads.get("relative"), heads.get("absolute")
-    if isinstance(relative, RelativeOrder) and isinstance(absolute, AbsoluteOrder):
-        for number in np.flatnonzero(gold.lengths >= 4)[:_SHOWN].tolist():
-            matrices = order_matrices(relative, absolute, judging[0], gold, number)
-            shown = {name: table.round(3).tolist() for name, table in vars(matrices).items()}
-            found.examples.append({"lang": lang, "sentence": number, **shown})
+    gold, sentences = LinkedOrder.of(*judging), _held_out([each], swapped=False)
+    found.examples += order_examples(lang, sentences, judging[0], gold, heads)
 
 
 def _inside(training: Any, name: str) -> Any:

@@ -213,32 +213,45 @@ class OrderMatrices:
 
     Attributes:
         gold_places: float32 `[n, n]`, 1 in the column of the place of each.
-        places: float32 `[n, n]`, how probable each place is; all places from N − 1 on share the last class.
+        places: float32 `[n, n]`, how probable each place is; all places from N − 1 on share the last class. None without a
+            model of places.
         gold_before: float32 `[n, n]`, 1 where the key point of the row stands before that of the column.
-        before: float32 `[n, n]`, how probable that is; 0.5 on the diagonal, where nothing is asked.
+        before: float32 `[n, n]`, how probable that is; 0.5 on the diagonal, where nothing is asked. None without a model of
+            pairs.
     """
 
     gold_places: np.ndarray
-    places: np.ndarray
+    places: np.ndarray | None
     gold_before: np.ndarray
-    before: np.ndarray
+    before: np.ndarray | None
 
 
 @torch.no_grad()
 def order_matrices(
-    relative: RelativeOrder, absolute: AbsoluteOrder, embeddings: Embeddings, gold: LinkedOrder, sentence: int
+    relative: RelativeOrder | None,
+    absolute: AbsoluteOrder | None,
+    embeddings: Embeddings,
+    gold: LinkedOrder,
+    sentence: int,
 ) -> OrderMatrices:
-    """What the two models say of one sentence, both in evaluation mode."""
+    """What models of both kinds, or of one, say of a sentence; in evaluation mode."""
     begin, n = int(gold.lengths[:sentence].sum()), int(gold.lengths[sentence])
     ranks, positions = gold.ranks[begin : begin + n], torch.from_numpy(gold.positions[begin : begin + n])
-    device = next(relative.parameters()).device
-    given = ChosenWords(embeddings, gold.chosen, device).take(np.array([sentence]))
-    table = np.zeros((n, n), dtype=np.float32)
-    table[np.triu_indices(n, 1)] = relative(given.rows, positions, given.lengths).cpu().numpy()
-    classes = absolute(given.rows, positions, given.lengths).exp().cpu().numpy()
+    places = before = None
+    for head in (relative, absolute):
+        if head is None:
+            continue
+        given = ChosenWords(embeddings, gold.chosen, next(head.parameters()).device).take(np.array([sentence]))
+        said = head(given.rows, positions, given.lengths).cpu().numpy()
+        if isinstance(head, AbsoluteOrder):
+            places = np.exp(said)[:, np.minimum(np.arange(n), head.most - 1)]
+        else:
+            table = np.zeros((n, n), dtype=np.float32)
+            table[np.triu_indices(n, 1)] = said
+            before = 1.0 / (1.0 + np.exp(table.T - table))
     return OrderMatrices(
         gold_places=(ranks[:, None] == np.arange(n)).astype(np.float32),
-        places=classes[:, np.minimum(np.arange(n), absolute.most - 1)],
+        places=places,
         gold_before=(ranks[:, None] < ranks).astype(np.float32),
-        before=1.0 / (1.0 + np.exp(table.T - table)),
+        before=before,
     )
