@@ -73,6 +73,35 @@ def test_what_is_found_is_what_was_planted(capsys, world, trained, tmp_path):
     assert WordPairs.open(tmp_path / "q").swapped() == WordPairs.open(tmp_path / "p")
 
 
+def test_its_record_shows_sentences_and_the_report_draws_them(capsys, world, trained, tmp_path):
+    """Words of the text with probabilities by both classifiers; key points with their order and both matrices."""
+    record = json.loads((trained / "calque-run.json").read_text())
+    lines = [line.split("\t") for line in (world / "train.tsv").read_text().splitlines()]
+    sides = {"aa": {pair[0] for pair in lines}, "bb": {pair[1] for pair in lines}}
+    sentences = [each for each in record["examples"] if "probabilities" in each]
+    assert [(each["lang"], each["sentence"]) for each in sentences] == [(lang, k) for lang in sides for k in range(5)]
+    for each in sentences:
+        assert " ".join(each["words"]) in sides[each["lang"]]
+        assert set(each["probabilities"]) == {"confident labels", "labels as they are"}
+        assert {len(each["words"])} == {len(row) for row in (each["pivots"], *each["probabilities"].values())}
+    for one, other in zip(sentences[:5], sentences[5:], strict=True):
+        assert [" ".join(one["words"]), " ".join(other["words"])] in lines
+    orders = [each for each in record["examples"] if "ranks" in each]
+    assert len(orders) == 5
+    for each in orders:
+        n = len(each["words"])
+        assert sorted(each["ranks"]) == list(range(n))
+        assert {n} == {len(row) for table in (each["places"], each["before"]) for row in (table, *table)}
+        (whole,) = [
+            other["words"] for other in sentences if (other["lang"], other["sentence"]) == ("bb", each["sentence"])
+        ]
+        left = iter(whole)
+        assert all(word in left for word in each["words"])  # in the order of the sentence
+    works(capsys, "report", trained, "--out", tmp_path / "r.html", "--plots", tmp_path / "plots")
+    names = {path.name for path in (tmp_path / "plots").iterdir()}
+    assert {"key-points-phases.svg", "key-points-words-aa-1.svg", "key-points-words-bb-5.svg"} <= names
+
+
 def test_its_own_figures_are_in_the_record(trained):
     record = json.loads((trained / "calque-run.json").read_text())
     scores = {(s["task"], s["languages"][0], s["settings"]["model"], s["metric"]): s for s in record["scores"]}

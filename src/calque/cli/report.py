@@ -15,7 +15,10 @@ def report(
     context: typer.Context,
     results: Annotated[
         list[Path],
-        typer.Argument(metavar="RESULTS...", help="Result files (JSON lines), or folders that contain them."),
+        typer.Argument(
+            metavar="RESULTS...",
+            help="Result files (JSON lines), or folders that contain them; encoders of calque clcr train.",
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
     form: Annotated[

@@ -9,6 +9,7 @@ from calque.report import provenance
 from calque.report.bins import grouped
 from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
+from calque.report.key_points import key_points
 from calque.report.questions import Question, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.senses import senses
@@ -19,6 +20,7 @@ from calque.report.transfer import transfer
 from calque.report.verdict import metric_name, sentences, summary, task_name
 from calque.report.words import examples, points
 
+_TRAINED = (("There are no task scores here, only what a training measured on held-out text.",),)
 _SHAPE = tuple(name for name, row in ANALYSES.items() if row.kind == "measure")
 
 
@@ -42,6 +44,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     sections = [_task(task, questions, headlines, claims) for task in dict.fromkeys(q.task for q in questions)]
     of_shape = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
+        key_points(results.runs),
         transfer(headlines, by_analysis.get("correlation", []), subjects),
         points(by_analysis.get("points", []), subjects),
         examples(by_analysis.get("examples", []), subjects),
@@ -55,7 +58,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     ]
     return Report(
         title,
-        summary(headlines, questions, claims),
+        summary(headlines, questions, claims) if results.records else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
         provenance.files(results),

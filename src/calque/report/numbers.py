@@ -19,6 +19,8 @@ class Number:
         value: the number; a fraction where `percent`.
         kind: how it follows from the lines, and which part of it this is:
             `line.value`, `line.low`, `line.high`, `line.n`, `line.sd`, `line.x`: stands in the line;
+            `entry.value`: stands in the line, or in an entry of a run's record (`FILE:examples/0`), under a name of its own;
+            `window.value`: mean over a run of lines (`FILE:1-20`) of what stands in each under that name;
             `average.…`: of the mean over the lines, which are trainings that were asked the same (`average.sd`: their standard
             deviation);
             `mean.value`, `mean.low`, `mean.high`: of the mean over test sets;
@@ -31,6 +33,7 @@ class Number:
         percent: whether it is shown times 100.
         signed: whether a plus is shown.
         whole: whether it is a count.
+        digits: behind the point, of small numbers that are not per cent.
     """
 
     value: float
@@ -39,6 +42,7 @@ class Number:
     percent: bool = False
     signed: bool = False
     whole: bool = False
+    digits: int = 2
 
     @property
     def shown(self) -> str:
@@ -48,7 +52,7 @@ class Number:
         if self.percent:
             digits, scaled = 1, 100 * self.value
         else:
-            digits, scaled = 1 if abs(self.value) >= 100 else 2, self.value
+            digits, scaled = 1 if abs(self.value) >= 100 else self.digits, self.value
         text = f"{scaled:+,.{digits}f}" if self.signed else f"{scaled:,.{digits}f}"
         if not any(c in "123456789" for c in text):
             text = text.replace("-", "±" if self.signed else "").replace("+", "±")
@@ -71,6 +75,7 @@ class Figure:
         metric: decides which way is better.
         kind: `line`, `average` or `mean`, see `Number`.
         sources: lines, see `Number`.
+        digits: see `Number`.
         known: the same with its errors, for comparisons; None where they are not known.
     """
 
@@ -83,6 +88,7 @@ class Figure:
     n: int | None = None
     sd: float | None = None
     percent: bool = True
+    digits: int = 2
     known: Estimate | None = field(default=None, compare=False, repr=False)
 
     def part(self, name: str) -> Number | None:
@@ -90,7 +96,9 @@ class Figure:
         value = getattr(self, name)
         if value is None:
             return None
-        return Number(value, f"{self.kind}.{name}", (self.sources,), self.percent and name != "n", whole=name == "n")
+        return Number(
+            value, f"{self.kind}.{name}", (self.sources,), self.percent and name != "n", whole=name == "n", digits=self.digits
+        )  # fmt: skip
 
     @property
     def interval(self) -> tuple[Number, Number] | None:

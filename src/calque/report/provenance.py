@@ -106,11 +106,11 @@ def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...
 def _run(run: RunRecord) -> Facts:
     plain = run.plain
     known = [name for name in _NAMES if plain.get(name) not in (None, "", [], {})]
-    rows = [(_NAMES[name], _texts(plain[name]) if name == "texts" else _in_words(plain[name])) for name in known]
-    return Facts(_title(run), tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
+    rows = [(_NAMES[name], _texts(plain[name]) if name == "texts" else in_words(plain[name])) for name in known]
+    return Facts(run_title(run), tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
 
 
-def _title(run: RunRecord) -> str:
+def run_title(run: RunRecord) -> str:
     """The folder's name; of a study's step, which is a hash, what was done."""
     kind, _, key = run.name.rpartition("/")[2].rpartition("-")
     if not re.fullmatch(r"[0-9a-f]{20}", key):
@@ -129,20 +129,20 @@ def _texts(texts: Any) -> str:
     descriptions = []
     for text in texts if isinstance(texts, list) else [texts]:
         if not isinstance(text, Mapping):
-            return _in_words(texts)
+            return in_words(texts)
         langs = "-".join(map(str, text.get("langs") or [text.get("lang", "")]))
         names = [name for name in text if name not in ("path", "langs", "lang")]
-        sizes = ", ".join(f"{_in_words(text[name])} {name.replace('_', ' ')}" for name in names)
+        sizes = ", ".join(f"{in_words(text[name])} {name.replace('_', ' ')}" for name in names)
         descriptions.append(f"{text.get('path', '')} ({langs}){': ' if sizes else ''}{sizes}")
     return "; ".join(descriptions)
 
 
-def _in_words(value: Any) -> str:
+def in_words(value: Any) -> str:
     """A value of a record on one line."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_in_words(inner)}" for name, inner in value.items())
+        return ", ".join(f"{name} {in_words(inner)}" for name, inner in value.items())
     if isinstance(value, list):
-        return "; ".join(_in_words(inner) for inner in value)
+        return "; ".join(in_words(inner) for inner in value)
     if isinstance(value, float):
         return f"{value:g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -73,6 +73,29 @@ class RunRecord:
     path: Path
     plain: Mapping[str, Any]
 
+    @property
+    def has_key_points(self) -> bool:
+        """Whether it is of an encoder of key points, whose record has figures of the training itself."""
+        return self.plain.get("method") == "clcr"
+
+    @property
+    def file(self) -> str:
+        """The name that sources use."""
+        return f"{self.name}/{self.path.name}"
+
+    def scores(self) -> list[Record]:
+        """Its scores, each with its place in the file (`FILE:scores/0`) instead of a line.
+
+        Raises:
+            InputError: one of them is none.
+        """
+        found = []
+        for number, plain in enumerate(_listed(self.plain.get("scores"))):
+            if reason := _unusable(plain):
+                raise InputError(f"scores/{number} {reason}", path=self.path)
+            found.append(Record(f"{self.file}:scores/{number}", _finite(plain)))
+        return found
+
 
 @dataclass(frozen=True)
 class Results:
@@ -97,37 +120,48 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     """Read result files.
 
     Args:
-        paths: JSON lines files, or folders, in which and below which all `*.jsonl` are read that hold results.
+        paths: JSON lines files, or folders, in which and below which all `*.jsonl` are read that hold results. A folder
+            without any is taken as that of a run.
 
     Raises:
         InputError: a path is not there, a folder holds no results, or a line is none; with file and line.
     """
-    wanted, passed_over = [], []
+    wanted, bare, passed_over = [], [], []
     for path in map(Path, paths):
         if not path.exists():
             raise InputError("not there", path=path)
         files = [path] if path.is_file() else _below(path, ".jsonl")
         results = [file for file in files if file == path or _holds_results(file)]
-        if not results and len(paths) == 1:
-            raise InputError(
-                "holds no results: expected results.jsonl, as `calque demo` and `calque study` write it, or what "
-                "`calque evaluate --out` wrote",
-                path=path,
-            )
+        bare += [] if results else [path]
         wanted += results
         passed_over += [str(file) for file in files if file not in results]
     unique = {path.resolve(): path for path in wanted}
-    if not unique:
-        raise InputError(f"no results in {', '.join(map(str, paths))}")
+    runs = _runs(dict.fromkeys([*(path.parent for path in unique.values()), *bare]))
+    if not unique and not any(run.has_key_points for run in runs):
+        if len(paths) > 1:
+            raise InputError(f"no results in {', '.join(map(str, paths))}")
+        raise InputError(
+            "holds no results: expected results.jsonl, as `calque demo` and `calque study` write it, what "
+            "`calque evaluate --out` wrote, or what `calque clcr train` made",
+            path=paths[0],
+        )
     records, files, repeated = [], {}, 0
     for name, path in zip(short_names(list(unique)), unique.values(), strict=True):
         lines, again = _read(path, name)
         records += lines
         repeated += again
-        content = path.read_bytes()
-        files[name] = File(path, len(lines), hashlib.sha256(content).hexdigest(), path.stat().st_mtime)
-    runs = _runs(dict.fromkeys(path.parent for path in unique.values()))
+        files[name] = _file(path, len(lines))
+    files |= {run.file: _file(run.path, len(_listed(run.plain.get("scores")))) for run in runs if run.has_key_points}
     return Results(tuple(records), files, runs, repeated, tuple(passed_over))
+
+
+def _file(path: Path, records: int) -> File:
+    return File(path, records, hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime)
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list of a record; none is empty."""
+    return value if isinstance(value, list) else []
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
@@ -185,11 +219,15 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
         reason = _unusable(plain)
         if reason:
             raise InputError(reason, path=path, line=number)
-        for key in _NUMBERS:
-            if isinstance(plain.get(key), float) and not math.isfinite(plain[key]):
-                plain[key] = None  # what JSON has no word for, and Python's writes all the same
-        records.append(Record(f"{name}:{number}", plain))
+        records.append(Record(f"{name}:{number}", _finite(plain)))
     return records, repeated
+
+
+def _finite(plain: dict[str, Any]) -> dict[str, Any]:
+    """The same without what JSON has no word for, and Python's writes all the same."""
+    return plain | {
+        key: None for key in _NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])
+    }
 
 
 def _unusable(plain: Any) -> str | None:
@@ -258,5 +296,5 @@ def _runs(folders: Iterable[Path]) -> tuple[RunRecord, ...]:
         except (ValueError, RecursionError) as error:
             raise InputError(f"is not JSON ({error})", path=path) from error
         if isinstance(plain, dict):
-            runs.append(RunRecord(name.rpartition("/")[0], path, plain))
+            runs.append(RunRecord(name.rpartition("/")[0] or path.resolve().parent.name, path, plain))
     return tuple(runs)

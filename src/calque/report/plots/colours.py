@@ -55,7 +55,8 @@ def rules(colour: Mapping[str, str]) -> str:
         dash = "" if DASHES[k] == "none" else f";stroke-dasharray:{DASHES[k]}"
         style += [
             f".s{k} .curve{{stroke:{c};stroke-width:2;fill:none{dash}}}", f".s{k} .band{{fill:{c};opacity:.13}}",
-            f".s{k} .bar{{fill:{c};opacity:.45}}", f".s{k} .dot{{fill:{c};stroke:{colour['paper']};stroke-width:1.2}}",
+            f".s{k} .bar{{fill:{c};opacity:.45}}", f".s{k} .shade{{fill:{c}}}",
+            f".s{k} .dot{{fill:{c};stroke:{colour['paper']};stroke-width:1.2}}",
             f".s{k} .open{{fill:{colour['paper']};stroke:{c};stroke-width:1.8}}", f".s{k} .name{{fill:{c};font-weight:600}}",
         ]  # fmt: skip
     return "".join(style)

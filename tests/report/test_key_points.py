@@ -1,0 +1,278 @@
+"""The report on an encoder of key points: its tables, curves, sentences and matrices, from a record written by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import pairwise
+
+import pytest
+
+from calque.errors import InputError
+from calque.report import report
+from calque.report.numbers import Figure
+from calque.report.plots.sentence import Word, _lines, sentence
+from calque.report.reading import read_results
+from html_page import Page
+from key_point_record import MODELS, PHASES, RANKS, WORDS, record, write_key_points
+from report_results import HOSTILE, run_record, study, write
+
+UPDATES = (400, 30, 1, 90)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_key_points(tmp_path_factory.mktemp("runs") / "en-de", updates=UPDATES)
+
+
+def html(*folders, **more) -> Page:
+    written = report(folders, out=folders[0] / "r.html", **more)
+    return Page(written.path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(folder) -> Page:
+    return html(folder)
+
+
+def inside(page: Page, tag: str, **attributes: str) -> list[dict]:
+    """Elements in the one that has these attributes."""
+    (outer,) = [e for e in page.elements if all(e["attrs"].get(k) == v for k, v in attributes.items())]
+    return [e for e in page.find(tag) if outer in e["above"]]
+
+
+def stands(folder, kind: str, source: str, shown: str) -> bool:
+    """Whether a number stands where it says: looked up in the files, means taken one line after another."""
+    file, _, place = source.rpartition(":")
+    path, scale = folder.parent / file, 1
+    if kind.startswith("line."):
+        number = int(place.removeprefix("scores/"))
+        score = json.loads(path.read_text())["scores"][number]
+        scale, found = 100 if score["percent"] and kind != "line.n" else 1, [score[kind.partition(".")[2]]]
+    elif place.startswith("examples/"):
+        plain = json.loads(path.read_text())["examples"][int(place.removeprefix("examples/"))]
+        tables = [*plain.get("probabilities", {}).values(), *plain.get("places", []), *plain.get("before", [])]
+        found = [value for row in tables for value in row]
+    else:
+        first, _, last = place.partition("-")
+        assert (kind == "window.value") == bool(last)
+        lines = path.read_text().splitlines()[int(first) - 1 : int(last or first)]
+        rows = [json.loads(each) for each in lines]
+        found = [sum(row[name] for row in rows) / len(rows) for name in ("de-en", "en-de", "temperature")]
+    digits = len(shown.partition(".")[2])
+    return any(abs(float(shown) - scale * value) <= 0.5001 * 10**-digits for value in found)
+
+
+def test_each_number_stands_in_its_record(page, folder):
+    kinds = set()
+    for element in page.find("data"):
+        holders = [element, *reversed(element["above"])]
+        source = next(e["attrs"]["data-source"] for e in holders if "data-source" in e["attrs"])
+        assert stands(folder, element["attrs"]["data-kind"], source, element["text"]), (element["text"], source)
+        kinds.add(element["attrs"]["data-kind"])
+    assert kinds == {"line.value", "line.low", "line.high", "line.n", "entry.value", "window.value"}
+    assert not stands(folder, "line.value", "en-de/calque-run.json:scores/0", "0.032")  # the check sees a wrong one
+    marks = [e for e in page.find("g") if e["attrs"].get("class") == "mark"]
+    for mark in marks:
+        source, shown = mark["attrs"]["data-source"], mark["text"].rpartition(": ")[2]
+        kind = "window.value" if re.search(r":\d+-\d+$", source) else "entry.value"
+        assert stands(folder, kind, source, shown), (mark["text"], source)
+    assert len(marks) > 300
+
+
+def test_what_is_on_the_page(page):
+    assert "Key points" in [e["text"] for e in page.find("h2")]
+    heads = [e["text"] for e in page.find("h3")]
+    assert heads[:3] == ["Distance over the phases", "Key points of a sentence", "Order of key points"]
+    rows = {
+        name: [e["text"].strip() for e in inside(page, "th", id=f"clcr-{name}") if e["attrs"]["scope"] == "row"][:-1]
+        for name in ("distance", "key-points", "order")
+    }
+    assert rows["distance"] == ["en-de"]
+    assert rows["key-points"] == list(MODELS)
+    assert rows["order"] == [
+        "as it stands",
+        "absolute, n = 1",
+        "absolute, n = 10",
+        "relative, n = 1",
+        "relative, n = 10",
+    ]
+    assert "no task scores here" in page.find("main")[0]["text"]
+    ids = [e["attrs"]["id"] for e in page.elements if "id" in e["attrs"]]
+    assert len(ids) == len(set(ids))
+    for svg in (e for e in page.find("svg") if e["attrs"].get("role") == "img"):
+        assert all(name in ids for name in svg["attrs"]["aria-labelledby"].split())
+    for figure in page.find("figure"):
+        assert any(e["tag"] == "details" and figure in e["above"] for e in page.elements), figure["attrs"]["id"]
+
+
+def test_curves_of_the_phases(page):
+    svg = inside(page, "svg", id="key-points-phases-plot")[0]
+    own = [e for e in page.elements if svg in e["above"]]
+    texts = [e["text"] for e in own if e["tag"] == "text"]
+    assert [text for text in texts if re.match(r"\d\. ", text)] == [
+        "1. transforms",
+        "2. encoder of de",
+        "3. encoder of en",
+        "4. refinement",
+    ]
+    marks = [e for e in own if e["attrs"].get("class") == "mark"]
+    points = [math.ceil(n / math.ceil(n / 60)) for n in UPDATES]
+    assert len(marks) == 2 * sum(points)  # both directions
+    assert any(mark["text"].startswith("de → en, transforms, updates 1 to 7: ") for mark in marks)
+    assert any(mark["text"].startswith("en → de, encoder of en, update 1: ") for mark in marks)
+    assert len([e for e in own if e["attrs"].get("class") == "curve"]) == 6  # one update makes no curve
+
+
+def test_encoders_without_weights_have_one_phase(tmp_path):
+    page = html(write_key_points(tmp_path / "fixed", updates=(3,)))
+    texts = [e["text"] for e in inside(page, "text", id="key-points-phases-plot")]
+    assert "transforms" in texts
+    assert not any("encoder of" in text for text in texts)
+
+
+def test_words_with_their_probabilities(page):
+    panel = inside(page, "svg", id="key-points-words-plot")[2]  # of German
+    own = [e for e in page.elements if panel in e["above"]]
+    words = [e for e in own if e["tag"] == "text" and set(e["text"]) - set("01.")]
+    assert [e["text"] for e in words if e["text"] in WORDS["de"]] == WORDS["de"]
+    example = next(e for e in record()["examples"] if e["lang"] == "de")
+    bold = [e["text"] for e in words if "strong" in e["attrs"]["class"]]
+    assert bold == [word for word, pivot in zip(WORDS["de"], example["pivots"], strict=True) if pivot]
+    bars = [float(e["attrs"]["height"]) for e in own if e["attrs"].get("class") == "bar"]
+    expected = [p for pair in zip(*(example["probabilities"][m] for m in MODELS), strict=True) for p in pair]
+    assert bars == pytest.approx([max(1.0, 44 * p) for p in expected], abs=0.01)
+
+
+def test_words_stand_apart_and_in_their_order():
+    words = [
+        Word("w" * (k % 30 + 1), k % 3 == 0, (Figure(0.5, None, None, "p", ("f:1",), percent=False),))
+        for k in range(64)
+    ]
+    assert [word for line in _lines(words, 700) for word, _ in line] == words
+    assert all(sum(wide for _, wide in line) <= 700 for line in _lines(words, 700))
+    drawing = Page(sentence(words, [("P", 1)], threshold=0.2, title="t", description="d").standalone())
+    bars = [e["attrs"] for e in drawing.find("rect") if e["attrs"].get("class") == "bar"]
+    boxes = [(float(b["x"]), float(b["y"]), float(b["width"])) for b in bars]
+    assert len(boxes) == 64
+    assert all(a[1] < b[1] or a[0] + a[2] < b[0] for a, b in pairwise(boxes))
+    assert all(x >= 0 and x + wide <= 760 for x, _, wide in boxes)
+
+
+def test_matrices_gold_and_predicted(page):
+    drawings = inside(page, "svg", id="key-points-order-plot")
+    labels = [e["text"] for e in inside(page, "p", id="key-points-order-plot") if e["attrs"].get("class") == "over"]
+    assert labels == ["Places, gold", "Places, predicted", "Pairs, gold", "Pairs, predicted"]
+    example, n = record()["examples"][-1], len(RANKS)
+    expected = (
+        [[float(RANKS[i] == j) for j in range(n)] for i in range(n)],
+        example["places"],
+        [[float(RANKS[i] < RANKS[j]) for j in range(n)] for i in range(n)],
+        [[p if i != j else 0.0 for j, p in enumerate(row)] for i, row in enumerate(example["before"])],
+    )
+    for svg, table in zip(drawings, expected, strict=True):
+        own = [e for e in page.elements if svg in e["above"]]
+        (ground,) = [e["attrs"] for e in own if e["attrs"].get("class") == "none"]
+        left, top, size = (float(ground[name]) for name in ("x", "y", "width"))
+        found = [[0.0] * n for _ in range(n)]
+        for cell in (e["attrs"] for e in own if e["attrs"].get("class") == "cell shade"):
+            i, j = (round((float(cell[at]) - edge) / (size / n)) for at, edge in (("y", top), ("x", left)))
+            found[i][j] = float(cell["fill-opacity"])
+        assert [round(v, 2) for row in found for v in row] == pytest.approx(
+            [v for row in table for v in row], abs=0.006
+        )
+
+
+def test_without_a_comparison(tmp_path):
+    page = html(write_key_points(tmp_path / "plain", compare=False))
+    labels = [e["text"] for e in inside(page, "p", id="key-points-order-plot") if e["attrs"].get("class") == "over"]
+    assert labels == ["Pairs, gold", "Pairs, predicted"]
+    svg = inside(page, "svg", id="key-points-words-plot")[0]
+    bars = [e for e in page.elements if svg in e["above"] and e["attrs"].get("class") == "bar"]
+    assert len(bars) == len(WORDS["en"])
+
+
+def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path):
+    folders = []
+    for key, linear in (("a", False), ("b", True)):
+        place = write_key_points(tmp_path / "study" / "steps" / f"align-{20 * key}", updates=(2,))
+        plain = record()
+        plain["settings"]["linear"] = linear
+        (place / "calque-run.json").write_text(json.dumps(plain))
+        folders.append(place)
+    page = html(*folders)
+    rows = [e["text"].strip() for e in inside(page, "th", id="clcr-distance") if e["attrs"]["scope"] == "row"]
+    labels = [f"study · clcr, en-de, linear {linear}" for linear in (False, True)]
+    assert rows[:2] == labels
+    choices = [json.loads(e["attrs"]["data-choice"]) for e in page.find("div") if "data-choice" in e["attrs"]]
+    assert [*dict.fromkeys(choice["encoder"] for choice in choices)] == labels
+
+
+def test_beside_task_scores(tmp_path):
+    write_key_points(tmp_path / "runs" / "en-de", updates=(2,))
+    write(tmp_path / "runs" / "results.jsonl", study(("de",), ("base", "finetune"), ("nli",)))
+    page = html(tmp_path / "runs")
+    heads = [e["text"] for e in page.find("h2")]
+    assert "Key points" in heads
+    assert "finetune" in page.find("section")[0]["text"]  # the verdict
+    assert "en-de/calque-run.json" in page.find("main")[0]["text"]
+
+
+def test_other_forms(folder, tmp_path):
+    written = report([folder], out=tmp_path / "r.md", plots=tmp_path / "plots")
+    text = written.path.read_text(encoding="utf-8")
+    assert "| labels as they are | 85.0 [83.0, 87.0] |" in text
+    names = {path.name for path in written.plots}
+    assert {"key-points-phases.svg", "key-points-words-de-2.svg", "key-points-order.svg"} <= names
+    assert all("var(" not in path.read_text(encoding="utf-8") for path in written.plots)
+    found = json.loads(report([folder], out=tmp_path / "r.json").path.read_text(encoding="utf-8"))
+    (section,) = [each for each in found["sections"] if each["id"] == "key-points"]
+    plots = [block["plot"] for block in section["blocks"] if "plot" in block]
+    assert plots == ["key-points-phases-plot", "key-points-words-plot", "key-points-order-plot"]
+
+
+def test_hostile_words_stay_words(tmp_path):
+    page = html(write_key_points(tmp_path / "x", updates=(1,), words=HOSTILE), title="t")
+    assert len(page.find("script")) == 1
+    assert not page.find("img")
+    text = " ".join(page.find("main")[0]["text"].split())
+    assert all(" ".join(word.split()) in text for word in HOSTILE)
+
+
+def test_what_cannot_be_drawn_is_counted(tmp_path):
+    place = write_key_points(tmp_path / "old", updates=())
+    plain = record()
+    del plain["examples"][0]["words"]
+    plain["examples"][1]["pivots"].pop()
+    plain["examples"][-1]["before"][0][1] = 7
+    plain["examples"].append("?")
+    (place / "calque-run.json").write_text(json.dumps(plain))
+    page = html(place)
+    assert "Examples left out because the record has not all that is drawn of them: 4." in page.find("main")[0]["text"]
+    assert len(inside(page, "svg", id="key-points-words-plot")) == 2
+    assert not [
+        e for e in page.find("figure") if e["attrs"]["id"] in ("key-points-order-plot", "key-points-phases-plot")
+    ]
+
+
+def test_what_is_wrong_is_told_with_its_place(tmp_path):
+    place = write_key_points(tmp_path / "bad", updates=(3,))
+    metrics = place / "training" / PHASES[0] / "metrics.jsonl"
+    metrics.write_text('{"step": 1}\n{\n')
+    with pytest.raises(InputError, match=r"metrics\.jsonl line 2: is not JSON"):
+        html(place)
+    plain = record()
+    plain["scores"][3].pop("value")
+    metrics.unlink()
+    (place / "calque-run.json").write_text(json.dumps(plain))
+    with pytest.raises(InputError, match=r"calque-run\.json: scores/3 has no value"):
+        html(place)
+
+
+def test_a_run_that_made_something_else_is_no_result(tmp_path):
+    (tmp_path / "calque-run.json").write_text(json.dumps(run_record()))
+    with pytest.raises(InputError, match=r"holds no results: expected .*calque clcr train"):
+        read_results([tmp_path])
+    with pytest.raises(InputError, match="no results in"):
+        read_results([tmp_path, tmp_path])
