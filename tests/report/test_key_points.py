@@ -118,9 +118,9 @@ def test_curves_of_the_phases(page):
         "4. refinement",
     ]
     marks = [e for e in own if e["attrs"].get("class") == "mark"]
-    points = [math.ceil(n / math.ceil(n / 60)) for n in UPDATES]
+    points = [math.ceil(n / math.ceil(n / 30)) for n in UPDATES]
     assert len(marks) == 2 * sum(points)  # both directions
-    assert any(mark["text"].startswith("de → en, transforms, updates 1 to 7: ") for mark in marks)
+    assert any(mark["text"].startswith("de → en, transforms, updates 1 to 14: ") for mark in marks)
     assert any(mark["text"].startswith("en → de, encoder of en, update 1: ") for mark in marks)
     assert len([e for e in own if e["attrs"].get("class") == "curve"]) == 6  # one update makes no curve
 
@@ -217,6 +217,48 @@ def test_beside_task_scores(tmp_path):
     assert "Key points" in heads
     assert "finetune" in page.find("section")[0]["text"]  # the verdict
     assert "en-de/calque-run.json" in page.find("main")[0]["text"]
+
+
+def test_a_study_has_the_figures_as_lines_under_the_names_of_its_methods(tmp_path):
+    """They are in the tables of the training, means over its runs, and no answers that methods are compared by."""
+    lines = study(("de",), ("base", "finetune"), ("nli",))
+    head = {"encoder": "mini", "supervision": "parallel"}
+    for method, change in (("clcr", 0.0), ("linear", 0.04)):
+        for seed in (0, 1):
+            for score in record()["scores"]:
+                ends = {name: score[name] + change + 0.02 * seed for name in ("value", "low", "high")}
+                lines.append({**score, **ends, **head, "method": method, "training_seed": seed})
+    write_key_points(tmp_path / "study" / "steps" / f"align-{20 * 'a'}", updates=(2,))
+    write(tmp_path / "study" / "results.jsonl", lines)
+    page = html(tmp_path / "study")
+    heads = [e["text"] for e in page.find("h2")]
+    assert heads.count("Key points") == 1
+    assert not {"Distance", "Key-points", "Order"} & set(heads)
+    rows = [e["text"].strip() for e in inside(page, "th", id="clcr-key-points") if e["attrs"]["scope"] == "row"][:-1]
+    assert rows == [f"{method}, {model}" for method in ("clcr", "linear") for model in MODELS]
+    cells = [e["text"] for e in inside(page, "td", id="clcr-distance")]
+    assert cells[0].startswith("0.041 ±0.014")  # of 0.031 and 0.051
+    assert cells[4].startswith("0.081 ±0.014")
+    assert page.find("figure")  # from the record of the step
+    assert "linear" not in page.find("section")[0]["text"]  # the verdict
+
+
+def test_of_many_examples_the_first_are_drawn(tmp_path):
+    place = write_key_points(tmp_path / "many", updates=())
+    plain = record()
+    plain["examples"] = [{**each, "sentence": k} for each in plain["examples"] for k in range(30)]
+    (place / "calque-run.json").write_text(json.dumps(plain))
+    page = html(place)
+    choices = [
+        json.loads(e["attrs"]["data-choice"])
+        for e in inside(page, "div", id="key-points-words-plot")
+        if "data-choice" in e["attrs"]
+    ]
+    assert [(c["language"], c["sentence"]) for c in choices] == [
+        (lang, str(k + 1)) for lang in WORDS for k in range(20)
+    ]
+    assert len([e for e in inside(page, "div", id="key-points-order-plot") if "data-choice" in e["attrs"]]) == 20
+    assert "the first ones" in inside(page, "p", id="key-points-words-plot")[0]["text"]
 
 
 def test_other_forms(folder, tmp_path):

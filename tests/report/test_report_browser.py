@@ -188,8 +188,8 @@ def test_key_points(page, seen, tmp_path, scheme):
     page.locator("#key-points-phases-plot .drawing").focus()
     page.keyboard.press("ArrowRight")
     tip = page.locator("#tip").inner_text()
-    assert "de → en, transforms, updates 1 to 2: 0." in tip
-    assert "en-de/training/transform-de/metrics.jsonl:1-2" in tip
+    assert "de → en, transforms, updates 1 to 4: 0." in tip
+    assert "en-de/training/transform-de/metrics.jsonl:1-4" in tip
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert violations(page) == []
     assert seen.errors == []

@@ -9,6 +9,7 @@ from calque.report import provenance
 from calque.report.bins import grouped
 from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
+from calque.report.key_point_runs import is_of_training
 from calque.report.key_points import key_points
 from calque.report.questions import Question, sort_questions
 from calque.report.reading import Record, Results
@@ -33,7 +34,9 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         base: with what everything is compared, see `find_subjects`.
     """
     subjects = find_subjects(results, base)
-    questions, superseded = sort_questions(results.records, subjects)
+    trained = [record for record in results.records if is_of_training(record)]
+    answers = [record for record in results.records if not is_of_training(record)]
+    questions, superseded = sort_questions(answers, subjects)
     main = [question for question in questions if question.is_main]
     firsts: dict[str, Question] = {}  # what the scores of each task begin with
     for question in main:
@@ -44,7 +47,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     sections = [_task(task, questions, headlines, claims) for task in dict.fromkeys(q.task for q in questions)]
     of_shape = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
-        key_points(results.runs),
+        key_points(results.runs, [(subjects[record].label, record) for record in trained]),
         transfer(headlines, by_analysis.get("correlation", []), subjects),
         points(by_analysis.get("points", []), subjects),
         examples(by_analysis.get("examples", []), subjects),
@@ -58,7 +61,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     ]
     return Report(
         title,
-        summary(headlines, questions, claims) if results.records else _TRAINED,
+        summary(headlines, questions, claims) if answers else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
         provenance.files(results),

@@ -14,8 +14,9 @@ from calque.report.numbers import Figure, escape_source
 from calque.report.provenance import in_words, run_title
 from calque.report.reading import Record, RunRecord
 
-_POINTS = 60  # of a curve in a phase; a run has thousands of updates, each of another batch
+_POINTS = 30  # of a curve in a phase; a run has thousands of updates, each of another batch
 _DELTA = 0.2
+_TASKS = ("distance", "key-points", "order")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class KeyPointRun:
     Attributes:
         label: its name in the report.
         pivot: the pivot language; langs: the others.
+        is_step: it is a step of a study.
         delta: above which probability a word is a key point.
         scores: of its own on held-out text.
         curves: phases by language; that of the pivot's encoder all languages have in common.
@@ -68,12 +70,33 @@ class KeyPointRun:
     label: str
     pivot: str
     langs: tuple[str, ...]
+    is_step: bool
     delta: float
     scores: tuple[Record, ...]
     curves: Mapping[str, tuple[Phase, ...]]
     sentences: tuple[Example, ...]
     orders: tuple[Example, ...]
     unusable: int = 0
+
+
+def is_of_training(record: Record) -> bool:
+    """Whether a line says what the training itself measured on held-out text, as studies write it: of one model of several,
+    such as an order by places, and so no answer that methods could be compared by."""
+    return record["task"] in _TASKS and record["data"] == f"held out, {record.settings.get('model')}"
+
+
+def figures_of_training(
+    runs: Sequence[KeyPointRun], lines: Sequence[tuple[str, Record]]
+) -> list[tuple[str, str, Record]]:
+    """Label, model and record of each figure. A study has those of its runs as lines, under the names of its methods.
+
+    Args:
+        runs: what was trained.
+        lines: of result files with their labels.
+    """
+    alone = [run for run in runs if not (lines and run.is_step)]
+    scored = [*lines, *((run.label, score) for run in alone for score in run.scores)]
+    return [(label, str(score.settings["model"]), score) for label, score in scored if is_of_training(score)]
 
 
 def key_point_runs(runs: Sequence[RunRecord]) -> list[KeyPointRun]:
@@ -109,7 +132,7 @@ def _run(run: RunRecord, label: str) -> KeyPointRun:
     orders = tuple(each for each in examples if _is_order(each.plain))
     delta = settings.get("delta", _DELTA)
     return KeyPointRun(
-        label, pivot, langs, float(delta) if _is_number(delta) else _DELTA, tuple(run.scores()),
+        label, pivot, langs, run.is_step, float(delta) if _is_number(delta) else _DELTA, tuple(run.scores()),
         {lang: phases for lang in langs if (phases := _phases(run, lang, pivot))}, sentences, orders,
         len(examples) - len(sentences) - len(orders),
     )  # fmt: skip

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 from calque.report.document import Block, Cell, Head, Line, Panel, Plot, Section, Table, Text
-from calque.report.key_point_runs import Example, KeyPointRun, Phase, key_point_runs
-from calque.report.numbers import Figure, Number, figure_of
+from calque.report.key_point_runs import Example, KeyPointRun, Phase, figures_of_training, key_point_runs
+from calque.report.numbers import Figure, Number, average, figure_of
 from calque.report.plots import phases as phase_plot
 from calque.report.plots.matrix import matrix
 from calque.report.plots.sentence import Word, sentence
@@ -20,12 +20,23 @@ _LABELS = ("labels as they are", "confident labels")  # above and below
 _FIRST = ("as it stands", *_LABELS)  # rows of a table; the others by their names
 
 
-def key_points(records: Sequence[RunRecord]) -> Section | None:
-    """One section for all runs that made encoders of key points."""
+_SENTENCES, _ORDERS = 40, 20  # views in a figure, so that the page stays small
+
+
+def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]] = ()) -> Section | None:
+    """One section for everything that made encoders of key points.
+
+    Args:
+        records: of runs.
+        lines: what result files say of a training (`is_of_training`), with the labels of whose it was.
+    """
     runs = key_point_runs(records)
-    if not runs:
+    trained = figures_of_training(runs, lines)
+    if not runs and not trained:
         return None
-    found = (_distances(runs), _curves(runs), _extracted(runs), _sentences(runs), _ordered(runs), _matrices(runs))
+    found = (
+        _distances(trained), _curves(runs), _extracted(trained), _sentences(runs), _ordered(trained), _matrices(runs),
+    )  # fmt: skip
     blocks: tuple[Block, ...] = tuple(block for block in found if block is not None)
     intro: Text = ("What the training of key points measured on sentences held out from it.",)
     if unusable := sum(run.unusable for run in runs):
@@ -34,15 +45,14 @@ def key_points(records: Sequence[RunRecord]) -> Section | None:
 
 
 # -- Tables 1 to 3 ------------------------------------------------------------------------------------------------------
+_Trained = Sequence[tuple[str, str, Record]]  # label, model, record
 _Column = tuple[str, str]  # metric and language
+_Rows = Mapping[str, Mapping[_Column, Figure]]
 
 
-def _distances(runs: Sequence[KeyPointRun]) -> Table | None:
-    rows: dict[str, dict[_Column, Figure]] = {}
-    for run in runs:
-        for score in _scores(run, "distance"):
-            lang = " → ".join(score.pair)
-            rows.setdefault(run.label, {})[score["metric"], lang] = replace(figure_of(score), digits=3)
+def _distances(trained: _Trained) -> Table | None:
+    rows = _rows(trained, "distance", lambda label, _: label, " → ".join)
+    rows = {label: {at: replace(f, digits=3) for at, f in figures.items()} for label, figures in rows.items()}
     note = (
         "Mean squared distance by dimension from each word to the nearest word of the translation under the transform; "
         "relative: as a share of the mean variance of a component.",
@@ -51,39 +61,44 @@ def _distances(runs: Sequence[KeyPointRun]) -> Table | None:
     return _table("clcr-distance", "Transform: distance, lower is better", "encoder", rows, metrics, note)
 
 
-def _extracted(runs: Sequence[KeyPointRun]) -> Table | None:
+def _extracted(trained: _Trained) -> Table | None:
     note = (
         "Against the pivots of one translation, which are noisy labels themselves. Ambiguous: neither clearly a key point nor "
         "clearly none.",
     )
-    rows, metrics = _by_model(runs, "key-points"), ("accuracy", "precision", "recall", "ambiguous")
+    rows, metrics = _by_model(trained, "key-points"), ("accuracy", "precision", "recall", "ambiguous")
     return _table("clcr-key-points", "Extract: key points, per cent", "learnt from", rows, metrics, note)
 
 
-def _ordered(runs: Sequence[KeyPointRun]) -> Table | None:
+def _ordered(trained: _Trained) -> Table | None:
     note = ("Share of the n-grams of an order that the pivot language has, too; n: hypotheses of the search.",)
-    rows, metrics = _by_model(runs, "order"), ("bleu-2", "bleu-3", "bleu-4")
+    rows, metrics = _by_model(trained, "order"), ("bleu-2", "bleu-3", "bleu-4")
     return _table("clcr-order", "Reorder: BLEU, per cent, higher is better", "order", rows, metrics, note)
 
 
-def _by_model(runs: Sequence[KeyPointRun], task: str) -> dict[str, dict[_Column, Figure]]:
-    """Figures by what was trained, and in which run where there are several."""
-    rows: dict[str, dict[_Column, Figure]] = {}
-    for run in runs:
-        named = [(str(score.settings.get("model", score["data"])), score) for score in _scores(run, task)]
-        named.sort(key=lambda pair: (_FIRST.index(pair[0]) if pair[0] in _FIRST else len(_FIRST), pair[0]))
-        for model, score in named:
-            label = f"{run.label}, {model}" if len(runs) > 1 else model
-            rows.setdefault(label, {})[score["metric"], score.pair[0]] = figure_of(score)
-    return rows
+def _by_model(trained: _Trained, task: str) -> _Rows:
+    """Rows of what was trained, and in which run where there are several."""
+    several = len({label for label, *_ in trained}) > 1
+    return _rows(trained, task, lambda label, model: f"{label}, {model}" if several else model, lambda pair: pair[0])
 
 
-def _scores(run: KeyPointRun, task: str) -> list[Record]:
-    return [score for score in run.scores if score["task"] == task]
+def _rows(
+    trained: _Trained, task: str, named: Callable[[str, str], str], column: Callable[[tuple[str, ...]], str]
+) -> dict[str, dict[_Column, Figure]]:
+    """Figures of a task by row, metric and language; those of several trainings of one name are averaged."""
+    labels = list(dict.fromkeys(label for label, *_ in trained))
+    mine = [(label, model, score) for label, model, score in trained if score["task"] == task]
+    places = {model: _FIRST.index(model) if model in _FIRST else len(_FIRST) for _, model, _ in mine}
+    mine.sort(key=lambda each: (labels.index(each[0]), places[each[1]], each[1]))
+    found: dict[str, dict[_Column, list[Figure]]] = {}
+    for label, model, score in mine:
+        at = score["metric"], column(score.pair)
+        found.setdefault(named(label, model), {}).setdefault(at, []).append(figure_of(score))
+    return {row: {at: average(figures) for at, figures in of_row.items()} for row, of_row in found.items()}
 
 
 def _table(
-    name: str, caption: str, corner: str, rows: Mapping[str, Mapping[_Column, Figure]], metrics: Sequence[str], note: Text
+    name: str, caption: str, corner: str, rows: _Rows, metrics: Sequence[str], note: Text
 ) -> Table | None:  # fmt: skip
     """What was trained down, metrics and languages across; below, over how many sentences."""
     langs = dict.fromkeys(lang for figures in rows.values() for _, lang in figures)
@@ -148,7 +163,7 @@ def _phases(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> 
 # -- Figure 2 -----------------------------------------------------------------------------------------------------------
 def _sentences(runs: Sequence[KeyPointRun]) -> Plot | None:
     """The probabilities of a sentence's words."""
-    of = [(run, example) for run in runs for example in run.sentences]
+    of, left_out = _some([(run, example) for run in runs for example in run.sentences], _SENTENCES)
     panels = [_sentence(run, example, f"clcr-words-{k}") for k, (run, example) in enumerate(of)]
     if not panels:
         return None
@@ -158,6 +173,7 @@ def _sentences(runs: Sequence[KeyPointRun]) -> Plot | None:
         f", learnt from {_LABELS[0]} (above) and from {_LABELS[1]} (below)" if two else "",
         ". Bold: pivots, the words that have a partner in this translation. Dashed: the threshold δ, above which a word is a key "
         "point.",
+        left_out,
     )
     return Plot("key-points-words-plot", "Key points of a sentence", note, tuple(panels), kind="wide")
 
@@ -186,7 +202,7 @@ def _sentence(run: KeyPointRun, example: Example, name: str) -> Panel:
 # -- Figure 3 -----------------------------------------------------------------------------------------------------------
 def _matrices(runs: Sequence[KeyPointRun]) -> Plot | None:
     """The order of a sentence's key points, gold and predicted."""
-    of = [(run, example) for run in runs for example in run.orders]
+    of, left_out = _some([(run, example) for run in runs for example in run.orders], _ORDERS)
     panels = [_order(run, example, str(k)) for k, (run, example) in enumerate(of)]
     if not panels:
         return None
@@ -194,6 +210,7 @@ def _matrices(runs: Sequence[KeyPointRun]) -> Plot | None:
         "In rows the key points of a sentence, in their own order. Places: how probable each place in the order of the pivot "
         "language is. Pairs: how probable it is that the key point of the row stands there before that of the column. The "
         "stronger the colour, the more probable.",
+        left_out,
     )
     return Plot("key-points-order-plot", "Order of key points", note, tuple(panels))
 
@@ -228,6 +245,16 @@ def _order(run: KeyPointRun, example: Example, key: str) -> Panel:
         heads = tuple(Head(column) for column in columns)
         tables.append(Table(f"clcr-{name}-{key}", caption, "key point", heads, lines, sortable=False))
     return Panel(_choice(run, example), tuple(drawings), tuple(tables))
+
+
+def _some(of: Sequence[tuple[KeyPointRun, Example]], most: int) -> tuple[list[tuple[KeyPointRun, Example]], str]:
+    """The first examples of each run and language, as many of each as fit; and what is to be said of those left out."""
+    groups: dict[tuple[str, str], list[tuple[KeyPointRun, Example]]] = {}
+    for run, example in of:
+        groups.setdefault((run.label, example["lang"]), []).append((run, example))
+    each = max(1, most // max(len(groups), 1))
+    shown = [one for group in groups.values() for one in group[:each]]
+    return shown, " Of each encoder and language, the first ones." if len(shown) < len(of) else ""
 
 
 def _probability(value: float, example: Example) -> Number:

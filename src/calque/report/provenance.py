@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -112,10 +111,9 @@ def _run(run: RunRecord) -> Facts:
 
 def run_title(run: RunRecord) -> str:
     """The folder's name; of a study's step, which is a hash, what was done."""
-    kind, _, key = run.name.rpartition("/")[2].rpartition("-")
-    if not re.fullmatch(r"[0-9a-f]{20}", key):
+    if not run.is_step:
         return run.name
-    plain = run.plain
+    plain, kind = run.plain, run.name.rpartition("/")[2].rpartition("-")[0]
     texts = plain.get("texts")
     known = [text for text in texts if isinstance(text, Mapping)] if isinstance(texts, list) else []
     langs = dict.fromkeys("-".join(map(str, text.get("langs") or [text.get("lang", "")])) for text in known)

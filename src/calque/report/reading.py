@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,11 @@ class RunRecord:
     def has_key_points(self) -> bool:
         """Whether it is of an encoder of key points, whose record has figures of the training itself."""
         return self.plain.get("method") == "clcr"
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step of a study, whose folder has a hash for a name."""
+        return re.fullmatch(r"[0-9a-f]{20}", self.name.rpartition("/")[2].rpartition("-")[2]) is not None
 
     @property
     def file(self) -> str:
