@@ -145,6 +145,20 @@ def test_pivots_need_translations(capsys, world, trained, tmp_path):
     assert "have no translation here" in fails(capsys, *nli, "--steps", "pivots", "--translations", f"bb={some}")
 
 
+def test_another_threshold_than_the_one_of_training(capsys, world, trained, tmp_path):
+    counts = []
+    for delta in ("0", "0.2", "0.99"):
+        works(capsys, "clcr", "keypoints", trained, world / "test.aa", "--pretokenized", "--lang", "aa", "--delta", delta,
+              "--out", tmp_path / delta)  # fmt: skip
+        counts.append(sum(len(line.split()) for line in (tmp_path / delta).read_text().splitlines()))
+    assert counts[0] > counts[1] > counts[2] >= 60
+    assert load_encoder(trained, delta=0.2).fingerprint == load_encoder(trained).fingerprint
+    assert load_encoder(trained, delta=0.3).fingerprint != load_encoder(trained).fingerprint
+    nli = ["nli", "--train", f"aa={world}/nli.train.aa.tsv", "--test", f"bb={world}/nli.test.bb.tsv", "--delta", "0.5"]
+    assert "delta does not apply to pivots" in fails(capsys, "evaluate", trained, *nli, "--steps", "pivots")
+    assert "mini: it is for key points, calque clcr train makes them" in fails(capsys, "evaluate", "mini", *nli)
+
+
 def test_a_run_that_was_killed_goes_on_to_the_same_bits(capsys, world, trained, tmp_path, monkeypatch):
     """Killed where an order is about to be learnt: all before is in its checkpoints."""
     from calque.alignment.clcr import learning
