@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -19,12 +18,11 @@ from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, stored
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.encoders.key_point_parts import Parts, digest_of, open_parts, save_parts
-from calque.encoders.per_language import sentences_by_language
+from calque.encoders.key_point_rows import KeyPoints, by_language
 from calque.errors import InputError, SettingError, check_number
 from calque.nn.key_points import key_points
 from calque.nn.pivots import find_pivots
 from calque.nn.ragged import Ragged
-from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings
@@ -51,25 +49,6 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
             f"steps {','.join(named) or 'none'}: expected transform, or transform,extract, or transform,extract,reorder"
         )
     return STEPS[: len(named)]
-
-
-@dataclass(frozen=True)
-class KeyPoints:
-    """Which words of some sentences are key points, in the order of their rows.
-
-    Attributes:
-        data: int64 `[n_rows]`, number of the word in its sentence, from 0.
-        offsets: int64 `[n_sentences + 1]`, the rows of each sentence.
-    """
-
-    data: np.ndarray
-    offsets: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, sentence: int) -> np.ndarray:
-        return self.data[self.offsets[sentence] : self.offsets[sentence + 1]]
 
 
 class KeyPointEncoder(Encoder):
@@ -204,24 +183,7 @@ class KeyPointEncoder(Encoder):
         return self._read(sentences, progress)[1]
 
     def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, KeyPoints]:
-        if isinstance(sentences, Sentences):
-            return self._of_language(sentences, progress)
-        sentences = list(sentences)
-        lengths = np.zeros(len(sentences), dtype=np.int64)
-        read = []
-        for part, places in sentences_by_language(sentences):
-            vectors, points = self._of_language(part, progress)
-            lengths[places] = np.diff(points.offsets)
-            read.append((vectors, points, places))
-        offsets = offsets_of(lengths)
-        data = np.zeros((offsets[-1], self.dim), dtype=np.float32)
-        covered, words = np.ones(len(data), dtype=bool), np.zeros(len(data), dtype=np.int64)
-        for vectors, points, places in read:
-            rows = ranges(offsets[places], lengths[places])
-            data[rows], words[rows] = vectors.data, points.data
-            if vectors.covered is not None:
-                covered[rows] = vectors.covered
-        return Embeddings(data, offsets, covered), KeyPoints(words, offsets)
+        return by_language(sentences, self.dim, lambda part: self._of_language(part, progress))
 
     def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, KeyPoints]:
         lang = self._language(sentences.lang)

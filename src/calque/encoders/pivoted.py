@@ -12,10 +12,9 @@ import numpy as np
 
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, stored
-from calque.encoders.key_points import KeyPointEncoder, KeyPoints
-from calque.encoders.per_language import sentences_by_language
+from calque.encoders.key_point_rows import KeyPoints, by_language
+from calque.encoders.key_points import KeyPointEncoder
 from calque.errors import SettingError
-from calque.offsets import offsets_of, ranges
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -78,21 +77,7 @@ class PivotedEncoder(Encoder):
         return self._read(sentences, progress)[1]
 
     def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, KeyPoints]:
-        if isinstance(sentences, Sentences):
-            return self._of_language(sentences, progress)
-        sentences = list(sentences)
-        lengths, read = np.zeros(len(sentences), dtype=np.int64), []
-        for part, places in sentences_by_language(sentences):
-            vectors, points = self._of_language(part, progress)
-            lengths[places] = np.diff(points.offsets)
-            read.append((vectors, points, places))
-        offsets = offsets_of(lengths)
-        data = np.zeros((offsets[-1], self.dim), dtype=np.float32)
-        words = np.zeros(len(data), dtype=np.int64)
-        for vectors, points, places in read:
-            rows = ranges(offsets[places], lengths[places])
-            data[rows], words[rows] = vectors.data, points.data
-        return Embeddings(data, offsets), KeyPoints(words, offsets)
+        return by_language(sentences, self.dim, lambda part: self._of_language(part, progress))
 
     def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, KeyPoints]:
         lang = best_match(sentences.lang, self.base.encoders)
