@@ -273,7 +273,9 @@ explore/demo: explore @demo/de/out --cache cache --limit 60
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
-HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses clcr demo report explore"
+HELP = (
+    "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses clcr demo report explore"
+)
 # Every encoder folder that a step leaves is opened and measured.
 OPENED = (
     "rotation normalized sentences linear sum three towards finetune published contrastive layers several again dictionary "

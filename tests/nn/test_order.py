@@ -34,7 +34,9 @@ def literal_scores(model, rows, positions, lengths):
 
     def f(i, j):
         distance = int(np.clip(int(positions[j] - positions[i]), -model.reach, model.reach))
-        hidden = model.first(rows[i]) + model.first_place[place[i]] + model.second(rows[j]) + model.second_place[place[j]]
+        hidden = (
+            model.first(rows[i]) + model.first_place[place[i]] + model.second(rows[j]) + model.second_place[place[j]]
+        )
         return model.out(torch.relu(hidden + model.distance[distance + model.reach]))[0]
 
     return [[f(i, j) - f(j, i) for k, i in enumerate(words) for j in words[k + 1 :]] for words in sentences(lengths)]
