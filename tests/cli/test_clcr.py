@@ -205,6 +205,35 @@ def test_what_cannot_be(capsys, world, tmp_path, change, message):
     assert message in fails(capsys, *[part for part in arguments if part is not None])
 
 
+def test_alone_it_lists_its_commands(capsys):
+    out, _ = works(capsys, "clcr")
+    assert all(f"  {name} " in out for name in ("train", "pivots", "keypoints"))
+
+
 def test_other_encoders_have_no_key_points(capsys, world, tmp_path):
     said = fails(capsys, "clcr", "keypoints", "mini", world / "test.aa", "--lang", "en", "--out", tmp_path / "x")
     assert "mini has no key points: calque clcr train makes an encoder that has them" in said
+
+
+def test_further_languages_meet_in_the_pivot(capsys, world, tmp_path):
+    """A third language that is the second by another name, from other sentences: its key points are as many."""
+    lines = (world / "train.tsv").read_text().splitlines(keepends=True)
+    for name, part in (("first", lines[:250]), ("second", lines[250:])):
+        (tmp_path / f"{name}.tsv").write_text("".join(part))
+    works(
+        capsys, "clcr", "train", f"aa={world}/aa", f"bb={world}/bb", f"cc={world}/bb", tmp_path / "first.tsv",
+        tmp_path / "second.tsv", "--pretokenized", "--langs", "aa", "bb", "--langs", "aa", "cc", "--pivot", "aa", "--out",
+        tmp_path / "out", *SHORT, "--steps", "transform,extract",
+    )  # fmt: skip
+    encoder = load_encoder(tmp_path / "out")
+    assert encoder.languages == ("aa", "bb", "cc")
+    assert set(encoder.costs) == {"bb", "cc"}
+    record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
+    assert {"transform-bb", "transform-cc", "refine-bb", "refine-cc"} <= set(record["phases"])
+    for lang in ("bb", "cc"):
+        _, said = works(capsys, "clcr", "keypoints", tmp_path / "out", world / "test.bb", "--pretokenized", "--lang", lang,
+                        "--out", tmp_path / lang)  # fmt: skip
+        assert "60 sentences" in said
+    assert "no encoder for language 'dd'" in fails(
+        capsys, "clcr", "keypoints", tmp_path / "out", world / "test.bb", "--lang", "dd", "--out", tmp_path / "x"
+    )

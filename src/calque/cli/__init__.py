@@ -187,7 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code: Any = 0
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
-        code = app(args=spread(given) or ["--help"], standalone_mode=False)
+        if given in ([], [clcr.app.info.name]):
+            given = [*given, "--help"]
+        code = app(args=spread(given), standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
     except _Ended as ended:

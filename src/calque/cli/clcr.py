@@ -68,7 +68,8 @@ def train(
     """Make an encoder of key points from an encoder of each language and parallel text.
 
     Transform brings the languages into the space of the pivot, extract finds the words that have a translation of their
-    own, and reorder puts them in the pivot's order. If a run is stopped, the same command resumes it.
+    own, and reorder puts them in the pivot's order. If a run is stopped, the same command resumes it. Without --symmetrize,
+    words are linked with grow-diag-final-and here: a word and all pieces that translate it.
     """
     from calque.runs.align import align
     from calque.runs.study.options import options_of_method
@@ -178,7 +179,7 @@ def _check_languages(encoders: dict[str, Any], pairs: list[tuple[str, str]], piv
 
 app = typer.Typer(
     name="clcr",
-    help="Key points: rows of equal number and order for a sentence and its translation (transform, extract, reorder).",
+    help="Make key points of an encoder for each language, and look at them.",
     add_completion=False,
     rich_markup_mode=None,
 )

@@ -122,7 +122,7 @@ def paired_texts(
         if not len(train):
             raise SettingError(
                 f"nothing to train on: of the {counts.empty + counts.too_long + len(filled)} sentence pairs of {lang}-{pivot}, "
-                f"{counts.empty} have an empty side, and {counts.too_long} are too long"
+                f"{counts.empty} have a side without a word that its encoder has a vector for, {counts.too_long} are too long"
             )
         texts.append(PairedText(lang, corpus, linked, vectors, pivot_vectors, train, kept, counts))
     return texts
