@@ -408,7 +408,8 @@ def test_languages_that_do_not_fit_say_so(tiny_encoder):
         method.transform(encoders, [])
     empty = ParallelCorpus.of([["a"], []], [[], ["b"]], ("xx", "en"))
     with pytest.raises(
-        SettingError, match="of the 2 sentence pairs of xx-en, 2 have a side without a word that its encoder has a vector for, 0 are too long"
+        SettingError,
+        match="of the 2 sentence pairs of xx-en, 2 have a side without a word that its encoder has a vector for, 0 are too long",
     ):
         method.transform(encoders, empty)
     with pytest.raises(SettingError, match="1 corpora with 2 sets of word pairs"):
