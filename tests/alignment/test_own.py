@@ -118,7 +118,7 @@ def test_a_row_is_found_in_help_study_report_and_documentation(capsys, own, tiny
         "from calque.cli import main; main(['align', '--help'])"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert "contrastive (default), shift" in " ".join(shown.split())
+    assert "contrastive (default), clcr, shift" in " ".join(shown.split())
 
 
 def test_in_a_study(capsys, own, tiny_folder):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from calque.errors import SettingError
+from calque.nn import matched
 from calque.nn.esim import ESIM, soft_alignment
 from calque.nn.ragged import Ragged
 from calque.nn.recurrent import StackedLSTM
@@ -136,9 +137,10 @@ def test_little_is_padded(monkeypatch):
         return out
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", counted)
+    monkeypatch.setattr(matched, "_GROUP", 30)  # as if a further call were worth little padding
     soft_alignment(torch.randn(int(lengths.sum()), 4), Ragged(lengths))
     scores = sum(cells[::3])  # each group: scores, and both means
-    assert (first * second).sum() <= scores <= 1.5 * (first * second).sum()
+    assert (first * second).sum() <= scores <= 2.5 * (first * second).sum()
     assert scores < 0.2 * 32 * first.max() * second.max()
 
 
