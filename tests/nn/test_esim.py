@@ -141,7 +141,7 @@ def test_little_is_padded(monkeypatch):
     soft_alignment(torch.randn(int(lengths.sum()), 4), Ragged(lengths))
     scores = sum(cells[::3])  # each group: scores, and both means
     assert (first * second).sum() <= scores <= 2.5 * (first * second).sum()
-    assert scores < 0.2 * 32 * first.max() * second.max()
+    assert scores < 0.4 * 32 * first.max() * second.max()
 
 
 def test_dropout_is_on_every_feed_forward_connection(monkeypatch):
