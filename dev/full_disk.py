@@ -92,7 +92,7 @@ VERBS = {
     "pretrain, elmo": Verb(f"{PRETRAIN} --model elmo --layers 1 --dim 16 --hidden 32 --vocabulary 600", ("made",)),
     "clcr train": Verb(
         "clcr train en={work}/tiny de={work}/tiny {work}/train.tsv --langs en de --pivot en --out {out}/points --option "
-        "epochs=[1.0,1.0,1.0] --option head_epochs=1.0",
+        "epochs=[1.0,1.0,1.0] --option head_epochs=1.0 --steps transform,extract",
         ("points",),
     ),
     "clcr pivots": Verb("clcr pivots {work}/points {work}/test.tsv --langs en de --out {out}/pivots", ("pivots",)),
@@ -155,7 +155,7 @@ def prepare(work: Path) -> None:
         "--hidden 16",
         "align {work}/train.tsv --langs en de --towards en --encoder {work}/tiny --method rotation --out {work}/mapped",
         "clcr train en={work}/tiny de={work}/tiny {work}/train.tsv --langs en de --pivot en --out {work}/points --option "
-        "epochs=[1.0,0,0] --option head_epochs=1.0",
+        "epochs=[1.0,0,0] --option head_epochs=1.0 --steps transform,extract",
         "evaluate {work}/tiny retrieval --test {work}/test.tsv --langs en de --out {work}/scores.jsonl",
         "evaluate {work}/mapped retrieval --test {work}/test.tsv --langs en de --out {work}/scores.jsonl",
     ):

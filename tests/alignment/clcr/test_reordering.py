@@ -143,7 +143,7 @@ def test_sentences_long_and_short_together():
         scores = score_order(trained.head, embeddings, pairs, beams=(2,))
         assert scores.counts["n = 2"].shape == (3, 8)
         assert sorted(scores.orders["n = 2"][:512]) == list(range(512))
-    with pytest.raises(SettingError, match="no sentence to learn from"):
+    with pytest.raises(SettingError, match="no order can be learnt from"):
         Reordering(training=training).train(embeddings, WordPairs.of([[], [(0, 0)], [], [], []]))
 
 

@@ -76,6 +76,11 @@ class Reordering:
             SettingError: links of other sentences, or no sentence with two pivots.
         """
         gold = LinkedOrder.of(embeddings, pivots)
+        if not gold.lengths.any():
+            raise SettingError(
+                f"no order can be learnt from {len(pivots)} pivots in {len(embeddings)} sentences, of which none has two: give "
+                "more text, or leave the step out (steps=transform,extract)"
+            )
         positions, ranks = torch.from_numpy(gold.positions), torch.from_numpy(gold.ranks)
 
         def losses(head: Order, given: WordRows, places: np.ndarray) -> Tensor:
