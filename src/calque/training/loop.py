@@ -181,7 +181,7 @@ class Loop:
                 updates, loaded = plan.epoch(number), number
             # The random state of an update depends on its number alone, so that dropout is the same after a resume,
             # whatever else drew random numbers in between.
-            torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
+            self._seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
             terms = self.objective.backward(updates[position])
             self.processes.sum_gradients(self.parameters)
             norm = {}
@@ -214,6 +214,13 @@ class Loop:
             if (self.step % plan.steps_per_epoch == 0 or self.step == total) and self.objective.after_epoch():
                 break
         shown.close()
+
+    def _seed(self, number: int) -> None:
+        """As `torch.manual_seed`, which also keeps a stack trace for each kind of device that is not there: 0.4 ms."""
+        if self.processes.device.type == "cpu":
+            torch.default_generator.manual_seed(number)
+        else:
+            torch.manual_seed(number)
 
     # -- metrics ---------------------------------------------------------------------------------------------------
     def _write_metrics(self) -> None:
