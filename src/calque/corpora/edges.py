@@ -12,7 +12,7 @@ import numpy as np
 
 from calque.annotated import ProbeText
 from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
-from calque.corpora.lines import Flaw, read_lines
+from calque.corpora.lines import Flaw, json_lines, read_lines
 from calque.disk import write_lines
 from calque.errors import InputError
 from calque.offsets import offsets_of
@@ -140,16 +140,10 @@ def _records(text: ProbeText) -> Iterator[dict[str, Any]]:
 # -- lines -------------------------------------------------------------------------------------------------------------
 def _objects(path: str | PathLike[str]) -> Iterator[Asked | Flaw]:
     pairs: bool | None = None  # as of the first target
-    for number, line in enumerate(read_lines(path), 1):
-        if isinstance(line, Flaw):
-            yield line
+    for number, values in json_lines(enumerate(read_lines(path), 1)):
+        if isinstance(values, Flaw):
+            yield values
             continue
-        if not line.strip():
-            continue
-        try:
-            values = json.loads(line)
-        except (ValueError, RecursionError):
-            values = None
         asked = _asked(number, values, pairs, path)
         if pairs is None and isinstance(asked, Asked) and asked.targets:
             pairs = len(asked.targets[0].spans) == 2

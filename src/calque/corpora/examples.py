@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from calque.corpora.compression import unpacked_name
-from calque.corpora.lines import Flaw, Omission, read_lines
+from calque.corpora.lines import Flaw, Omission, json_lines, read_lines
 from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError
 from calque.segment import language_parts
@@ -163,16 +162,10 @@ def _two_columns(items: list[Example | Flaw], format: Format, path: str | PathLi
 # -- named values ------------------------------------------------------------------------------------------------------
 def _json(lines: Iterable[tuple[int, str | Flaw]], lang: str, path: str | PathLike[str]) -> Iterator[Example | Flaw]:
     names: _Names | None = None
-    for number, line in lines:
-        if isinstance(line, Flaw):
-            yield line
+    for number, values in json_lines(lines):
+        if isinstance(values, Flaw):
+            yield values
             continue
-        if not line.strip():
-            continue
-        try:
-            values = json.loads(line)
-        except (ValueError, RecursionError):
-            values = None
         if not isinstance(values, dict):
             yield Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file whole?", path)
             continue

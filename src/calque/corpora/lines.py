@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, fspath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calque.corpora.compression import read_blocks
 from calque.errors import InputError
@@ -141,3 +142,19 @@ def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
     except UnicodeDecodeError as error:
         fact = f"byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8; convert the file"
         return Flaw(number, "not UTF-8", fact, path)
+
+
+def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:
+    """The value of each line that is not blank, None where it is no JSON; a flaw stays.
+
+    Args:
+        lines: each with its number.
+    """
+    for number, line in lines:
+        if isinstance(line, Flaw):
+            yield number, line
+        elif line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError):
+                yield number, None
