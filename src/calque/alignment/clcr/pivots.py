@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from calque.errors import SettingError
 from calque.nn.pivots import Pivots
@@ -71,8 +69,17 @@ def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
     ]
     words, ends = np.unique(np.concatenate(keys[0]), return_inverse=True)
     one, other = ends.reshape(2, -1)
-    graph = coo_array((np.ones(len(one)), (one, other)), shape=(len(words), len(words)))
-    n_groups, group = connected_components(graph, directed=False)
+    label = np.arange(len(words))
+    while True:  # as often as the longest way within a group is long
+        lower = label.copy()
+        least = np.minimum(label[one], label[other])
+        np.minimum.at(lower, one, least)
+        np.minimum.at(lower, other, least)
+        if (lower == label).all():
+            break
+        label = lower
+    kept, group = np.unique(label, return_inverse=True)
+    n_groups = len(kept)
     found = []
     for side in keys[1]:
         place = np.minimum(np.searchsorted(words, side), len(words) - 1)
