@@ -1,0 +1,83 @@
+"""What calque imports comes with a plain installation or with an extra that users can name; development has more."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import calque
+
+ROOT = Path(calque.__file__).parent
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+# Packages that another one cannot be without: imported under that one's promise.
+WITH = {"huggingface-hub": "transformers", "tokenizers": "transformers", "markupsafe": "jinja2"}
+
+
+def imports(path: Path):
+    """Modules from outside that a file imports, with the line, and whether they are imported as the file itself is."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inside = {node for of in ast.walk(tree) if isinstance(of, ast.FunctionDef) for node in ast.walk(of)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"calque"}:
+            yield name, node.lineno, node not in inside
+
+
+def wrong(root: Path, project: dict) -> list[str]:
+    """Imports that a plain installation would not survive, or that no extra brings."""
+
+    def names(requirements):
+        return {re.match(r"[A-Za-z0-9._-]+", each)[0].lower().replace("_", "-") for each in requirements}
+
+    plain = names(project["dependencies"])
+    extras = {
+        extra: names(requirements) - {"calque"}
+        for extra, requirements in project["optional-dependencies"].items()
+        if extra not in ("dev", "docs")
+    }
+    distributions = packages_distributions()
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        for module, line, at_once in imports(path):
+            where = f"{path.relative_to(root)}:{line} imports {module}"
+            packages = {name.lower().replace("_", "-") for name in distributions.get(module, [module])}
+            packages |= {WITH[name] for name in packages & WITH.keys()}
+            if packages & plain:
+                continue
+            bring = [extra for extra, inside in extras.items() if packages & inside]
+            if not bring:
+                found.append(f"{where}, which no installation brings")
+            elif at_once and path.relative_to(root).parts[0] not in bring:
+                found.append(f"{where} for everyone, which only calque[{bring[0]}] brings")
+    return found
+
+
+def test_a_plain_installation_is_enough():
+    found = wrong(ROOT, tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"])
+    assert not found, "\n".join(found)
+
+
+def test_what_is_missing_is_said(tmp_path):
+    project = {
+        "dependencies": ["numpy>=2", "transformers"],
+        "optional-dependencies": {"explore": ["starlette>=0.40"], "dev": ["scipy>=1.13"]},
+    }
+    (tmp_path / "explore").mkdir()
+    (tmp_path / "explore" / "app.py").write_text(
+        "import json\nimport numpy as np\nfrom starlette.routing import Route\n"
+    )
+    (tmp_path / "a.py").write_text(
+        "from scipy.sparse import csgraph\nimport tokenizers\n\ndef f():\n    import starlette\n    import calque.errors\n"
+    )
+    (tmp_path / "b.py").write_text("import starlette\n")
+    assert wrong(tmp_path, project) == [
+        "a.py:1 imports scipy, which no installation brings",
+        "b.py:1 imports starlette for everyone, which only calque[explore] brings",
+    ]
