@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
 from calque.errors import SettingError
@@ -119,35 +121,40 @@ class MatchedSentences:
 def _alike(m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
     """Numbers of the pairs of each group: in order of length, cut where the places and calls are fewest."""
     order = np.argsort(m + n, kind="stable")
-    groups = []
-    for start in range(0, len(order), _PART):
-        groups += _cut(order[start : start + _PART], m, n)
-    return groups
+    m, n = m[order], n[order]
+    ends = _cut(m, n, _PART, _CUTS, float(_GROUP), _PLACES).tolist()
+    return [order[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
-def _cut(order: np.ndarray, m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
-    """The cheapest way to cut a sorted part into runs, of which each costs its places, padding included, and `_GROUP`."""
-    ends = np.unique(np.linspace(0, len(order), min(len(order), _CUTS) + 1).astype(np.int64))
-    blocks = len(ends) - 1
-    # Row k, column l: what a run costs that begins with block k and ends with block l.
-    later = np.triu(np.ones((blocks, blocks), dtype=bool))
-    places = np.subtract.outer(ends[1:], ends[:-1]).T
-    for lengths in (m, n):
-        longest = np.maximum.reduceat(lengths[order], ends[:-1])
-        places = places * np.maximum.accumulate(np.where(later, longest, 0), axis=1)
-    cost = np.where(later, _GROUP + places, np.inf)
-    best, begin = np.zeros(blocks + 1), np.zeros(blocks + 1, dtype=np.int64)
-    for stop in range(1, blocks + 1):
-        total = best[:stop] + cost[:stop, stop - 1]
-        begin[stop] = total.argmin()
-        best[stop] = total[begin[stop]]
-    runs, stop = [], blocks
-    while stop:
-        runs.append(order[ends[begin[stop]] : ends[stop]])
-        stop = int(begin[stop])
-    return [piece for run in reversed(runs) for piece in _within_memory(run, m, n)]
+@njit(nogil=True, cache=True)
+def _cut(m: np.ndarray, n: np.ndarray, part: int, cuts: int, group: float, most: int) -> np.ndarray:
+    """Where runs of sorted sentence pairs begin, and where the last ends.
 
-
-def _within_memory(run: np.ndarray, m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
-    most = max(1, _PLACES // int(m[run].max() * n[run].max()))
-    return [run[k : k + most] for k in range(0, len(run), most)]
+    Of each `part` pairs, the cheapest way to cut them into runs at `cuts` places; a run costs its places, padding
+    included, and `group`. Runs of more than `most` places are cut once more.
+    """
+    found = [0]
+    for first in range(0, len(m), part):
+        pairs = min(part, len(m) - first)
+        blocks = min(cuts, pairs)
+        ends = np.array([first + k * pairs // blocks for k in range(blocks + 1)])
+        best, begin = np.zeros(blocks + 1), np.zeros(blocks + 1, dtype=np.int64)
+        for stop in range(1, blocks + 1):
+            best[stop] = np.inf
+            longest_m = longest_n = 0
+            for start in range(stop - 1, -1, -1):
+                for k in range(ends[start], ends[start + 1]):
+                    longest_m, longest_n = max(longest_m, m[k]), max(longest_n, n[k])
+                cost = best[start] + group + float(ends[stop] - ends[start]) * longest_m * longest_n
+                if cost <= best[stop]:
+                    best[stop], begin[stop] = cost, start
+        starts = [blocks]
+        while starts[-1]:
+            starts.append(begin[starts[-1]])
+        for which in range(len(starts) - 1, 0, -1):
+            start, end = ends[starts[which]], ends[starts[which - 1]]
+            at_once = max(1, most // (m[start:end].max() * n[start:end].max()))
+            while start < end:
+                start = min(start + at_once, end)
+                found.append(start)
+    return np.array(found)
