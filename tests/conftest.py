@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 
-# A shell has what it starts in the background ignore this signal, and what a caller has decided, calque leaves alone.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 # Before torch and transformers are imported: small matrices want one thread, and no test may reach for the network.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
+
+# A shell has what it starts in the background ignore this signal, and what a caller has decided, calque leaves alone.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "deberta-v2", "modernbert")
 OTHERS = ("electra", "gpt2", "t5")
