@@ -18,7 +18,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 test: install          ## the whole suite, from a bare machine
-	$(BIN)/python -m pytest $(ARGS); status=$$?; $(BIN)/python tests/helpers/browser.py; exit $$status
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS); status=$$?; $(BIN)/python tests/helpers/browser.py; exit $$status
 
 check: install         ## style, types, structure
 	$(BIN)/ruff check .
