@@ -25,9 +25,12 @@ Record = Mapping[str, Any]
 Row = tuple[str, int | None, str, str]
 #: parts of a figure that have a table, and their words; others are of single kinds of spans or of one direction
 _PARTS = {"": "", "all": "all linked words", "unseen": "word pairs not seen in training"}
+#: what a text is like, whatever reads it: nothing is better there
+_OF_TEXTS = ("unigram-perplexity",)
 _NOTE = """\
 In per cent, except for perplexity and distance. Mean: over the target languages, with its 95% interval;
-the training language is shown after it. ±: standard deviation over training runs. Bold: better than every other row.
+the training language is shown after it. ±: standard deviation over training runs, and of the training language over the
+encoders, where each target has its own. Bold: better than every other row.
 """
 
 
@@ -118,13 +121,14 @@ def tables(records: Sequence[Record]) -> str:
     """A Markdown table for each task and figure: methods down, test sets across, in per cent; then the mean over the
     languages that the task was not learnt in, where a row has them all. Several training runs of a method are one row."""
     groups: dict[tuple[str, str], list[Record]] = {}
-    for record in map(_by_model, records):
+    for record in map(_by_language, map(_by_model, records)):
         if record["metric"].partition(".")[2] in _PARTS:
             groups.setdefault((record["task"], record["metric"]), []).append(record)
     parts = [_table(_title(*about), about[1], mine) for about, mine in groups.items()]
-    columns = [(table.metric, table.of(column)) for table in parts for column in table.columns]
+    compared = [table for table in parts if table.metric not in _OF_TEXTS]
+    columns = [(table.metric, table.of(column)) for table in compared for column in table.columns]
     best = iter(best_of_each(columns))
-    shown = [table.shown([next(best) for _ in table.columns]) for table in parts]
+    shown = [table.shown([next(best) if table in compared else None for _ in table.columns]) for table in parts]
     several = sum(len(column) > 1 and None not in column.values() for _, column in columns)
     notes = [_NOTE + rule(several), *([ONE_RUN] if _has_one_run(records) else [])]
     return "\n\n".join([*shown, *notes])
@@ -137,6 +141,13 @@ def _by_model(record: Record) -> Record:
     if model is None or record["data"] != f"held out, {model}":
         return record
     return {**record, "method": f"{record['method']}: {model}", "data": "held out", "direction": True}
+
+
+def _by_language(record: Record) -> Record:
+    """The perplexity of masked words, whose name ends in its language: the languages are columns. Others stay."""
+    if record["metric"] != f"perplexity.{record['languages'][-1]}":
+        return record
+    return {**record, "task": f"{record['task']}, masked words", "metric": "perplexity"}
 
 
 def _has_one_run(records: Sequence[Record]) -> bool:
