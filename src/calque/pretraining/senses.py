@@ -32,7 +32,7 @@ class Senses:
             "grouped", as many as the last states of a word form clusters, with these as centres and copied vectors, see
             `grouping.group`. Random centres are all alike, so that the first to be selected often takes all.
         apart: where senses are grouped, largest cosine between the centres of a word's senses for it to have several at all;
-            None: 0.56 for an ELMo, whose states know the word itself, and 0.1 for a BERT, from whose states it is hidden.
+            None: 0.56 for an ELMo, whose states know the word itself, and 0.15 for a BERT, from whose states it is hidden.
         near: the same for how many they are, once a word has several; None: 0.64 and 0.45.
         whiten: how far axes of a large variance are scaled down, see `SenseTable.project`; 0 as published.
         centred: compare states and centres after subtracting the mean of the queue, see `SenseTable.project`.
@@ -243,7 +243,7 @@ class SenseTraining:
     def _cosines(self) -> tuple[float, float]:
         """`apart` and `near`. Where one alone is named, the other goes no further than that."""
         apart, near = self.settings.apart, self.settings.near
-        usual = (0.56, 0.64) if len(self.tables) > 1 else (0.1, 0.45)
+        usual = (0.56, 0.64) if len(self.tables) > 1 else (0.15, 0.45)
         if apart is None:
             apart = usual[0] if near is None else min(usual[0], near)
         return apart, max(usual[1], apart) if near is None else near
