@@ -353,9 +353,19 @@ def test_a_process_without_text_goes_along(kind, monkeypatch):
 # -- settings ----------------------------------------------------------------------------------------------------------
 def test_how_many_senses_a_word_has():
     counts = np.array([0, 4, 5, 9, 10, 14, 15, 16, 1000])
-    assert (Senses(senses=3, occurrences=5).table(counts, 20).index >= 0).sum(1).tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 3]
-    assert (Senses(senses=3, occurrences=0).table(counts, 20).index >= 0).sum(1).tolist() == [1] + [3] * 8
-    fresh = Senses(senses=3, occurrences=5, start="fresh").table(counts, 20)
+    assert (Senses(senses=3, occurrences=5).tables(counts, 20)[0].index >= 0).sum(1).tolist() == [
+        1,
+        1,
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        3,
+    ]
+    assert (Senses(senses=3, occurrences=0).tables(counts, 20)[0].index >= 0).sum(1).tolist() == [1] + [3] * 8
+    (fresh,) = Senses(senses=3, occurrences=5, start="fresh").tables(counts, 20)
     assert (fresh.index >= 0).sum(1).tolist() == [1, 1, 1, 1, 3, 3, 4, 4, 4]
     assert Senses().warmup_of(600) == 300
     assert Senses(start="kept").warmup_of(600) == 60

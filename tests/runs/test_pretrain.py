@@ -284,7 +284,7 @@ def test_presets_are_the_tables_of_the_paper():
     senses = elmo.senses
     assert senses is not None
     assert (senses.axes, senses.queue, senses.below, senses.rate, senses.warmup) == (16, 20_000, 0.1, 0.01, 20_000)
-    assert len(senses.table(np.full(10, 100), 16)) == 10 * 6  # n_context = 6 for 5 senses: the first one is dropped
+    assert len(senses.tables(np.full(10, 100), 16)[0]) == 10 * 6  # n_context = 6 for 5 senses: the first one is dropped
     assert of_model("paper", "elmo", True)["updates"] == 600_000
     assert of_model("paper", "elmo", True)["alpha"] == 0.0
     given = of_model("paper", "bert", False)
@@ -295,7 +295,7 @@ def test_presets_are_the_tables_of_the_paper():
     assert (bert.dropout, bert.initial, bert.segments, bert.updates) == (0.1, 0.02, 2, 1_000_000)
     assert bert.senses is not None
     assert (bert.senses.axes, bert.senses.rate, bert.senses.warmup, bert.senses.below) == (14, 0.01, 20_000, 0.0)
-    assert len(bert.senses.table(np.full(10, 100), 16)) == 10 * 5
+    assert len(bert.senses.tables(np.full(10, 100), 16)[0]) == 10 * 5
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -347,11 +347,14 @@ def test_a_table_beyond_the_memory_is_refused_before_it_is_made(monkeypatch):
 
     monkeypatch.setattr(senses, "_memory", lambda: 1 << 30)
     few = Senses(senses=5, occurrences=0)
-    assert len(few.table(np.ones(100), 64)) == 500
-    with pytest.raises(
-        SettingError, match="50,000,000 senses of 64 dimensions takes about 60 GiB .* this machine has 1:"
-    ):
-        few.table(np.ones(10_000_000), 64)
+    assert [len(table) for table in few.tables(np.ones(100), 64, 2)] == [500, 500]
+    one = "a table of 50,000,000 senses of 64 dimensions would take about 60 GiB .* this machine has 1:"
+    with pytest.raises(SettingError, match=one):
+        few.tables(np.ones(10_000_000), 64)
+    monkeypatch.setattr(senses, "_memory", lambda: 100 << 30)
+    few.tables(np.ones(1_000), 64)
+    with pytest.raises(SettingError, match="2 tables of 50,000,000 senses of 64 dimensions would take about 119 GiB"):
+        few.tables(np.ones(10_000_000), 64, 2)
 
 
 def test_a_study_trains_models_with_senses(texts, tmp_path, capsys):

@@ -182,7 +182,7 @@ class SenseAlignment(Method):
         return tuned  # type: ignore[return-value]
 
     def _softmax(self, head: Head, subwords: Subset) -> SenseSoftmax:
-        table = self._senses.table(subwords.counts[subwords.used], head.weight.shape[1])
+        (table,) = self._senses.tables(subwords.counts[subwords.used], head.weight.shape[1])
         table.begin_with(head.weight[subwords.used].detach(), head.bias[subwords.used].detach())
         return SenseSoftmax([table], negatives=None, own=self.own)
 

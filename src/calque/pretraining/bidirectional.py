@@ -171,7 +171,7 @@ class BiLanguageModel(LanguageModel):
             return WordSoftmax(len(vocabulary), size, tables=self.tables, **sampled)
         counts = vocabulary.counts.copy()
         counts[:UNKNOWN] = 0  # the ends of a sentence have no senses
-        return SenseSoftmax([self.senses.table(counts, size) for _ in range(2)], own=self.senses.own, **sampled)
+        return SenseSoftmax(self.senses.tables(counts, size, 2), own=self.senses.own, **sampled)
 
     def _training(
         self, head: SenseSoftmax, text: WordText, dictionaries: Sequence[Dictionary], processes: Processes

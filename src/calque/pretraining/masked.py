@@ -209,7 +209,7 @@ class MaskedLanguageModel(LanguageModel):
     def _sense_softmax(self, senses: Senses, model: Any, mixture: Mixture) -> SenseSoftmax:
         """Untied from the embeddings; of a model to go on from, the first senses begin with its output layer."""
         head: Any = model.cls.predictions.decoder
-        table = senses.table(_counts(mixture, len(head.weight)), self.shape["hidden_size"])
+        (table,) = senses.tables(_counts(mixture, len(head.weight)), self.shape["hidden_size"])
         if self.start is not None:
             table.begin_with(head.weight, head.bias)
         return SenseSoftmax([table], negatives=None, own=senses.own)

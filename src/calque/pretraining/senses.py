@@ -96,19 +96,21 @@ class Senses:
         if self.own not in ("sampled", "always", "never"):
             raise SettingError(f"own is sampled, always or never, got {self.own!r}")
 
-    def table(self, counts: np.ndarray, dim: int) -> SenseTable:
-        """A table for words with these counts in the training text, int `[n_words]`."""
+    def tables(self, counts: np.ndarray, dim: int, number: int = 1) -> list[SenseTable]:
+        """Tables for words with these counts in the training text, int `[n_words]`."""
         several = np.where(counts > 0, self.senses, 1)
         if self.occurrences:
             several = np.clip(counts // self.occurrences, 1, self.senses)
         slots = np.where(several > 1, several + 1, 1) if self.start == "fresh" else several
-        needed, there = 20 * int(slots.sum()) * dim, _memory()  # bytes: vectors, gradient, two states of Adam, centres
+        # Bytes of vectors, gradient, two states of Adam, centres.
+        needed, there = 20 * number * int(slots.sum()) * dim, _memory()
         if there is not None and needed > there:
+            what = "a table" if number == 1 else f"{number} tables"
             raise SettingError(
-                f"a table of {int(slots.sum()):,} senses of {dim} dimensions takes about {needed / 2**30:,.0f} GiB to train, "
-                f"and this machine has {there / 2**30:,.0f}: a smaller vocabulary, fewer senses or dimensions"
+                f"{what} of {int(slots.sum()):,} senses of {dim} dimensions would take about {needed / 2**30:,.0f} GiB to "
+                f"train, and this machine has {there / 2**30:,.0f}: a smaller vocabulary, fewer senses or dimensions"
             )
-        return SenseTable(slots, dim, axes=self.axes, queue=self.queue, spread=self.spread)
+        return [SenseTable(slots, dim, axes=self.axes, queue=self.queue, spread=self.spread) for _ in range(number)]
 
     def warmup_of(self, updates: int) -> int:
         """Updates with one sense, of so many."""
