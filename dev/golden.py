@@ -643,7 +643,7 @@ def explore(arguments: list[str], out: Path, err: Path, source: Path) -> int:
 
 def perform(name: str, commands: list[str], folder: Path, base: str, source: Path) -> dict[str, Any]:
     """One step in its own folder: exit codes, what was said and what was written. `@` stands for `base`."""
-    place = folder / "work" / name
+    place = folder / "steps" / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     os.chdir(place)
@@ -674,7 +674,7 @@ class Shown:
     """What a step left, without what may differ: places, times, hashes of code."""
 
     def __init__(self, folder: Path, source: Path, base: str):
-        self.places = {str(base): "../../", f"{folder}/work/": "../../", str(folder): "FOLDER", str(source): "SOURCE"}
+        self.places = {str(base): "../../", f"{folder}/steps/": "../../", str(folder): "FOLDER", str(source): "SOURCE"}
         self.keys: dict[str, str] = {}
 
     def text(self, text: str) -> str:
@@ -881,7 +881,7 @@ def record(folder: Path, only: list[str], source: Path, old: Path | None, jobs: 
     while more := {n for name in wanted for n in needed(known[name], known)} - wanted:
         wanted |= more
     shutil.rmtree(folder, ignore_errors=True)
-    plant(folder / "work" / "in", source)
+    plant(folder / "steps" / "in", source)
     found = run({n: c for n, c in known.items() if n in wanted}, folder, "../../", source, jobs)
     whole = {"only": only or ["*"], "steps": found}
     (folder / "golden.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -890,8 +890,8 @@ def record(folder: Path, only: list[str], source: Path, old: Path | None, jobs: 
         return 0
     again = {name: known[name] for name in found if needed(known[name], known)}
     opened = folder / "opened"
-    shutil.copytree(folder / "work" / "in", opened / "work" / "in")
-    got = {"only": [*again], "steps": run(again, opened, f"{old}/work/", source, jobs)}
+    shutil.copytree(folder / "steps" / "in", opened / "steps" / "in")
+    got = {"only": [*again], "steps": run(again, opened, f"{old}/steps/", source, jobs)}
     return compare(json.loads((old / "golden.json").read_text()), got, [*again])
 
 

@@ -90,7 +90,9 @@ class _Table:
     note: str = ""
 
     def of(self, column: _Column | None) -> dict[Row, Estimate | None]:
-        """Estimates by row."""
+        """Estimates by row, which may be compared."""
+        if self.metric in _OF_TEXTS:
+            return {}
         return {row: self.figures[row, column].known for row in self.rows if (row, column) in self.figures}
 
     def shown(self, best: Sequence[Row | None]) -> str:
@@ -125,10 +127,9 @@ def tables(records: Sequence[Record]) -> str:
         if record["metric"].partition(".")[2] in _PARTS:
             groups.setdefault((record["task"], record["metric"]), []).append(record)
     parts = [_table(_title(*about), about[1], mine) for about, mine in groups.items()]
-    compared = [table for table in parts if table.metric not in _OF_TEXTS]
-    columns = [(table.metric, table.of(column)) for table in compared for column in table.columns]
+    columns = [(table.metric, table.of(column)) for table in parts for column in table.columns]
     best = iter(best_of_each(columns))
-    shown = [table.shown([next(best) if table in compared else None for _ in table.columns]) for table in parts]
+    shown = [table.shown([next(best) for _ in table.columns]) for table in parts]
     several = sum(len(column) > 1 and None not in column.values() for _, column in columns)
     notes = [_NOTE + rule(several), *([ONE_RUN] if _has_one_run(records) else [])]
     return "\n\n".join([*shown, *notes])
