@@ -1,12 +1,15 @@
 """What senses cost: an update with S senses against a plain one of the same sizes: `python -m benchmarks.senses`.
 
-Both train in turns in one process, on text of the sizes of `calque pretrain --preset small`. Memory is what the tables add
-to the model, against the formula in the documentation of `Senses`.
+Both train in turns in one process, on text of the sizes of `calque pretrain --preset small`. `--memory` measures the largest
+resident memory instead, of each in a process of its own, against the formula of docs/results.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -34,11 +37,18 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4, help="of the BERT")
     parser.add_argument("--vocabulary", type=int, default=16_000)
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--only", type=int, help="train the kind of this number once, and print its memory in bytes")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     text = _text(args.text)
     for model in args.model:
-        _compare(model, text, args)
+        if args.only is not None:
+            print(*_memory(model, text, args))
+        elif args.memory:
+            _compare_memory(model, args)
+        else:
+            _compare(model, text, args)
 
 
 def _text(path: str | None) -> Sentences:
@@ -48,13 +58,49 @@ def _text(path: str | None) -> Sentences:
         return Sentences.of([line.split() for line in lines], "en")
 
 
-def _compare(model: str, text: Sentences, args: argparse.Namespace) -> None:
+def _kinds(args: argparse.Namespace) -> dict[str, Senses | None]:
     common: dict[str, Any] = {"senses": args.senses, "warmup": 1, "start": "copied", "below": 0.0}
-    kinds = {
+    return {
         "plain": None,
         f"{args.senses} senses of the words seen 100 times for each": Senses(occurrences=100, **common),
         f"{args.senses} senses of every word": Senses(occurrences=0, **common),
     }
+
+
+def _memory(model: str, text: Sentences, args: argparse.Namespace) -> tuple[int, int]:
+    """Largest resident memory of a training, and what the formula gives for its tables; in bytes."""
+    senses = list(_kinds(args).values())[args.only]
+    formula, make = 0, Senses.tables
+
+    def counted(self: Senses, counts: np.ndarray, dim: int, number: int = 1) -> Any:
+        nonlocal formula
+        tables = make(self, counts, dim, number)
+        formula = sum(20 * dim * len(table) + 4 * dim * self.queue for table in tables)
+        return tables
+
+    Senses.tables = counted  # type: ignore[method-assign]
+    (_elmo(text, args) if model == "elmo" else _bert(text, args))(senses)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, formula
+
+
+def _compare_memory(model: str, args: argparse.Namespace) -> None:
+    given = [
+        f"--{name}={getattr(args, name)}" for name in ("senses", "updates", "threads", "dim", "layers", "vocabulary")
+    ]
+    given += [] if args.text is None else [f"--text={args.text}"]
+    plain = 0
+    for number, name in enumerate(_kinds(args)):
+        command = [sys.executable, "-m", "benchmarks.senses", *given, f"--model={model}", f"--only={number}"]
+        peak, formula = map(int, subprocess.check_output(command, text=True).split())
+        plain = plain or peak
+        print(
+            f"{model}: {peak / 2**20:.0f} MiB, {name}; {(peak - plain) / 2**20:.0f} more, formula {formula / 2**20:.0f}",
+            flush=True,
+        )
+
+
+def _compare(model: str, text: Sentences, args: argparse.Namespace) -> None:
+    kinds = _kinds(args)
     train = _elmo(text, args) if model == "elmo" else _bert(text, args)
     taken: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(args.rounds):
