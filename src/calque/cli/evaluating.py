@@ -1,0 +1,162 @@
+"""Options of `calque evaluate`, by what they are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from calque.cli.checks import finite, positive
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Files."""
+
+    test: Annotated[list[str], typer.Option(metavar="FILE...", help="Test files, one or more.")]
+    train: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the "
+            "language. wsd: text with senses. retrieval: the text used for alignment, to tell seen from unseen pairs.",
+        ),
+    ] = None
+    dev: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Text to choose the epoch on (see --select); default: every tenth training text.",
+        ),
+    ] = None
+    ceiling: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Training text in the test languages, translated (translate-train) or annotated; its scores are shown for "
+            "comparison.",
+        ),
+    ] = None
+    translated: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Test text translated into the language of --train (translate-test); de=FILE is a translation from German.",
+        ),
+    ] = None
+    links: Annotated[
+        list[str] | None,
+        typer.Option(help="Word links of --test; for word-alignment the gold links (default: third column)."),
+    ] = None
+    train_links: Annotated[list[str] | None, typer.Option(help="Word links of --train.")] = None
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE...", help="Text to average word vectors over, in both languages."),
+    ] = None
+    project: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Label projection: project tags over the word links of this parallel text (with --langs) and train on the "
+            "result.",
+        ),
+    ] = None
+    first_senses: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What is measured."""
+
+    candidates: Annotated[str, typer.Option(help="Search all words (all) or linked words only (linked).")] = "all"
+    similarity: Annotated[str, typer.Option(help="csls or cosine.")] = "csls"
+    contextual: Annotated[
+        bool, typer.Option(" /--non-contextual", help="Only the first occurrence of each word form.")
+    ] = True
+    method: Annotated[str, typer.Option("--extract", help="mutual, iterative, softmax or transport.")] = "mutual"
+    restrict: Annotated[str, typer.Option(help="Nearest sense of the same lemma (lemma) or of all words (none).")] = (
+        "lemma"
+    )
+    entries: Annotated[
+        str | None,
+        typer.Option(metavar="FROM-TO", help="Use only these source words of the dictionary, e.g. 0-1500."),
+    ] = None
+    lower: Annotated[bool, typer.Option("--lower", help="Ignore case.")] = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read."""
+
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OLD=NEW...", help="Rename labels; OLD= drops one."),
+    ] = None
+    unknown: Annotated[
+        str, typer.Option(help="What to do with test labels missing from training: raise, miss, drop or skip.")
+    ] = "raise"
+    on_error: Annotated[str, typer.Option(help="Raise an error, or skip what cannot be read.")] = "raise"
+    format: Annotated[
+        str,
+        typer.Option(
+            help="File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, snips, hub; labels: "
+            "header, pairs, label-text, text-label, jsonl, hub."
+        ),
+    ] = "auto"
+    column: Annotated[
+        str | None, typer.Option(help="Number or name of the column with the tags; default: the last.")
+    ] = None
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            help="What to make spans of: pos, dependencies (CoNLL-U), constituents (bracketed trees), entities (tags of "
+            "spans); or the name of the labels in JSON lines."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the task is learnt."""
+
+    seeds: Annotated[int, typer.Option(min=1, help="Number of training runs, each with its own seed.")] = 3
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Fine-tune the encoder too, not only a head on frozen vectors.")
+    ] = False
+    select: Annotated[
+        str,
+        typer.Option(
+            help="Take the epoch that is best on source text (source), best on average over all of --dev, other languages "
+            "included (target: a leak, which the table reports), or last."
+        ),
+    ] = "source"
+    head: Annotated[
+        str | None,
+        typer.Option(
+            help="ner, slots, pos: bilstm-crf (default), linear (default with --tune), linear-crf. nli, sentiment: mean "
+            "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
+            "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
+            "default there)."
+        ),
+    ] = None
+    hidden: Annotated[int | None, typer.Option(min=1, help="Hidden size of the head.")] = None
+    dropout: Annotated[float | None, typer.Option(callback=finite, min=0, max=0.95, help="Dropout of the head.")] = None
+    upos: Annotated[
+        int | None, typer.Option(min=0, help="Dimensions of part-of-speech embeddings; 0: words alone.")
+    ] = None
+    mix: Annotated[
+        str | None,
+        typer.Option(metavar="LAYERS", help="Mix these layers, e.g. 0,4,8 or 0-12; how much each counts is learnt."),
+    ] = None
+    epochs: Annotated[float | None, typer.Option(callback=positive, help="Maximum number of epochs.")] = None
+    batch: Annotated[int | None, typer.Option(min=1, help="Texts per update.")] = None
+    learning_rate: Annotated[float | None, typer.Option(callback=positive, help="Peak learning rate.")] = None
+    patience: Annotated[int | None, typer.Option(min=1, help="Stop after N epochs without improvement.")] = None
+    per_epoch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Texts per epoch, each batch in one randomly chosen source language."),
+    ] = None
