@@ -143,29 +143,17 @@ class Tuner(Method):
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
         pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         processes = Processes(self.precision)
-        text = AlignedText(
-            corpora, pairs_of, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
-            kinds=self.kinds(encoder),
-        )  # fmt: skip
+        text = self.text(encoder, corpora, pairs_of)
         schedule = self.schedule
         if schedule.learning_rate is None:
             schedule = replace(schedule, learning_rate=self.default_rate(encoder.dim))
-        plan = BatchPlan(text.lengths, batch=self.batch, seed=schedule.seed, window=self.window)
-        layers = encoder.layer_numbers(self.layers)
+        plan = self.plan(text, schedule.seed)
         tuned = float32_copy(encoder, processes.device)
         tuned.model.train()
         freeze_below(tuned.model, self.freeze)
         with Threads(shares_at_once(encoder, processes.device)) as threads:
-            frozen = None
-            if self.needs_reference:
-                frozen = Reference(encoder, text, layers, self.budget, processes, threads)
-                frozen.keep(self.reference, self.precision)
-            objective = Alignment(
-                tuned, text, layers, processes, frozen, threads, loss=self.loss, over_all=self.terms_over_all,
-                budget=self.budget, accumulate=self.accumulate,
-            )  # fmt: skip
             loop = Loop(
-                objective,
+                self.objective(tuned, encoder, text, processes, threads),
                 schedule=schedule,
                 processes=processes,
                 identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
@@ -181,6 +169,38 @@ class Tuner(Method):
         return tuned
 
     align = tune
+
+    # -- what a run is made of, for those who train something else along with it ------------------------------------
+    def text(
+        self, encoder: TrainableEncoder, corpora: Sequence[ParallelCorpus], pairs: Sequence[WordPairs]
+    ) -> AlignedText:
+        """Parallel texts with their links, as the encoder reads them."""
+        return AlignedText(
+            corpora, pairs, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
+            kinds=self.kinds(encoder),
+        )  # fmt: skip
+
+    def plan(self, text: AlignedText, seed: int) -> BatchPlan:
+        """Which sentence pairs each update sees."""
+        return BatchPlan(text.lengths, batch=self.batch, seed=seed, window=self.window)
+
+    def objective(
+        self,
+        tuned: TrainableEncoder,
+        encoder: TrainableEncoder,
+        text: AlignedText,
+        processes: Processes,
+        threads: Threads,
+    ) -> Alignment:
+        """The loss of an update of `tuned`, whose model learns, where it was `encoder` before."""
+        layers, frozen = encoder.layer_numbers(self.layers), None
+        if self.needs_reference:
+            frozen = Reference(encoder, text, layers, self.budget, processes, threads)
+            frozen.keep(self.reference, self.precision)
+        return Alignment(
+            tuned, text, layers, processes, frozen, threads, loss=self.loss, over_all=self.terms_over_all,
+            budget=self.budget, accumulate=self.accumulate,
+        )  # fmt: skip
 
     def record(self) -> dict[str, Any]:
         return {"settings": self.settings(), "schedule": vars(self.used), "counts": vars(self.counts),
