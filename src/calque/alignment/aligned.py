@@ -23,14 +23,15 @@ _LONGER = 2.0  # how much longer than its shortest sentence may be what a batch 
 class GroupRows:
     """Where one corpus's words stand among the word vectors of an update.
 
-    Rows index the update's word vectors; `reference` indexes the words of all target sentences of all corpora.
+    Rows index the update's word vectors; `reference` indexes the words of all target sentences of all corpora. A corpus
+    without the language that the others move towards has nothing to be compared with the frozen encoder.
     """
 
     source: np.ndarray  # [n_pairs] rows of linked source words
     target: np.ndarray  # [n_pairs] rows of the words they are linked to
     regularised: np.ndarray  # [n_target_words] rows of all words of the target sentences
     reference: np.ndarray  # [n_target_words] the same words, as numbers among all target words
-    reference_linked: np.ndarray  # [n_pairs] the linked target words, as numbers among all target words
+    reference_linked: np.ndarray | None  # [n_pairs] the linked target words, as numbers among all target words
     pairs_of_part: tuple[int, ...]  # pairs in each part of each process's share, in order
     n_regularised: int  # target words of all processes in this update
     kinds: np.ndarray | None = None  # [n_pairs] equal for pairs that are positives of each other
@@ -43,7 +44,7 @@ class Update:
     Args:
         shares: batches of sentence numbers, `[share][batch]`; the words in this order are the rows. Shares are equally
             long and may be gone through side by side.
-        targets: numbers of the target sentences among them.
+        targets: numbers of the sentences in the language that the others move towards.
         groups: one for each corpus.
         reference: room for the frozen encoder's vectors of the target words, by layer.
     """
@@ -77,6 +78,7 @@ class _Corpus:
         pairs: their linked words.
         offsets: int64 `[n + 1]` into these.
         kinds: int64 `[n_pairs]`, equal for pairs that are positives of each other; None where each is one of its own.
+        regularised: whether the target is the language that the others move towards.
     """
 
     source: np.ndarray
@@ -84,17 +86,20 @@ class _Corpus:
     pairs: WordPairs
     offsets: np.ndarray
     kinds: np.ndarray | None = None
+    regularised: bool = True
 
 
 class AlignedText:
     """Corpora with their word links, split into subwords once.
 
-    In every corpus the side in language `towards` is called the target, as in Cao (2020): the source moves towards it.
+    In every corpus the side in language `towards` is called the target, as in Cao (2020): the source moves towards it. A
+    corpus of two other languages (see `calque.wordalign.pivoted`) keeps its order, and of its words none is regularised:
+    both sides move.
 
     Args:
         corpora, pairs: one `WordPairs` for each corpus.
         encoder: that will be trained.
-        towards: the language to move towards; every corpus must have it.
+        towards: the language to move towards; one corpus at least must have it.
         special: treat the special subwords at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
         max_words: drop pairs with a longer side; None keeps them, cut at the encoder's limit.
         kinds: gives for a corpus and its links a number for each pair, equal for those that are positives of each other.
@@ -113,6 +118,8 @@ class AlignedText:
     ):
         if not corpora or len(corpora) != len(pairs):
             raise SettingError(f"{len(corpora)} corpora with {len(pairs)} sets of word pairs")
+        if all(towards not in corpus.langs for corpus in corpora):
+            corpora[0].side(towards)  # which says so
         self.counts = Counts()
         self.towards = towards
         self._special = int(special)
@@ -121,23 +128,24 @@ class AlignedText:
         base = 0
         for corpus, linked in zip(corpora, pairs, strict=True):
             linked.check(corpus)
-            if corpus.side(towards) == "source":
+            if corpus.langs[0] == towards:
                 corpus, linked = corpus.swapped(), linked.swapped()
-            self.counts.languages.append(corpus.langs[0])
+            regularised = corpus.langs[1] == towards
+            self.counts.languages.append(corpus.langs[0] if regularised else "-".join(corpus.langs))
             source, target = encoder.split(corpus.source), encoder.split(corpus.target)
             self.counts.truncated_words += source.truncated_words + target.truncated_words
             usable, linked = self._usable(corpus, linked, source, target, max_words)
             of_pairs = None if kinds is None else kinds(corpus.take(usable), linked)
             self._corpora.append(
-                _Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs)
+                _Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs, regularised)
             )
             tables += [source, target]
             base += 2 * len(corpus)
         table = SplitSentences.joined(tables)
         self.table = table.with_special() if special else table
         self.word_counts = np.diff(self.table.word_offsets)
-        # All target words of all corpora, numbered in a row, for vectors of the frozen encoder.
-        self.target_sentences = np.concatenate([corpus.target for corpus in self._corpora])
+        # All words in `towards` of all corpora, numbered in a row, for vectors of the frozen encoder.
+        self.target_sentences = np.concatenate([corpus.target for corpus in self._corpora if corpus.regularised])
         self.reference_start = np.full(len(self.word_counts), -1, dtype=np.int64)
         sizes = self.word_counts[self.target_sentences]
         self.reference_start[self.target_sentences] = offsets_of(sizes)[:-1]
@@ -236,7 +244,7 @@ class AlignedText:
         for corpus, numbers, split in zip(self._corpora, chosen, parts, strict=True):
             n_pairs = np.diff(corpus.offsets) + 2 * self._special
             of_parts.append(tuple(int(n_pairs[part].sum()) for part in split))
-            totals.append(int(self.word_counts[corpus.target[numbers]].sum()))
+            totals.append(int(self.word_counts[corpus.target[numbers]].sum()) if corpus.regularised else 0)
         mine = range(rank * accumulate, (rank + 1) * accumulate)
         return [self._part([split[k] for split in parts], budget, shares, of_parts, totals) for k in mine]
 
@@ -255,15 +263,19 @@ class AlignedText:
             which, local = ranges(corpus.offsets[numbers], n_pairs), np.repeat(np.arange(len(numbers)), n_pairs)
             left, right = corpus.pairs.source[which] + self._special, corpus.pairs.target[which] + self._special
             source, target = row[s][local] + left, row[t][local] + right
-            linked = self.reference_start[t][local] + right
+            linked = self.reference_start[t][local] + right if corpus.regularised else None
             kinds = None if corpus.kinds is None else corpus.kinds[which]
             if self._special:
                 kinds = None if kinds is None else np.concatenate([kinds, np.full(2 * len(numbers), -1)])
                 last = self.word_counts[s] - 1, self.word_counts[t] - 1
                 source = np.concatenate([source, row[s], row[s] + last[0]])
                 target = np.concatenate([target, row[t], row[t] + last[1]])
-                linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
+                if linked is not None:
+                    linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
+            if not corpus.regularised:
+                t = t[:0]
             regularised = ranges(row[t], self.word_counts[t])
             reference = ranges(self.reference_start[t], self.word_counts[t])
             groups.append(GroupRows(source, target, regularised, reference, linked, of_parts[k], totals[k], kinds))
-        return Update(dealt, np.concatenate(targets), groups)
+        kept = [numbers for corpus, numbers in zip(self._corpora, targets, strict=True) if corpus.regularised]
+        return Update(dealt, np.concatenate(kept), groups)

@@ -37,7 +37,8 @@ class GroupVectors:
         source, target: `[n_pairs, dim]` linked words, pair by pair.
         regularised: `[n_target_words, dim]` all words of the target sentences.
         reference: `[n_target_words, dim]` the same words from the frozen encoder; None if the loss has no use for it.
-        reference_linked: `[n_pairs, dim]` the linked target words from the frozen encoder, or None.
+        reference_linked: `[n_pairs, dim]` the linked target words from the frozen encoder; None also in a corpus of two
+            other languages than that which the others move towards, none of whose words is regularised.
         pairs_of_process: pairs of each process in this update.
         n_regularised: target words of all processes in this update.
         kinds: int64 `[n_pairs, 1]`, equal for pairs that are positives of each other, -1 for none; None for none at all.
@@ -211,9 +212,9 @@ class Alignment(Objective[Sequence[np.ndarray]]):
                 return torch.cat([leaf[layer].index_select(0, i) for leaf, i in zip(leaves, index, strict=True)])
 
             def frozen(name: str, rows=rows) -> Tensor | None:
-                if (reference := self.reference) is None:
-                    return None
                 numbers = [getattr(group, name) for group in rows]
+                if (reference := self.reference) is None or any(n is None for n in numbers):
+                    return None
                 return torch.cat([reference.vectors(part, layer, n) for part, n in zip(parts, numbers, strict=True)])
 
             known = [group.kinds for group in rows if group.kinds is not None]

@@ -104,7 +104,7 @@ app.add_typer(clcr.app)
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
-    "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
+    "align": (("--dictionary", "--link-dictionary", "--text", "--anchors", "--released"), 0),
     "evaluate": (
         (
             "--test",

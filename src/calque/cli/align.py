@@ -13,6 +13,7 @@ import typer
 from calque.alignment import METHODS, learns_from, methods_for, trained_with_dictionaries
 from calque.cli.checks import finite, given, language, output_folder, positive, refuse_unused
 from calque.cli.dictionary import Fitting, named_dictionaries, train_with_dictionaries, with_dictionaries
+from calque.cli.links import Choosing
 from calque.cli.options import (
     Limit,
     Linking,
@@ -97,6 +98,7 @@ def align(
     out: Annotated[Path, typer.Option(help="Folder for the aligned encoder.")],
     loading: Loading,
     linking: Linking,
+    choosing: Choosing,
     tuning: Tuning,
     fitting: Fitting,
     train: Annotated[
@@ -166,7 +168,7 @@ def align(
         raise SettingError(f"align with one of {', '.join(kinds)}; got {got}")
     say = news(quiet)
     dictionary, langs = named_dictionaries(dictionary or [], langs or [])
-    sources = [*texts, *dictionary, *(released or []), *(links or []), *fitting.files()]
+    sources = [*texts, *dictionary, *(released or []), *(links or []), *choosing.files(), *fitting.files()]
     output_folder("--out", out, [*encoder.split(","), *sources])
     place: dict[str, Any] = {
         "encoder": encoder, "towards": towards, "out": out, "load": loading.arguments(), "overwrite": overwrite
@@ -180,10 +182,11 @@ def align(
         options |= _without_name(method, option or [])
         if "symmetrize" not in given(context):
             linking = replace(linking, symmetrize=METHODS[method].symmetrize)
+        pairs = pairs_of(langs or [], len(train))
         result = run(
-            train, langs=pairs_of(langs or [], len(train)), method=method, links=links or [],
-            words=linking.words(pretokenized, limit), options=options, keep_layers=tuning.keep_layers,
-            checkpoint_every=tuning.checkpoint_every, progress=not quiet, say=say, **place,
+            train, langs=pairs, method=method, links=links or [], words=linking.words(pretokenized, limit),
+            link_filter=choosing.filter(pairs), pivot_links=choosing.pivot_links, options=options,
+            keep_layers=tuning.keep_layers, checkpoint_every=tuning.checkpoint_every, progress=not quiet, say=say, **place,
         )  # fmt: skip
         seconds = result.record["seconds"]
         say(f"saved to {result.folder} (linking words {seconds['words']:.0f} s, {method} {seconds['method']:.0f} s)")
@@ -197,7 +200,8 @@ def align(
             say=say, **place,
         )  # fmt: skip
         return
-    only_text = {*names_of(Tuning), "links", "option", "model", "symmetrize"} - {"keep_layers", "checkpoint_every"}
+    only_text = {*names_of(Tuning), *names_of(Choosing), "links", "option", "model", "symmetrize"}
+    only_text -= {"keep_layers", "checkpoint_every"}
     refuse_unused(context, dict.fromkeys(only_text, "is only for parallel text"))
     place |= {"layers": numbers(layers), "combine": combine}
     if released:
@@ -228,8 +232,17 @@ def _refuse_with_text(context: typer.Context, method: str, links: Sequence[str] 
 def _refuse_with_senses(context: typer.Context, method: str) -> None:
     """Options that change nothing where weights are trained with dictionaries."""
     why = f"has no effect with --method {method}"
-    unused = (*names_of(Fitting), "links", "model", "symmetrize", "layers", "combine", "accumulate")
-    refuse_unused(context, dict.fromkeys(set(unused) - {"text"}, why))
+    unused = {
+        *names_of(Fitting),
+        *names_of(Choosing),
+        "links",
+        "model",
+        "symmetrize",
+        "layers",
+        "combine",
+        "accumulate",
+    }
+    refuse_unused(context, dict.fromkeys(unused - {"text"}, why))
 
 
 def _options(

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.alignment import METHODS, learns_from, methods_for
+from calque.alignment import METHODS, learns_between, learns_from, methods_for
 from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.linking import Say, Words, skipped
 from calque.runs.card import add_scores, model_card
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.judged import scores_of
-from calque.runs.links import links_of
+from calque.runs.links import LinkedText, links_of, with_pivoted
+from calque.wordalign import LinkFilter
 
 if TYPE_CHECKING:
     from calque.alignment.base import Method
@@ -42,6 +43,8 @@ def align(
     out: str | Path,
     links: Sequence[str] = (),
     words: Words | None = None,
+    link_filter: LinkFilter | None = None,
+    pivot_links: bool = False,
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     keep_layers: bool = False,
@@ -62,6 +65,9 @@ def align(
             that was stopped goes on from what it finds there.
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text.
         words: how words are found and linked.
+        link_filter: which of the links are learnt from; None for all.
+        pivot_links: also learn from links between the other languages, by way of the same sentences in `towards`; see
+            `calque.wordalign.pivoted`.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
         options: keyword arguments of the method.
         keep_layers: save the layers above the aligned one as well; see `HuggingFaceEncoder.save`.
@@ -75,12 +81,17 @@ def align(
     how = make_method(method, towards, options or {})
     words = Words(symmetrize=METHODS[method].symmetrize) if words is None else words
     check(out, overwrite=overwrite)
+    if pivot_links and not learns_between(method):
+        fact = f"--pivot-links is for methods that train one encoder, and {method} moves each language to {towards}"
+        raise SettingError(f"{fact}: leave it out, or take --method contrastive or finetune")
     if links and len(links) != len(texts):
         raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")
     corpora = words.read_all(texts, langs)
     for path, corpus in zip(texts, corpora, strict=True):
         if towards not in corpus.langs:
             raise SettingError(f"--towards {towards}: {path} is in {corpus.langs[0]} and {corpus.langs[1]}")
+    if link_filter is not None:
+        link_filter.check(corpus.langs for corpus in corpora)
     base = load_encoder(encoder, alike=not METHODS[method].of_each, **dict(load or {}))
     with writing(out, overwrite=overwrite) as folder:
         started = time.perf_counter()
@@ -88,24 +99,28 @@ def align(
             pairs = [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
         else:
             pairs = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
-        linked = time.perf_counter()
+        linked = [LinkedText(Path(path).name, corpus, p) for path, corpus, p in zip(texts, corpora, pairs, strict=True)]
+        if link_filter is not None:
+            linked = [each.filtered(link_filter, say) for each in linked]
+        if pivot_links:
+            linked = with_pivoted(linked, towards, say)
+        corpora, pairs = [each.corpus for each in linked], [each.pairs for each in linked]
+        begun = time.perf_counter()
         say(f"{method}: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, pairs)):,} word links")
         aligned = how.align(
             base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
         )
         record = how.record()
         _warn(record, corpora)
+        chosen = {} if link_filter is None else link_filter.record()
+        chosen |= {"pivoted": True} if pivot_links else {}
         record.update(
             method=method,
             towards=towards,
-            texts=[
-                {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus),
-                 "word_pairs": len(p), "unusable_lines": sum(corpus.skipped.values())}
-                for path, corpus, p in zip(texts, corpora, pairs, strict=True)
-            ],
+            texts=[each.record() for each in linked],
             words={"model": "given links" if links else words.model, "symmetrize": words.symmetrize,
-                   "pretokenized": words.pretokenized, "seed": words.seed},
-            seconds={"words": round(linked - started, 2), "method": round(time.perf_counter() - linked, 2)},
+                   "pretokenized": words.pretokenized, "seed": words.seed, **chosen},
+            seconds={"words": round(begun - started, 2), "method": round(time.perf_counter() - begun, 2)},
         )  # fmt: skip
         leave(aligned, folder, base, record, keep_layers=keep_layers)
         scores = [score.to_dict() for score in scores_of(how.judged())]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from calque.wordalign.agreement import HmmSettings
 from calque.wordalign.diagonal import FastAlignSettings
+from calque.wordalign.filtering import LinkFilter
+from calque.wordalign.pivoting import Pivoted, pivoted
 from calque.wordalign.sampler import GibbsSettings
 from calque.wordalign.similarity import links_from_embeddings
 from calque.wordalign.statistical import WordAligner, align_words
@@ -15,8 +17,11 @@ __all__ = [
     "FastAlignSettings",
     "GibbsSettings",
     "HmmSettings",
+    "LinkFilter",
+    "Pivoted",
     "WordAligner",
     "align_words",
     "links_from_embeddings",
+    "pivoted",
     "symmetrize",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 from calque.alignment import METHODS
 from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
-from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
+from calque.runs.study.options import OF_LINKS, OF_ROWS, PARTS, of_anchors
 from calque.runs.study.plan import BASE, Study, is_for, listed
 from calque.runs.study.pretraining import Training, seeds_of, trainings
 from calque.runs.study.rows import Base, Row, about_of, label_of
@@ -163,8 +163,11 @@ class Grid:
             for pair, file in zip(about["langs"], files, strict=True)
         ]
         self.preparing += linking
-        after = {"links": self._places(linking)}
-        return self._reading(base, "align", {**about, "words": words}, {"text": files}, after, label=label)
+        after, read = {"links": self._places(linking)}, {"text": files}
+        if "link_dictionaries" in texts:
+            read["dictionary"] = [self.plan.path(texts["link_dictionaries"][lang]) for lang in langs]
+        settings = {**about, "words": words, **_given(texts, *OF_LINKS)}
+        return self._reading(base, "align", settings, read, after, label=label)
 
     def _on_words(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
         """From words' anchors, and the dictionaries that pair them, if there are any."""

@@ -47,6 +47,8 @@ OF_ENCODER: Types = {
 OF_METHOD = ("method", "supervision", "encoders", "views")
 #: what a view of key points says where its steps are not all; see `load_encoder`
 OF_VIEW: Types = {"steps": str, "delta": Share}
+#: which links of parallel text are learnt from, beside `link_dictionaries`, by language
+OF_LINKS: Types = {"min_posterior": Share, "keep_unlisted": bool, "pivot_links": bool}
 #: of a method, or a task: the only encoders, and of a task the only methods, that it is for
 OF_ROWS: Types = {"encoders": Files, "methods": Files}
 
@@ -87,7 +89,7 @@ def of_senses() -> Types:
 def of_supervision(kind: str) -> Types:
     """Settings of a supervision that are not its languages."""
     if kind == "parallel":
-        return {"kind": str, "limit": Count, "pretokenized": bool}
+        return {"kind": str, "limit": Count, "pretokenized": bool, **OF_LINKS, "link_dictionaries": _BY_LANGUAGE}
     entries = {"entries": ENTRIES} if kind == "dictionary" else {}
     return {"kind": str, "texts": _BY_LANGUAGE, **entries, **of_anchors()}
 

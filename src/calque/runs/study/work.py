@@ -42,7 +42,7 @@ def _link(step: Step, folder: Path) -> None:
     from calque.runs.words import link_words
 
     langs, words = tuple(step.settings["langs"]), Words(**step.settings["words"])
-    link_words(step.files["text"][0], langs=langs, out=folder / LINKS, words=words)
+    link_words(step.files["text"][0], langs=langs, out=folder / LINKS, words=words, posteriors=True)
 
 
 def _entries(step: Step, folder: Path) -> None:
@@ -60,17 +60,22 @@ def _entries(step: Step, folder: Path) -> None:
 
 
 def _align(step: Step, folder: Path) -> None:
-    from calque.linking import Words
+    from calque.linking import Words, read_filter
     from calque.runs.align import align
 
     options = dict(step.settings)
     options.pop("encoder", None)
     langs, words = [tuple(pair) for pair in options.pop("langs")], Words(**options.pop("words"))
     load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
+    of_filter = {name: options.pop(name) for name in ("min_posterior", "keep_unlisted") if name in options}
+    of_filter["dictionaries"] = [
+        f"{a}-{b}={file}" for (a, b), file in zip(langs, step.files.get("dictionary", ()), strict=False)
+    ]
     done = align(
         step.files["text"], langs=langs, encoder=_encoder(step), method=options.pop("method"),
         towards=options.pop("towards"), out=folder, links=[str(Path(place) / LINKS) for place in step.after["links"]],
-        words=words, load=load, options=options, overwrite=True,
+        words=words, link_filter=read_filter(langs, **of_filter), pivot_links=options.pop("pivot_links", False), load=load,
+        options=options, overwrite=True,
     )  # fmt: skip
     _write_scores(folder, done.record.get("scores", []))
 
