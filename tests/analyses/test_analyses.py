@@ -26,7 +26,7 @@ from calque.analyses.language import language, logistic_regression
 from calque.analyses.points import points, principal_axes, project
 from calque.analyses.questions import Questions
 from calque.analyses.resampling import Resamples
-from calque.analyses.words import count_forms, forms_of, frequency_ranks, tags_for
+from calque.analyses.words import count_forms, frequency_ranks, tags_for
 from calque.annotated import Labels, TaggedText
 from calque.encoders.base import Encoder
 from calque.encoders.mapped import MappedEncoder
@@ -34,6 +34,7 @@ from calque.errors import MissingExtraError, SettingError
 from calque.maps import Rotation
 from calque.pairs import WordPairs
 from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.overlap import forms_of
 from calque.tasks.retrieval import WordRetrieval
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings

@@ -11,9 +11,9 @@ import numpy as np
 
 from calque.analyses.finding import Finding
 from calque.analyses.questions import NOTHING, Questions, View
-from calque.analyses.words import forms_of
 from calque.errors import SettingError
 from calque.offsets import offsets_of
+from calque.tasks.overlap import forms_of
 
 _OPEN = ("NOUN", "PROPN", "ADV", "ADJ", "VERB")
 _PIECE = 5  # letters that words must share where they do not begin alike

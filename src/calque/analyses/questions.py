@@ -12,11 +12,11 @@ import numpy as np
 
 from calque.algebra.normalize import unit_rows
 from calque.analyses.resampling import Resamples
-from calque.analyses.words import count_forms, forms_of
+from calque.analyses.words import count_forms
 from calque.offsets import offsets_of
 from calque.tasks.base import Score
 from calque.tasks.nearest import Retrieved
-from calque.tasks.overlap import first_occurrences
+from calque.tasks.overlap import first_occurrences, forms_of
 from calque.tasks.retrieval import WordRetrieval
 from calque.text import Sentences
 from calque.vectors import Embeddings

@@ -7,20 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from calque.annotated import TaggedText
-from calque.arrow import to_numpy
 from calque.offsets import offsets_of
+from calque.tasks.overlap import forms_of
 from calque.text import Sentences
-
-
-def forms_of(sentences: Sentences) -> tuple[np.ndarray, list[str]]:
-    """The lower-cased form of every word: numbers, int64 `[n_words]`, and the forms that they number."""
-    vocabulary: dict[str, int] = {}
-    numbers = []
-    for chunk in sentences.flat()[0].chunks:
-        encoded = chunk.dictionary_encode()
-        table = [vocabulary.setdefault(form.lower(), len(vocabulary)) for form in encoded.dictionary.to_pylist()]
-        numbers.append(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
-    return (np.concatenate(numbers) if numbers else np.zeros(0, dtype=np.int64)), list(vocabulary)
 
 
 def count_forms(sentences: Sentences) -> dict[str, int]:

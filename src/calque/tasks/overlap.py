@@ -18,6 +18,12 @@ MUCH = 0.2  # of the test sentences: below that, greetings and headings come twi
 _BLOCK = 16_384  # sentence pairs of a training text looked at together
 
 
+def forms_of(sentences: Sentences) -> tuple[np.ndarray, list[str]]:
+    """The lower-cased form of every word: numbers, int64 `[n_words]`, and the forms that they number."""
+    vocabulary: dict[str, int] = {}
+    return _numbers(sentences, vocabulary, lower=True, grow=True), list(vocabulary)
+
+
 def first_occurrences(sentences: Sentences) -> np.ndarray:
     """bool `[n_words]`: whether the word is the first of its form (as written) in the text."""
     vocabulary: dict[str, int] = {}
