@@ -12,6 +12,7 @@ from calque.pairs import WordPairs
 from calque.tasks import Score, WordRetrieval, retrieve
 from calque.tasks.bootstrap import interval, ratio
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
+from calque.tasks.retrieval_figures import form_numbers, origins_of
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings
 
@@ -59,7 +60,8 @@ def embeddings(sentences, rng, missing=0.1):
 
 
 def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, candidates, similarity, k):
-    """SPEC §1 as it is written. Returns hits of both directions and queries, over unseen links and over all."""
+    """SPEC §1 as it is written. Returns hits of both directions and queries, over unseen links and over all, of the
+    very word and of any word of its form."""
 
     def words(sentences):
         return [(s, i) for s, sentence in enumerate(sentences) for i in range(len(sentence))]
@@ -104,14 +106,23 @@ def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, ca
         (train.source[s].words[i].lower(), train.target[s].words[j].lower())
         for s, i, j in zip(train_pairs.sentence, train_pairs.source, train_pairs.target, strict=True)
     }
-    result = {"unseen": [0, 0, 0], "all": [0, 0, 0]}
+    result = {f"{kind}.{name}": [0, 0, 0] for kind in ("accuracy", "form") for name in ("unseen", "all")}
+
+    def form(sentences, word):
+        return sentences[word[0]].words[word[1]].lower()
+
     for x, y in links:
-        forms = corpus.source[x[0]].words[x[1]].lower(), corpus.target[y[0]].words[y[1]].lower()
-        forward = max(pool_y, key=lambda other: score[x, other]) == y
-        backward = max(pool_x, key=lambda other: score[other, y]) == x
+        forms = form(corpus.source, x), form(corpus.target, y)
+        found_y = max(pool_y, key=lambda other: score[x, other])
+        found_x = max(pool_x, key=lambda other: score[other, y])
+        counts = {
+            "accuracy": (found_y == y, found_x == x, 1),
+            "form": (form(corpus.target, found_y) == forms[1], form(corpus.source, found_x) == forms[0], 1),
+        }
         for name in ["all"] if forms in trained or forms[0] == forms[1] else ["all", "unseen"]:
-            for place, count in enumerate((forward, backward, 1)):
-                result[name][place] += count
+            for kind, of_kind in counts.items():
+                for place, count in enumerate(of_kind):
+                    result[f"{kind}.{name}"][place] += count
     return result
 
 
@@ -127,17 +138,19 @@ def test_accuracy_equals_the_definition(seed, contextual, candidates, similarity
     scores = {score.metric: score for score in task.evaluate(Fixed(en=source, de=target))}
     expected = literal(corpus, pairs, train, train_pairs, source, target, **options)
     assert list(scores) == [
-        f"accuracy.{name}{direction}" for name in ("unseen", "all") for direction in ("", ".en-de", ".de-en")
-    ]
+        f"{kind}.{name}{direction}"
+        for kind in ("accuracy", "form") for name in ("unseen", "all") for direction in ("", ".en-de", ".de-en")
+    ]  # fmt: skip
     for name, (forward, backward, n) in expected.items():
         assert n > 0  # the toy asks something
-        score = scores[f"accuracy.{name}"]
+        score = scores[name]
         assert score.n == n
         assert score.value == pytest.approx((forward + backward) / (2 * n), abs=1e-12)
-        assert scores[f"accuracy.{name}.en-de"].value == pytest.approx(forward / n, abs=1e-12)
-        assert scores[f"accuracy.{name}.de-en"].value == pytest.approx(backward / n, abs=1e-12)
+        assert scores[f"{name}.en-de"].value == pytest.approx(forward / n, abs=1e-12)
+        assert scores[f"{name}.de-en"].value == pytest.approx(backward / n, abs=1e-12)
         assert score.settings["directions"] == pytest.approx({"en-de": forward / n, "de-en": backward / n})
         assert score.low <= score.value <= score.high
+        assert scores[name.replace("accuracy", "form")].value >= score.value
 
 
 def test_the_parts_of_the_definition_matter():
@@ -163,11 +176,11 @@ def test_a_perfect_encoder_is_right_and_a_random_one_guesses():
     offsets = np.arange(n + 1) * length
     vectors = rng.standard_normal((n * length, dim)).astype(np.float32)
     perfect = task.evaluate(Fixed(en=Embeddings(vectors, offsets), de=Embeddings(3 * vectors, offsets)))
-    assert [score.value for score in perfect] == [1.0, 1.0, 1.0]
+    assert [score.value for score in perfect] == [1.0] * 6
     assert perfect[0].low == perfect[0].high == 1.0
     other = rng.standard_normal((n * length, dim)).astype(np.float32)
     chance = task.evaluate(Fixed(en=Embeddings(vectors, offsets), de=Embeddings(other, offsets)))
-    hits = [score.value * n * length for score in chance[1:]]
+    hits = [score.value * n * length for score in chance[1:3]]
     assert max(hits) <= 8  # one right answer is expected by chance in each direction, eight have probability 1e-5
 
 
@@ -188,6 +201,56 @@ def test_words_without_a_vector_are_dropped_and_counted_or_wrong():
     settings = task.evaluate(Fixed(en=source, de=target))[0].settings
     assert settings["links_without_vector"] == settings["source_words_without_vector"] == 1
     assert settings["target_words_without_vector"] == 0
+
+
+def test_any_occurrence_of_the_right_form_is_found_by_form():
+    """Two sentences whose vectors are exchanged: no word finds its own translation, two of three find its form."""
+    corpus = ParallelCorpus.of([["The", "cat"], ["the"]], [["Der", "Kater"], ["DER"]], ("en", "de"))
+    pairs = WordPairs([0, 0, 1], [0, 1, 0], [0, 1, 0], n_sentences=2)
+    eye = np.eye(3, dtype=np.float32)
+    source, target = Embeddings(eye, np.array([0, 2, 3])), Embeddings(eye[[2, 1, 0]], np.array([0, 2, 3]))
+    scores = {s.metric: s.value for s in WordRetrieval(corpus, pairs).evaluate(Fixed(en=source, de=target))}
+    assert scores["accuracy.all"] == pytest.approx(1 / 3)
+    assert scores["form.all"] == scores["form.all.en-de"] == scores["form.all.de-en"] == 1.0
+    none = Embeddings(eye[[2, 1, 0]] * [[0], [1], [1]], np.array([0, 2, 3]), np.array([False, True, True]))
+    wrong = WordRetrieval(corpus, pairs, uncovered="wrong", similarity="cosine").evaluate(Fixed(en=source, de=none))
+    by_metric = {score.metric: score for score in wrong}
+    assert by_metric["form.all"].n == 3
+    assert by_metric["form.all.en-de"].value == pytest.approx(1 / 3)  # the cat: a link without a vector is wrong
+
+
+def test_figures_by_origin_are_those_of_its_links_alone():
+    corpus, pairs, source, target = toy(3, n_sentences=40)
+    rng = np.random.default_rng(0)
+    origins = [str(origin) for origin in rng.choice(["django", "tatoeba"], 40)]
+    origins[7] = " "
+    table = corpus.table.append_column("column_3", [origins])
+    with_origins, encoder = ParallelCorpus(table, corpus.langs), Fixed(en=source, de=target)
+    scores = {s.metric: s for s in WordRetrieval(with_origins, pairs, by_origin=True, bootstrap=9).evaluate(encoder)}
+    plain = {s.metric: s for s in WordRetrieval(corpus, pairs, bootstrap=9).evaluate(encoder)}
+    assert {metric: score.value for metric, score in scores.items() if "from-" not in metric} == {
+        metric: score.value for metric, score in plain.items()
+    }
+    names = {"django": "django", "tatoeba": "tatoeba", " ": "unknown"}
+    asked = WordRetrieval(corpus, pairs).ask(source, target)[2]
+    total = 0
+    for written, name in names.items():
+        mine = [origins[sentence] == written for sentence in pairs.sentence[asked.queries]]
+        n, score = sum(mine), scores[f"accuracy.all.from-{name}"]
+        right = asked.source_hits[mine].sum() + asked.target_hits[mine].sum()
+        assert score.n == n > 0
+        assert score.value == pytest.approx(right / (2 * n))
+        assert (score.settings["origin"], score.settings["sentence_pairs"]) == (name, origins.count(written))
+        assert scores[f"form.all.from-{name}"].value >= score.value
+        total += n
+    assert total == scores["accuracy.all"].n
+    with pytest.raises(SettingError, match="no third column"):
+        WordRetrieval(corpus, pairs, by_origin=True).evaluate(encoder)
+    links = ParallelCorpus.of([["a"]] * 60, [["b"]] * 60, ("en", "de"), {"column_3": [f"0-{k}" for k in range(60)]})
+    with pytest.raises(
+        SettingError, match=r"60 different values in the third column of 60 pairs.* are these word links"
+    ):
+        origins_of(links, "gold.tsv")
 
 
 def test_links_that_share_a_word_are_not_asked():
@@ -237,7 +300,7 @@ def test_links_come_from_the_aligner_with_the_training_text(monkeypatch):
     eye = Embeddings(np.eye(2, dtype=np.float32), np.array([0, 2]))
     scores = task.evaluate(Fixed(en=eye, de=eye))
     assert asked == [(3, {"model": "hmm", "symmetrize": "one-to-one", "seed": 3})]
-    assert [score.n for score in scores] == [1, 1, 1, 2, 2, 2]  # a-c is linked in training, b-d is not
+    assert [score.n for score in scores] == [1, 1, 1, 2, 2, 2] * 2  # a-c is linked in training, b-d is not
     assert scores[0].settings["links"] == "hmm"
     assert scores[0].settings["symmetrize"] == "one-to-one"
 
@@ -249,14 +312,15 @@ def test_special_subwords_are_two_more_links_of_a_sentence(tiny_encoder):
         WordRetrieval(corpus, pairs, special=flag, bootstrap=0, train=corpus, train_pairs=pairs)
         for flag in (False, True)
     )
-    assert [score.n for score in plain.evaluate(tiny_encoder)] == [0, 0, 0, 2, 2, 2]
-    assert [score.n for score in special.evaluate(tiny_encoder)] == [0, 0, 0, 6, 6, 6]
+    assert [score.n for score in plain.evaluate(tiny_encoder)] == [0, 0, 0, 2, 2, 2] * 2
+    assert [score.n for score in special.evaluate(tiny_encoder)] == [0, 0, 0, 6, 6, 6] * 2
     from calque.tasks.special import with_ends
 
     ends, words = with_ends(tiny_encoder, corpus.source), tiny_encoder.encode(corpus.source)
     assert np.diff(ends.offsets).tolist() == [4, 3]
     np.testing.assert_allclose(ends.data[[1, 2, 5]], words.data, atol=1e-5)
     assert np.abs(ends.data[[0, 3, 4, 6]]).max(axis=1).min() > 0
+    assert form_numbers(corpus.source, special=True).tolist() == [3, 0, 1, 4, 3, 2, 4]
     with pytest.raises(SettingError, match="no special subwords"):
         special.evaluate(Fixed())
 

@@ -37,12 +37,12 @@ def headline(
     analysis: str, questions: Questions, view: View, *, group: str | None = None, x: float | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> list[Finding]:  # fmt: skip
-    """Accuracy over all links, and over unseen ones: one point of a curve each."""
+    """Accuracy over all links, and over unseen ones, then both by form: one point of a curve each."""
     asked = (questions.pairs, questions.unseen, view.answers)
     scores = questions.task.evaluate_embeddings(
         view.source, view.target, about={**view.about, **dict(about or {})}, asked=asked
     )
-    wanted = [f"accuracy.{name}" for name in questions.selections]
+    wanted = [f"{kind}.{name}" for kind in ("accuracy", "form") for name in questions.selections]
     return [Finding(analysis, view.name, s, group, x) for name in wanted for s in scores if s.metric == name]
 
 

@@ -170,8 +170,8 @@ def _asked(record: Record) -> dict[tuple[str, ...], str]:
         # By width where none is given: encoders of two sizes may have two, one encoder has two only where it was told so.
         asked[*here, str(settings.get("encoder")), "learning_rate"] = asked.pop((task, "learning_rate"))
     for name in DEFINE_HERE.get(task, ()):
-        seen_only = task == "retrieval" and name.startswith("train") and not metric.startswith("accuracy.unseen")
-        if name in settings and not seen_only:  # what an encoder has seen matters to what it has not
+        indifferent = task == "retrieval" and name.startswith("train") and metric.split(".")[1:2] != ["unseen"]
+        if name in settings and not indifferent:  # what an encoder has seen matters to what it has not
             value = settings[name]
             asked[*here, name] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     if record.plain.get("texts") and task != "lexicon":  # there, words without a vector are not asked

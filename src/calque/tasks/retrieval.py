@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,10 @@ from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import accuracy, measure
+from calque.tasks.bootstrap import accuracy, measure_all
 from calque.tasks.nearest import Candidates, Retrieved, Similarity, Uncovered, retrieve
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences, warn_of_overlap
+from calque.tasks.retrieval_figures import figures, form_numbers, hits_by_form, origins_of
 from calque.tasks.special import with_end_links, with_ends
 from calque.vectors import Embeddings
 
@@ -29,10 +29,14 @@ class WordRetrieval(Task):
     """Accuracy of contextual word retrieval (Cao et al. 2020, §3.2 and §5.1).
 
     Each linked word of a test text asks for its nearest neighbour among the words of all sentences on the
-    other side; the figure is how often that is the very word it is linked to, the mean of both directions.
-    Two figures are given: over all links, and, with a training text, over links whose two forms
+    other side; the figure is how often that is the very word it is linked to, the mean of both directions
+    (`accuracy`). It is given over all links, and, with a training text, over links whose two forms
     (lower-cased) are nowhere linked there and differ from each other. The second is the headline where it
     exists: it is not raised by memory or a shared vocabulary.
+
+    Beside it stands how often the nearest word has the right form, in lower case, whichever occurrence it is (`form`): the
+    same neighbours, counted once more. A method whose loss pushes occurrences of one word apart gains by the first and not
+    by the second.
 
     Args:
         corpus: parallel test text.
@@ -46,6 +50,8 @@ class WordRetrieval(Task):
         candidates, similarity, k, uncovered: see `retrieve`.
         special: count the special subwords at both ends of a sentence ([CLS], [SEP]) as linked words, as Cao
             et al.'s code does, which raises the accuracy. They are never part of the unseen pairs.
+        by_origin: also give the figures for each value of the text's third column, which says where a pair is from. The
+            candidates stay the words of all sentences.
         model, symmetrize: of the statistical aligner.
         bootstrap: samples of the interval; sentences are drawn, not words.
         seed: of the aligner.
@@ -69,6 +75,7 @@ class WordRetrieval(Task):
         k: int = 10,
         special: bool = False,
         uncovered: Uncovered = "drop",
+        by_origin: bool = False,
         model: str = "auto",
         symmetrize: str = "one-to-one",
         bootstrap: int = 1000,
@@ -89,7 +96,7 @@ class WordRetrieval(Task):
         self.uncovered: Uncovered = uncovered
         self.candidates: Candidates = candidates
         self.similarity: Similarity = similarity
-        self.k = k
+        self.k, self.by_origin = k, by_origin
         self.model, self.symmetrize = model, symmetrize
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
@@ -101,11 +108,15 @@ class WordRetrieval(Task):
         candidates: Candidates = "all",
         similarity: Similarity = "csls",
         contextual: bool = True,
+        by_origin: bool = False,
     ) -> list[Task]:
         """One for each test text."""
         tasks: list[Task] = []
+        options: Any = {"candidates": candidates, "similarity": similarity, "contextual": contextual}
         for one in inputs.each():
-            task = cls.read(one, candidates=candidates, similarity=similarity, contextual=contextual)
+            task = cls.read(one, by_origin=by_origin, **options)
+            if by_origin:
+                origins_of(task.corpus, task.data)  # before anything is linked or encoded
             if task.train is not None:
                 warn_of_overlap(task.data, shared_sentences(task.corpus, task.train), one.train[0])
                 task.notes = {"train": [Path(one.train[0]).name]}  # it decides which pairs count as unseen
@@ -174,6 +185,11 @@ class WordRetrieval(Task):
             return None, None
         return first_occurrences(self.corpus.source), first_occurrences(self.corpus.target)
 
+    @cached_property
+    def _forms(self) -> tuple[np.ndarray, np.ndarray]:
+        source, target = (form_numbers(side, special=self.special) for side in (self.corpus.source, self.corpus.target))
+        return source, target
+
     @property
     def _name(self) -> str:
         return self.corpus.path or self.data or "the test text"
@@ -184,7 +200,7 @@ class WordRetrieval(Task):
 
         Returns:
             the mean of both directions, then each direction; over unseen pairs first, if there is a training
-            text, then over all.
+            text, then over all; of the very word first, then by form.
 
         Raises:
             SettingError: the test text has no links to ask for, or none whose words have vectors.
@@ -279,39 +295,29 @@ class WordRetrieval(Task):
             "bootstrap": self.bootstrap,
             **(about or {}),
         }
-        scores = []
-        if unseen is not None:
-            scores += self._scores("unseen", pairs, answers, unseen[answers.queries], settings)
-        return scores + self._scores("all", pairs, answers, np.ones(len(answers.queries), dtype=bool), settings)
-
-    def _scores(
-        self, name: str, pairs: WordPairs, answers: Retrieved, chosen: np.ndarray, settings: dict[str, Any]
-    ) -> list[Score]:
-        sentence = pairs.sentence[answers.queries[chosen]]
-        counts = [
-            np.bincount(sentence, weights=weights, minlength=pairs.n_sentences)
-            for weights in (answers.source_hits[chosen], answers.target_hits[chosen], np.ones(len(sentence)))
-        ]
-        forward, backward, questions = counts
-        source, target = self.corpus.langs
-        parts: Sequence[tuple[str, np.ndarray]] = (
-            (f"accuracy.{name}", np.stack([forward + backward, 2 * questions], axis=1)),
-            (f"accuracy.{name}.{source}-{target}", np.stack([forward, questions], axis=1)),
-            (f"accuracy.{name}.{target}-{source}", np.stack([backward, questions], axis=1)),
-        )
-        figures = [(metric, measure(sums, accuracy, samples=self.bootstrap)) for metric, sums in parts]
-        record = {
-            "queries": name,
-            "directions": {metric.rsplit(".")[-1]: measured.value for metric, measured in figures[1:]},
-            **settings,
+        hits = {
+            "accuracy": (answers.source_hits, answers.target_hits),
+            "form": hits_by_form(pairs, answers, source, target, self._forms),
         }
-        return [
-            Score(
-                "retrieval", self.data, (source, target), metric, *measured.ends, len(sentence), self.seed, record,
-                **measured.kept,
-            )
-            for metric, measured in figures
-        ]  # fmt: skip
+        selections = {} if unseen is None else {"unseen": unseen[answers.queries]}
+        selections["all"] = np.ones(len(answers.queries), dtype=bool)
+        origins = origins_of(self.corpus, self._name) if self.by_origin else {}
+        found = list(figures(self.corpus.langs, pairs, answers, hits, selections, origins))
+        measured = measure_all([(figure.sums, accuracy) for figure in found], samples=self.bootstrap)
+        values = {figure.metric: each.value for figure, each in zip(found, measured, strict=True)}
+        ways = ["-".join(langs) for langs in (self.corpus.langs, self.corpus.langs[::-1])]
+        scores = []
+        for figure, each in zip(found, measured, strict=True):
+            kind, name, *_ = figure.metric.split(".")
+            about = figure.about or {"directions": {way: values[f"{kind}.{name}.{way}"] for way in ways}}
+            record = {"queries": name, **about, **settings}
+            scores.append(
+                Score(
+                    "retrieval", self.data, self.corpus.langs, figure.metric, *each.ends, figure.n, self.seed, record,
+                    **each.kept,
+                )
+            )  # fmt: skip
+        return scores
 
 
 def _symmetrization(method: str) -> str:
