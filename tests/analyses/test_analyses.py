@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from calque.analyses.anisotropy import anisotropy, explained_variance, mean_cosine
+from calque.analyses.consistency import consistency, similarities
 from calque.analyses.correlation import correlation, fisher_interval, match, pearson
 from calque.analyses.curves import growing_maps, headline, layer_curve, size_curve
 from calque.analyses.examples import examples, senses, translations_of
@@ -34,6 +35,7 @@ from calque.errors import MissingExtraError, SettingError
 from calque.maps import Rotation
 from calque.pairs import WordPairs
 from calque.tasks.bootstrap import interval, ratio
+from calque.tasks.consistency import Consistency
 from calque.tasks.overlap import forms_of
 from calque.tasks.retrieval import WordRetrieval
 from calque.text import ParallelCorpus, Sentences
@@ -192,6 +194,30 @@ def test_groups_together_are_the_whole():
     assert sum(part.n * part.value for part in parts) == pytest.approx(whole.n * whole.value)
     directions = [sum(part.n * part.settings["directions"][d] for part in parts) / whole.n for d in ("en-de", "de-en")]
     assert dict(zip(("en-de", "de-en"), directions, strict=True)) == pytest.approx(whole.settings["directions"])
+
+
+def test_a_language_beside_itself_is_what_the_task_says():
+    """Both languages of the test text, each as plain text of its own; Chinese, say, has no word so long."""
+    questions, source, target = toy(1, vocabulary=5)
+    views = [questions.ask("base", source, target), questions.ask("other", target, source)]
+    found = [*consistency(questions, views[0]), *similarities(questions, views, seed=3)]
+    expected = []
+    for text, vectors, after in ((questions.corpus.source, source, target), (questions.corpus.target, target, source)):
+        task = Consistency(text, seed=3, bootstrap=50)
+        expected.append(task.evaluate_embeddings(vectors)[0])
+        expected.append(task.evaluate_embeddings(after, before=vectors)[1])
+    assert [(f.analysis, f.encoder, f.group, f.score.metric) for f in found] == [
+        *(("consistency", "base", lang, "same-form") for lang in ("en", "de")),
+        *(("similarities", "other", lang, "similarities") for lang in ("en", "de")),
+    ]
+    assert [(f.score.value, f.score.n) for f in found] == [
+        (score.value, score.n) for score in (expected[0], expected[2], expected[1], expected[3])
+    ]
+    assert all(f.score.low < f.score.value < f.score.high for f in found)
+    words = [[word[:3] for word in sentence.words] for sentence in questions.corpus.source]
+    short = ParallelCorpus.of(words, [s.words for s in questions.corpus.target], ("zh", "de"))
+    asked = Questions(WordRetrieval(short, questions.pairs, bootstrap=5))
+    assert [f.group for f in consistency(asked, asked.ask("base", source, target))] == ["de"]
 
 
 def test_rank_difference_is_that_of_the_definition():

@@ -370,6 +370,22 @@ def test_every_figure_that_fell_is_named(tmp_path):
     )
 
 
+def test_right_forms_and_the_own_language_are_claimed_and_have_words(tmp_path):
+    lines = two("retrieval", "accuracy.all", {"de": (0.1, 0.4), "fr": (0.1, 0.4)})
+    lines += two("retrieval", "form.all", {"de": (0.3, 0.2), "fr": (0.3, 0.2)})
+    lines += two("retrieval", "form.all.en-de", {"de": (0.3, 0.1)})  # no main figure
+    lines += [{**each, "languages": ["en"]} for each in two("consistency", "same-form", {"en": (0.85, 0.3)})]
+    after = two("consistency", "similarities", {"en": (0.5, 0.5)})[1]
+    lines.append({**after, "languages": ["en"], "percent": False})
+    summary, sections = said(lines, tmp_path)
+    assert summary[0] == (
+        "new raises word retrieval by 30.0 on average (clearly in 2 of 2 languages), but costs 10.0 on average, 10.0 in de and "
+        "10.0 in fr at word retrieval (by form, all linked words); 55.0 in en at same-language consistency."
+    )
+    assert "word retrieval and same-language consistency: 3 comparisons" in summary[1]
+    assert sections["task-consistency"] == ["new: worse in en (85.0 (83.0 to 87.0) → 30.0 (28.0 to 32.0))."]
+
+
 def test_nothing_is_claimed_where_nothing_is_clear(tmp_path):
     values = {"de": (0.2, 0.215), "fr": (0.2, 0.195)}
     summary, sections = said(two("ner", "f1", values), tmp_path)

@@ -101,6 +101,13 @@ ANALYSES = {
     "hubness": Analysis("calque.analyses.hubness:hubness", "Are some words near to everything?", "measure"),
     "anisotropy": Analysis("calque.analyses.anisotropy:anisotropy", "Do all vectors point the same way?", "measure"),
     "language": Analysis("calque.analyses.language:language", "Can a probe tell the language?", "measure", seeded=True),
+    "consistency": Analysis(
+        "calque.analyses.consistency:consistency", "Is the nearest word of the same language the same word?", "measure",
+    ),
+    "similarities": Analysis(
+        "calque.analyses.consistency:similarities", "Are words of one language as similar as before?", "comparison",
+        seeded=True, lacks="give two encoders, the base encoder first",
+    ),
     "examples": Analysis(
         "calque.analyses.examples:examples", "Word forms before and after, with their nearest words.", "comparison",
         (*_TAGS, "forms"), lacks="give two encoders, the base encoder first",

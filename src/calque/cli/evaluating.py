@@ -77,6 +77,15 @@ class Measuring:
     contextual: Annotated[
         bool, typer.Option(" /--non-contextual", help="Only the first occurrence of each word form.")
     ] = True
+    by_origin: Annotated[
+        bool,
+        typer.Option("--by-origin", help="Also show each origin of the pairs, named in the third column of --test."),
+    ] = False
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="ENCODER", help="The encoder before alignment, to compare similarities of words with."),
+    ] = None
+    letters: Annotated[int, typer.Option(min=1, help="Ask for words of so many letters or more.")] = 4
     method: Annotated[str, typer.Option("--extract", help="mutual, iterative, softmax or transport.")] = "mutual"
     restrict: Annotated[str, typer.Option(help="Nearest sense of the same lemma (lemma) or of all words (none).")] = (
         "lemma"

@@ -22,7 +22,7 @@ from calque.report.verdict import metric_name, sentences, summary, task_name
 from calque.report.words import examples, points
 
 _TRAINED = (("There are no task scores here, only what a training measured on held-out text.",),)
-_SHAPE = tuple(name for name, row in ANALYSES.items() if row.kind == "measure")
+_SHAPE = (*(name for name, row in ANALYSES.items() if row.kind == "measure"), "similarities")
 
 
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:

@@ -21,6 +21,7 @@ DEFINE = {
     "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
     "lexicon": ("similarity", "k", "anchors", "lower"),
     "wsd": ("restrict", "unit_length", "first_senses"),
+    "consistency": ("letters", "base"),
     "masked-words": ("share",),
     **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), _HEAD),
     "probing": ("probe", "mix", "width", *_HEAD),

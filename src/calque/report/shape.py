@@ -1,4 +1,4 @@
-"""The shape of the space: isometry, hubness, anisotropy and the language probe, as tables."""
+"""The shape of the space: isometry, hubness, anisotropy, the language probe and what is left of one language, as tables."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ SHAPES = {  # what each measure of the space's shape is called, and how to read 
     ("anisotropy", "mean-cosine"): ("cosine of random words", "0: all directions"),
     ("anisotropy", "mean-cosine linked"): ("cosine of translations", "1: the same vector"),
     ("language", "probe-accuracy"): ("language identified by a probe, per cent", "50: chance"),
+    ("consistency", "same-form"): ("same word nearest, source language, per cent", "100: always"),
+    ("similarities", "similarities"): ("similarities as before, source language", "1: the same"),
 }
 
 
 def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Isometry, hubness, anisotropy and the language probe: a table of means over languages, and one for each measure."""
+    """A table of means over languages, and one for each measure."""
     by_measure: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         by_measure.setdefault(_measure(record), []).append(record)
@@ -58,6 +60,10 @@ def _measure(record: Record) -> tuple[str, str]:
         if group in record.pair:
             return analysis, "cosine of random words of one language"
         return analysis, f"{metric} linked" if group and group.endswith("linked") else metric
+    if analysis in ("consistency", "similarities") and group != record.pair[0]:
+        return analysis, {"same-form": "same word nearest, target language, per cent"}.get(
+            metric, "similarities as before, target language"
+        )
     if (analysis, metric) == ("anisotropy", "explained-variance") and record.plain.get("x") is not None:
         return analysis, f"variance in the first {record['x']:g} principal components, per cent"
     return analysis, metric

@@ -15,6 +15,8 @@ from calque.tasks.table import TASKS
 MEASURED = {"masked-words": "masked words"}  # what no task of the table measures
 METRICS = {
     "accuracy": "accuracy", "accuracy.all": "accuracy, all linked words", "accuracy.unseen": "accuracy, pairs unseen in training",
+    "same-form": "nearest word of the language is the same", "similarities": "correlation of similarities with those before",
+    "form.all": "right form, all linked words", "form.unseen": "right form, pairs unseen in training",
     "aer": "error rate", "f1": "F1", "las": "labelled attachment", "uas": "unlabelled attachment", "p@1": "precision at 1",
     "p@5": "precision at 5", "p@10": "precision at 10", "mrr": "mean reciprocal rank",
 }  # fmt: skip
@@ -152,9 +154,13 @@ def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
 
 def _asked(question: Question) -> str:
     """A question in words: the task, and the figure where it is not the task's only one."""
-    part = {"all": " (all linked words)", "unseen": " (unseen pairs)"}.get(question.metric.partition(".")[2], "")
-    names = {"macro-f1": " (macro-F1)", "intent": " (intents)", "uas": " (UAS)", "mrr": " (MRR)"}
-    part = names.get(question.metric, part)
+    stem, _, selection = question.metric.partition(".")
+    links = {"all": "all linked words", "unseen": "unseen pairs"}.get(selection)
+    part = "" if links is None else f" (by form, {links})" if stem == "form" else f" ({links})"
+    names = {
+        "macro-f1": "macro-F1", "intent": "intents", "uas": "UAS", "mrr": "MRR", "similarities": "similarities as before",
+    }  # fmt: skip
+    part = f" ({names[question.metric]})" if question.metric in names else part
     return f"{task_name(question.task)}{part}{f' ({question.variant})' if question.variant else ''}"
 
 

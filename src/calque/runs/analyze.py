@@ -181,9 +181,10 @@ def _of_vectors(
             "rank: frequencies come from the test text alone, where most words occur once; --train improves them"
         )
     comparisons = chosen.of("comparison")
-    if "examples" in comparisons and len(paths) == 1:
-        chosen.lacks("examples")
-        comparisons.remove("examples")
+    for analysis in ("similarities", "examples") if len(paths) == 1 else ():
+        if analysis in comparisons:
+            chosen.lacks(analysis)
+            comparisons.remove(analysis)
     findings, views = [], []
     for name, path in paths.items():
         chosen.say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,10 +89,35 @@ def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int
     """
     values, drawn = _drawn(figures, samples, None)
     texts = len(figures[0][0]) if figures else 0
-    return [
-        Measured(value, *_ends(draws, value, 0.95), tuple(float(f"{each:.5g}") for each in draws[:KEPT]), texts)
-        for value, draws in zip(values, drawn, strict=True)
-    ]
+    return [_measured(value, draws, texts) for value, draws in zip(values, drawn, strict=True)]
+
+
+def measure_pairs(
+    sums: np.ndarray, first: np.ndarray, second: np.ndarray, statistic: Statistic, *, texts: int, samples: int = 1000
+) -> Measured:
+    """A figure over pairs of items from two sentences each, on the drawing that all figures have in common.
+
+    Where one sentence of a pair is drawn twice and the other three times, the pair is there six times: it has the product of
+    what its sentences have. So the interval knows that pairs with a sentence in common depend on each other.
+
+    Args:
+        sums: `[n_pairs, n_sums]`.
+        first, second: int64 `[n_pairs]`, the two sentences of each pair, which must differ.
+        statistic: see `measure`.
+        texts: number of sentences.
+        samples: see `measure`.
+    """
+    sums = np.asarray(sums, dtype=np.float64)
+    value, drawn, rows = float(statistic(sums.sum(axis=0))), [np.zeros(0)], max(1, _DRAWS // max(1, len(sums)))
+    for counts in _counts(texts, samples, None):
+        for start in range(0, len(counts), rows):
+            part = counts[start : start + rows]
+            drawn.append(np.asarray(statistic((part[:, first] * part[:, second]) @ sums), dtype=np.float64))
+    return _measured(value, np.concatenate(drawn), texts)
+
+
+def _measured(value: float, draws: np.ndarray, texts: int) -> Measured:
+    return Measured(value, *_ends(draws, value, 0.95), tuple(float(f"{each:.5g}") for each in draws[:KEPT]), texts)
 
 
 def interval(
@@ -122,15 +147,18 @@ def _drawn(
     """Figures over all sentences, and over the sentences of each sample; without a seed those of the common drawing."""
     parts = [np.asarray(sums, dtype=np.float64) for sums, _ in figures]
     values = [float(statistic(part.sum(axis=0))) for part, (_, statistic) in zip(parts, figures, strict=True)]
-    n = len(parts[0]) if parts else 0
-    rng = np.random.default_rng([_COMMON, n] if seed is None else seed)
     drawn: list[list[np.ndarray]] = [[np.zeros(0)] for _ in figures]
-    for start in range(0, samples if n else 0, max(1, _DRAWS // max(1, n))):
-        rows = min(max(1, _DRAWS // n), samples - start)
-        counts = rng.multinomial(n, np.full(n, 1 / n), size=rows).astype(np.float64)
+    for counts in _counts(len(parts[0]) if parts else 0, samples, seed):
         for blocks, part, (_, statistic) in zip(drawn, parts, figures, strict=True):
             blocks.append(np.asarray(statistic(counts @ part), dtype=np.float64))
     return values, [np.concatenate(blocks) for blocks in drawn]
+
+
+def _counts(n: int, samples: int, seed: int | None) -> Iterator[np.ndarray]:
+    """How often each of `n` sentences is in each sample, float64 `[…, n]`, so many samples at a time as may be held."""
+    rng, rows = np.random.default_rng([_COMMON, n] if seed is None else seed), max(1, _DRAWS // max(1, n))
+    for start in range(0, samples if n else 0, rows):
+        yield rng.multinomial(n, np.full(n, 1 / n), size=min(rows, samples - start)).astype(np.float64)
 
 
 def _ends(drawn: np.ndarray, value: float, level: float) -> tuple[float, float]:
@@ -157,3 +185,10 @@ def accuracy(sums: np.ndarray) -> np.ndarray:
 def f1(sums: np.ndarray) -> np.ndarray:
     """From what is right, what was said and what is true; 0 where nothing is right, as CoNLL's script has it."""
     return np.nan_to_num(ratio(2.0 * sums[..., 0], sums[..., 1] + sums[..., 2]))
+
+
+def correlation(sums: np.ndarray) -> np.ndarray:
+    """Pearson's r from n and the sums of x, y, x², y² and xy; NaN where one of the two does not vary."""
+    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    spread = np.maximum(n * xx - x * x, 0.0) * np.maximum(n * yy - y * y, 0.0)
+    return np.clip(ratio(n * xy - x * y, np.sqrt(spread)), -1.0, 1.0)

@@ -30,6 +30,7 @@ class TaskRow:
         one: kinds of files of which it takes one.
         lang: the language of files that do not say theirs.
         pretokenized: whether words stand between spaces where nobody says: gold links count the words of a text as it is.
+        compares: whether its option `base` is the encoder before alignment, which a study knows.
     """
 
     target: str
@@ -41,6 +42,7 @@ class TaskRow:
     one: tuple[str, ...] = ()
     lang: str | None = None
     pretokenized: bool = False
+    compares: bool = False
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -104,6 +106,14 @@ TASKS: Table[TaskRow] = Table(
             ("langs", "seed", "method", "pretokenized"),
             languages="pairs",
             pretokenized=True,
+        ),
+        "consistency": TaskRow(
+            "calque.tasks.consistency:Consistency",
+            "Is the nearest word of the same language the same word, and are words as similar as before?",
+            "same-language consistency",
+            ("test",),
+            ("langs", "base", "letters", "seed", "pretokenized"),
+            compares=True,
         ),
         "ner": _tags("Named entities: F1 of whole spans.", "named entities", "per_type"),
         "slots": _tags("Slots and intents: F1 of whole spans, and accuracy.", "slot filling", "per_type"),

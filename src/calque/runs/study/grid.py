@@ -96,7 +96,8 @@ class Grid:
             return about_of(name, layer, method, learnt, base.seed if base.seed is not None else seed)
 
         def row(method, learnt, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None, seed=None):
-            self.rows.append(Row(about(method, learnt, layer, seed), encoder, load, langs or base.langs))
+            before = None if encoder is base.encoder else base.encoder
+            self.rows.append(Row(about(method, learnt, layer, seed), encoder, load, langs or base.langs, before))
 
         several = len(plan.supervision) > 1
 
@@ -236,8 +237,13 @@ class Grid:
             files["translations"] = [plan.path(file) for two in translations.values() for file in two]
         if "seeds" in task.options:
             about["seeds"] = given.get("seeds", plan.seeds)
+        after: dict[str, list[str]] = {}
+        before = about.pop("base", row.base) if task.compares else None
+        if before is not None:
+            self._refer("base", before, about, files, after)
         made_for = "" if row.langs is None else f", {' and '.join(row.langs)}"
-        return [self._reading(row.encoder, "score", about, files, label=f"{name}: {label_of(row.about)}{made_for}")]
+        called = f"{name}: {label_of(row.about)}{made_for}"
+        return [self._reading(row.encoder, "score", about, files, after, label=called)]
 
     def _by_language(self, row: Row, name: str, given: Mapping[str, Any], about, lang: str, test: str) -> Step:
         plan = self.plan
@@ -256,19 +262,30 @@ class Grid:
     def _reading(
         self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files, after=None, *, label: str
     ) -> Step:
-        """A step that reads an encoder: another step's result; or what `load_encoder` takes. Of that, the content of files
-        and folders counts, those that come with calque included; a name on the hub stands for itself."""
+        """A step that reads an encoder."""
         about, files, after = dict(settings), dict(files), dict(after or {})
+        self._refer("encoder", encoder, about, files, after)
+        return self._step(kind, about, files, after, label)
+
+    def _refer(self, role: str, encoder: Step | str, about, files, after) -> None:
+        """Say which encoder a step reads: another step's result; or what `load_encoder` takes. Of that, the content of files
+        and folders counts, those that come with calque included; a name on the hub stands for itself.
+
+        Args:
+            role: what it is to the step.
+            encoder: which one.
+            about, files, after: the step's, which are added to.
+        """
         if isinstance(encoder, Step):
-            after["encoder"] = self._places([encoder])
-            return self._step(kind, about, files, after, label)
-        about["encoder"], files["encoder"], files["beside"] = [], [], []
+            after[role] = self._places([encoder])
+            return
+        beside = "beside" if role == "encoder" else f"beside_{role}"
+        about[role], files[role], files[beside] = [], [], []
         for lang, name in self._parts(encoder).items():
             place = self._place(name)
-            about["encoder"].append([lang, name if place is None else None])
-            files["encoder"] += [] if place is None else [place]
-            files["beside"] += [] if place is None else _beside(place)
-        return self._step(kind, about, files, after, label)
+            about[role].append([lang, name if place is None else None])
+            files[role] += [] if place is None else [place]
+            files[beside] += [] if place is None else _beside(place)
 
     def _parts(self, encoder: str) -> dict[str, str]:
         """The encoders of `en=a.vec,de=b.vec`; a single one without a language."""

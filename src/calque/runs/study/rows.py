@@ -19,12 +19,14 @@ class Row:
         encoder: where it is: the step that makes it, or what `load_encoder` takes.
         load: keyword arguments of `load_encoder`.
         langs: languages that it was made for; None for all.
+        base: the encoder before the method, as `encoder`; None where there was no method.
     """
 
     about: dict[str, Any]
     encoder: Step | str
     load: dict[str, Any] = field(default_factory=dict)
     langs: tuple[str, ...] | None = None
+    base: Step | str | None = None
 
 
 @dataclass(frozen=True)

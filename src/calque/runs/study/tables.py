@@ -25,10 +25,12 @@ Record = Mapping[str, Any]
 Row = tuple[str, int | None, str, str]
 #: parts of a figure that have a table, and their words; others are of single kinds of spans or of one direction
 _PARTS = {"": "", "all": "all linked words", "unseen": "word pairs not seen in training"}
+#: figures whose names do not say what they are
+_NAMES = {"form": "right form", "same-form": "same word nearest", "similarities": "similarities as before"}
 #: what a text is like, whatever reads it: nothing is better there
 _OF_TEXTS = ("unigram-perplexity",)
 _NOTE = """\
-In per cent, except for perplexity and distance. Mean: over the target languages, with its 95% interval;
+In per cent, except for perplexity, distance and similarities. Mean: over the target languages, with its 95% interval;
 the training language is shown after it. ±: standard deviation over training runs, and of the training language over the
 encoders, where each target has its own. Bold: better than every other row.
 """
@@ -163,7 +165,7 @@ def _has_one_run(records: Sequence[Record]) -> bool:
 
 def _title(task: str, metric: str) -> str:
     name, _, part = metric.partition(".")
-    about = [task, name, _PARTS[part], "lower is better" if lower_is_better(metric) else ""]
+    about = [task, _NAMES.get(name, name), _PARTS[part], "lower is better" if lower_is_better(metric) else ""]
     return f"## {', '.join(word for word in about if word)}"
 
 

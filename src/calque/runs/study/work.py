@@ -126,6 +126,8 @@ def _score(step: Step, folder: Path) -> None:
 
     options, files = dict(step.settings), step.files
     options.pop("encoder", None)
+    if "base" in step.after or "base" in files:
+        options["base"] = _encoder(step, "base")
     task, load, langs = options.pop("task"), options.pop("load"), options.pop("langs")
     row = TASKS[task]
     read = {name: options.pop(name) for name in ("pretokenized", "limit") if name in options}
@@ -149,12 +151,12 @@ def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     (folder / SCORES).write_text(json.dumps(scores, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def _encoder(step: Step) -> str:
+def _encoder(step: Step, role: str = "encoder") -> str:
     """A finished step's folder, or what `load_encoder` takes: local files and folders by their place, others by name."""
-    if "encoder" in step.after:
-        return step.after["encoder"][0]
-    local = iter(step.files["encoder"])
-    named = [(lang, next(local) if name is None else name) for lang, name in step.settings["encoder"]]
+    if role in step.after:
+        return step.after[role][0]
+    local = iter(step.files[role])
+    named = [(lang, next(local) if name is None else name) for lang, name in step.settings[role]]
     return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
 
 

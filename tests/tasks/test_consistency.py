@@ -1,0 +1,160 @@
+"""What is left of a language's own structure: counted by the slowest program, and from files."""
+
+import json
+
+import numpy as np
+import pytest
+
+from calque.encoders.base import Encoder
+from calque.errors import SettingError
+from calque.tasks.bootstrap import correlation, measure, measure_pairs
+from calque.tasks.consistency import Consistency, similarities
+from calque.text import Sentences
+from calque.vectors import Embeddings
+from command import fails, works
+
+
+class Fixed(Encoder):
+    """Gives the vectors that it was made with."""
+
+    def __init__(self, vectors, name="fixed"):
+        self.vectors, self.name, self.dim = vectors, name, vectors.dim
+        self.fingerprint = name  # type: ignore[misc]
+
+    fingerprint = ""
+
+    def encode(self, sentences, *, progress=False, out=None):
+        return self.vectors
+
+
+def toy(seed, n=25, dim=6, missing=0.1):
+    """Sentences of few words in either case, with vectors that know the word a little."""
+    rng = np.random.default_rng(seed)
+    forms = ["house", "Time", "time", "HOUSE", "a", "1999", "...", "tree-top", "once", "cat"]
+    centres = {form.lower(): rng.standard_normal(dim) for form in forms}
+    sentences = [[forms[k] for k in rng.integers(0, len(forms), rng.integers(0, 6))] for _ in range(n)]
+    words = [word for sentence in sentences for word in sentence]
+    data = np.array([centres[word.lower()] + rng.standard_normal(dim) for word in words], dtype=np.float32)
+    covered = rng.random(len(words)) > missing
+    data[~covered] = 0
+    data[1] = data[2]  # equal vectors: the first of them is the nearest to all others
+    offsets = np.cumsum([0, *map(len, sentences)])
+    return Sentences.of(sentences, "en"), Embeddings(data, offsets, covered)
+
+
+def literal(text, vectors, letters):
+    """Hits and questions by sentence, as the definition is written."""
+    words = [(s, word.lower()) for s, sentence in enumerate(text) for word in sentence.words]
+    there = [k for k in range(len(words)) if vectors.covered is None or vectors.covered[k]]
+
+    def cosine(j, k):
+        x, y = (vectors.data[row].astype(float) for row in (j, k))
+        return float(x @ y / (np.sqrt(x @ x) * np.sqrt(y @ y)))
+
+    found = np.zeros((len(text), 2))
+    for k in there:
+        sentence, form = words[k]
+        again = sum(words[other][1] == form for other in there) > 1
+        if again and len(form) >= letters and any(character.isalpha() for character in form):
+            nearest = max((j for j in there if j != k), key=lambda j: (round(cosine(j, k), 6), -j))
+            found[sentence] += words[nearest][1] == form, 1
+    return found
+
+
+@pytest.mark.parametrize("letters", [1, 4])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_nearest_word_of_the_language_by_definition(seed, letters):
+    text, vectors = toy(seed)
+    (score,) = Consistency(text, letters=letters, bootstrap=50, data="toy").evaluate(Fixed(vectors))
+    expected = literal(text, vectors, letters)
+    right, asked = expected.sum(axis=0)
+    assert 0 < right < asked
+    assert (score.task, score.metric, score.languages, score.n) == ("consistency", "same-form", ("en",), asked)
+    assert score.value == pytest.approx(right / asked)
+    assert score.resamples == measure(expected, lambda s: s[..., 0] / s[..., 1], samples=50).resamples
+    assert score.low < score.value < score.high
+    assert score.settings["words_without_vector"] == int((~vectors.covered).sum())
+
+
+def test_numbers_and_short_words_and_words_that_come_once_are_not_asked():
+    text = Sentences.of([["Tree", "1999", "cat", "once"], ["tree", "1999", "cat"], ["Tree", "1999", "cat", "tree-top"]])
+    vectors = Embeddings(np.eye(11, dtype=np.float32) + 1, np.array([0, 4, 7, 11]))
+    assert Consistency(text, bootstrap=0).evaluate(Fixed(vectors))[0].n == 3
+    short = Sentences.of([["a", "b"], ["a"]])
+    task = Consistency(short, data="short.txt")
+    scores = task.evaluate(Fixed(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 2, 3]))))
+    assert json.loads(scores[0].to_json())["value"] is None
+    assert "letters=1 takes all" in next(iter(task.news(scores)))
+    with pytest.raises(SettingError, match="letters=0"):
+        Consistency(short, letters=0)
+    with pytest.raises(SettingError, match="3 vectors in 1 sentences"):
+        task.evaluate_embeddings(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 3])))
+
+
+def test_similarities_are_correlated_over_pairs_of_different_sentences():
+    text, before = toy(0)
+    rng = np.random.default_rng(1)
+    after = Embeddings(
+        before.data + rng.standard_normal(before.data.shape), before.offsets, rng.random(len(before.data)) > 0.2
+    )
+    base, encoder = Fixed(before, "base"), Fixed(after, "aligned")
+    task = Consistency(text, base=base, pairs=300, seed=5, bootstrap=40)
+    _, score = task.evaluate(encoder)
+    drawn = np.random.default_rng(5)
+    known = np.flatnonzero(before.covered & after.covered)
+    first, second = drawn.choice(known, 300), drawn.choice(known, 300)
+    owner = np.repeat(np.arange(len(text)), text.lengths())
+    pairs = [(j, k) for j, k in zip(first, second, strict=True) if owner[j] != owner[k]]
+
+    def cosine(vectors, j, k):
+        x, y = vectors.data[j].astype(float), vectors.data[k].astype(float)
+        return x @ y / (np.linalg.norm(x) * np.linalg.norm(y))
+
+    x, y = ([cosine(vectors, j, k) for j, k in pairs] for vectors in (before, after))
+    assert score.value == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-6)
+    assert (score.metric, score.n, score.percent) == ("similarities", len(pairs), False)
+    assert score.low < score.value < score.high < 1
+    assert (score.settings["base"], score.settings["base_fingerprint"]) == ("base", "base")
+    assert len(task.evaluate(base)) == 1  # with itself there is nothing to compare
+    same, _ = similarities(before, Embeddings(3 * before.data, before.offsets, before.covered), samples=0)
+    assert same.value == pytest.approx(1, abs=1e-6)
+
+
+def test_resamples_of_pairs_are_those_of_a_loop_that_repeats_sentences():
+    rng = np.random.default_rng(0)
+    texts, n = 8, 60
+    a = rng.integers(0, texts, n)
+    b = (a + rng.integers(1, texts, n)) % texts
+    x = rng.standard_normal(n)
+    y = x + rng.standard_normal(n)
+    sums = np.stack([np.ones(n), x, y, x * x, y * y, x * y], axis=1)
+    measured = measure_pairs(sums, a, b, correlation, texts=texts, samples=30)
+    one_by_one = np.eye(texts)  # what `measure` draws: how often each sentence comes
+    counts = np.array([
+        measure(one_by_one, lambda s, k=k: s[..., k], samples=30).resamples for k in range(texts)
+    ]).T.astype(int)  # fmt: skip
+    expected = []
+    for drawn in counts:
+        repeated = [k for k in range(n) for _ in range(drawn[a[k]] * drawn[b[k]])]
+        expected.append(np.corrcoef(x[repeated], y[repeated])[0, 1])
+    np.testing.assert_allclose(measured.resamples, expected, atol=1e-4)
+    assert measured.value == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert np.isnan(correlation(np.array([3.0, 3, 3, 3, 3, 3])))  # what does not vary
+
+
+def test_from_files_of_one_language_or_of_two(capsys, tiny_folder, tmp_path):
+    lines = ["the house of time\tDAS HAUS", "a house of water\tEIN HAUS", "time and water\tZEIT", "house\tHAUS"]
+    (tmp_path / "both.tsv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "plain.en.txt").write_text("".join(line.partition("\t")[0] + "\n" for line in lines))
+    plain = ("evaluate", tiny_folder, "consistency", "--json", "-q", "--layer", 1, "--base", tiny_folder, "--test")
+    both = json.loads(works(capsys, *plain, tmp_path / "both.tsv", "--langs", "en", "de")[0])["scores"]
+    one = json.loads(works(capsys, *plain, tmp_path / "plain.en.txt")[0])["scores"]
+    assert [(s["languages"], s["metric"]) for s in both] == [
+        ([lang], metric) for lang in ("en", "de") for metric in ("same-form", "similarities")
+    ]
+    assert [s["value"] for s in one] == [s["value"] for s in both[:2]]
+    assert one[0]["n"] == 7
+    assert one[1]["value"] == pytest.approx(1)  # of the same layer
+    few = works(capsys, *plain[:3], "--json", "-q", "--test", tmp_path / "plain.en.txt", "--limit", 2, "--letters", 2)
+    assert json.loads(few[0])["n"] == 4
+    assert "which language is it in" in fails(capsys, *plain, tmp_path / "both.tsv")
