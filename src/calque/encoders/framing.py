@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from calque.errors import SettingError
+from calque.offsets import offsets_of, ranges
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -76,3 +77,43 @@ def frame_of(tokenizer: Any, columns: int = 1) -> Frame:
     edges = [0, *(edge for place in places for edge in (place[0], place[-1] + 1)), len(ids)]
     cuts = [slice(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
     return Frame([ids[cut] for cut in cuts], [kinds[cut] for cut in cuts], [int(kinds[place[0]]) for place in places])
+
+
+class Piece(NamedTuple):
+    """A run of subwords for each of n sequences, cut out of some ids.
+
+    Attributes:
+        ids: int32, of all of them.
+        starts, sizes: int64 `[n]`, where in `ids` each run begins, and how long it is.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+
+
+def framed(frame: Frame, pieces: Sequence[Piece]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sequences of one text or two with the special subwords around and between them.
+
+    Args:
+        frame: for as many texts as there are pieces.
+        pieces: the runs of the first text of each sequence, and those of the second.
+
+    Returns:
+        ids and segments, int32 `[n_subwords]`, and the offsets of the sequences, int64 `[n + 1]`.
+    """
+    n = len(pieces[0].sizes)
+    offsets = offsets_of(sum(map(len, frame.special)) + sum(piece.sizes for piece in pieces))
+    ids, kinds = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.int32)
+    place = offsets[:-1].copy()
+    for number, special in enumerate(frame.special):
+        where = ranges(place, np.full(n, len(special)))
+        ids[where], kinds[where] = np.tile(special, n), np.tile(frame.segments[number], n)
+        place = place + len(special)
+        if number < len(pieces):
+            piece = pieces[number]
+            where = ranges(place, piece.sizes)
+            ids[where] = piece.ids[ranges(piece.starts, piece.sizes)]
+            kinds[where] = frame.texts[number]
+            place = place + piece.sizes
+    return ids, kinds, offsets

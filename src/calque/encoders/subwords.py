@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calque.encoders.framing import PROBES, as_words, frame_of
+from calque.encoders.framing import PROBES, Piece, as_words, frame_of, framed
 from calque.encoders.split import SplitSentences, number_words
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
@@ -150,18 +150,19 @@ class Subwords:
         return np.array([self._row[word] for word in words], dtype=np.int64)
 
     # -- sentences -------------------------------------------------------------------------------------------------
-    def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
+    def split(self, sentences: Iterable[Sentence | Sequence[str]], *, whole: bool = False) -> SplitSentences:
         """Cut sentences into subwords.
 
         Args:
             sentences: `Sentences` of a corpus (fastest), or any iterable of `Sentence` or of lists of words.
+            whole: whatever their length, for whoever cuts them to it.
         """
         if len(self._row) > self.cache_size:
             self._clear()
         types, numbers, word_offsets = number_words(sentences)
-        return self._assemble(self._rows(types)[numbers], word_offsets)
+        return self._assemble(self._rows(types)[numbers], word_offsets, None if whole else self.max_length)
 
-    def _assemble(self, rows: np.ndarray, word_offsets: np.ndarray) -> SplitSentences:
+    def _assemble(self, rows: np.ndarray, word_offsets: np.ndarray, limit: int | None) -> SplitSentences:
         starts = self._starts[rows]
         lengths = self._starts[rows + 1] - starts
         n_words = np.diff(word_offsets)
@@ -169,8 +170,8 @@ class Subwords:
         ends, totals = _running(lengths, word_offsets)
         truncated_words = truncated_sentences = 0
         n_special = len(self.prefix) + len(self.suffix)
-        if self.max_length is not None and (over := totals > self.max_length - n_special).any():
-            room = ends[1:] - np.repeat(ends[word_offsets[:-1]], n_words) <= self.max_length - n_special
+        if limit is not None and (over := totals > limit - n_special).any():
+            room = ends[1:] - np.repeat(ends[word_offsets[:-1]], n_words) <= limit - n_special
             truncated_words, truncated_sentences = int((~room & (lengths > 0)).sum()), int(over.sum())
             lengths = np.where(room, lengths, 0)
             ends, totals = _running(lengths, word_offsets)
@@ -225,19 +226,8 @@ class Subwords:
                 cut_sizes[1] = np.minimum(sizes[1], room - cut_sizes[0])
             cut, sizes = int((cut_sizes < sizes).any(axis=0).sum()), cut_sizes
         n = len(splits[0])
-        offsets = offsets_of(sum(map(len, frame.special)) + sizes.sum(axis=0))
-        ids, kinds = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.int32)
-        place = offsets[:-1].copy()
-        for number, special in enumerate(frame.special):
-            where = ranges(place, np.full(n, len(special)))
-            ids[where], kinds[where] = np.tile(special, n), np.tile(frame.segments[number], n)
-            place = place + len(special)
-            if number < len(splits):
-                split, size = splits[number], sizes[number]
-                where = ranges(place, size)
-                ids[where] = split.ids[ranges(split.offsets[:-1] + ends[0], size)]
-                kinds[where] = frame.texts[number]
-                place = place + size
+        pieces = [Piece(each.ids, each.offsets[:-1] + ends[0], size) for each, size in zip(splits, sizes, strict=True)]
+        ids, kinds, offsets = framed(frame, pieces)
         return SplitSentences(
             ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32),
             truncated_sentences=cut, pad_id=splits[0].pad_id, segments=kinds if segments and kinds.any() else None,
