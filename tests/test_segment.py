@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from calque.errors import MissingExtraError, SettingError
-from calque.segment import _UNSEEN, Chunks, Segmenter, get_segmenter, segmenter, split_words
+from calque.segment import _UNSEEN, Chunks, Segmenter, get_segmenter, segmenter, split_words, word_places
 
 EXAMPLES = [
     ("en", "I don't know.", "I don 't know ."),
@@ -85,6 +85,18 @@ def test_words_joined_give_back_the_text(text, lang):
     assert all(HIDDEN.sub("", word) for word in words)
     assert HIDDEN.sub("", "".join(words)) == HIDDEN.sub("", text)
     assert not any(character.isspace() for word in words for character in word)
+
+
+@given(TEXTS, LANGS)
+@example("Mr\u200b. X sees Mr. Y", "en")
+@settings(max_examples=200, deadline=None)
+def test_words_are_found_in_their_text(text, lang):
+    words = split_words(text, lang)
+    places = word_places(text, words)
+    assert [HIDDEN.sub("", text[a:b]) for a, b in places] == [HIDDEN.sub("", word) for word in words]
+    edges = [0, *(edge for place in places for edge in place), len(text)]
+    assert edges == sorted(edges)
+    assert not HIDDEN.sub("", "".join(text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)))
 
 
 @given(TEXTS.filter(lambda text: "\u200b" not in text), st.sampled_from(["en", "fr", "uk", "de", ""]))

@@ -273,3 +273,30 @@ def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:
 def segmenter(lang: str, library: str | None = None) -> str:
     """What divides text in a language, with versions, for the record: the same name means the same words."""
     return get_segmenter(lang, library).name
+
+
+def word_places(text: str, words: list[str]) -> list[tuple[int, int]]:
+    """Where the words of a text stand in it: of each its first character and the one behind its last.
+
+    Args:
+        text: as it was divided.
+        words: all of them, in order; between them is nothing but what no word consists of.
+
+    Raises:
+        ValueError: they are not the words of the text.
+
+    Example:
+        >>> word_places("Don't  go.", ["Don", "'t", "go", "."])
+        [(0, 3), (3, 5), (7, 9), (9, 10)]
+    """
+    places, end = [], 0
+    for word in words:
+        start = text.index(word[0], end)
+        if text.startswith(word, start):
+            end = start + len(word)
+        else:  # something unseen stands inside it
+            end = start
+            for letter in word:
+                end = text.index(letter, end) + 1
+        places.append((start, end))
+    return places

@@ -96,7 +96,9 @@ class Losses:
         if isinstance(item, Flaw) and self._on_error == "raise":
             link = " or" if item.fact.endswith("?") else "; or"
             remedy = 'skip it (on_error="skip", --on-error skip)'
-            raise InputError(f"{item.fact}{link} {remedy}", path=item.path, line=item.line)
+            place = f"{item.place}: " if item.place else ""
+            line = None if item.place else item.line
+            raise InputError(f"{place}{item.fact}{link} {remedy}", path=item.path, line=line)
         self._skipped.count(item, item.path if isinstance(item, Flaw) else self._path)
 
     def settle(self, used: int) -> None:

@@ -12,6 +12,7 @@ from calque.errors import InputError
 
 BLANK = "blank line"
 LONGEST_LINE = 1 << 26  # bytes; a small file can unpack to a line that no memory holds
+_LONGEST_FILE = 1 << 30  # bytes of a file that is one value
 
 
 class RawPair(NamedTuple):
@@ -30,6 +31,7 @@ class Flaw(NamedTuple):
     reason: str  # a few words, the same for all flaws of a kind: they are counted by it
     fact: str  # with expectation and remedy
     path: str | PathLike[str]
+    place: str = ""  # instead of the line, in a file that is one object
 
 
 class Omission(NamedTuple):
@@ -38,6 +40,7 @@ class Omission(NamedTuple):
 
     line: int
     reason: str
+    place: str = ""  # see `Flaw`
 
 
 class Skipped:
@@ -54,7 +57,7 @@ class Skipped:
 
     def count(self, item: Flaw | Omission, path: str | PathLike[str], times: int = 1) -> None:
         self.counts[item.reason] = self.counts.get(item.reason, 0) + times
-        self.first.setdefault(item.reason, f"{fspath(path)} line {item.line}")
+        self.first.setdefault(item.reason, f"{fspath(path)} {item.place or f'line {item.line}'}")
 
     def __str__(self) -> str:
         return ", ".join(f"{count:,} × {why} (first: {self.first[why]})" for why, count in self.counts.items())
@@ -158,3 +161,27 @@ def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, A
                 yield number, json.loads(line)
             except (ValueError, RecursionError):
                 yield number, None
+
+
+def read_json(path: str | PathLike[str]) -> Any:
+    """The value of a file that is one JSON value, packed or not.
+
+    Raises:
+        InputError: it cannot be unpacked, is no JSON or no UTF-8, or has more than 1 GiB.
+    """
+    blocks: list[bytes] = []
+    size = 0
+    for block in read_blocks(path):
+        size += len(block)
+        if size > _LONGEST_FILE:
+            raise InputError("more than 1 GiB of JSON, expected a data set of questions; is it one?", path=path)
+        blocks.append(block)
+    try:
+        return json.loads(b"".join(blocks).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"byte {error.start:,} is not UTF-8; convert the file", path=path) from error
+    except json.JSONDecodeError as error:
+        fact = f"not JSON ({error.msg} at column {error.colno}), expected one JSON object; is the file whole?"
+        raise InputError(fact, path=path, line=error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON that can be read ({error!s:.100}), expected one JSON object", path=path) from error

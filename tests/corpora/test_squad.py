@@ -1,0 +1,139 @@
+"""Questions with answers: what is read of SQuAD's JSON, every kind of damage with its place, and where the words stand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from calque.corpora import SkippedWarning
+from calque.corpora.squad import read_questions
+from calque.errors import InputError
+
+PASSAGE = "Ann's house (built 1960) isn't in Rome."
+
+
+def qa(question="Where is it?", *answers, **more):
+    return {"id": "1", "question": question, "answers": [{"text": t, "answer_start": s} for t, s in answers], **more}
+
+
+def squad(*paragraphs):
+    return {"version": "1.1", "data": [{"title": "x", "paragraphs": [{"context": c, "qas": q} for c, q in paragraphs]}]}
+
+
+def write(folder, whole, name="squad.en.json"):
+    path = folder / name
+    content = whole if isinstance(whole, bytes) else json.dumps(whole, ensure_ascii=False).encode()
+    path.write_bytes(content)
+    return path
+
+
+GOOD = qa("Where is it?", ("Rome", 34), ("in Rome", 31))
+
+
+def test_what_is_read(tmp_path):
+    whole = squad(
+        (PASSAGE, [GOOD, qa("When?", ("960", 20))]), ("甲在北京。", [qa("哪", ("北京", 2))]), (PASSAGE, [GOOD])
+    )
+    for path in (write(tmp_path, whole), write(tmp_path, gzip.compress(json.dumps(whole).encode()), "x.gz")):
+        text = read_questions(path, lang="en")
+        assert (len(text), len(text.passages)) == (4, 2)  # a passage that comes again is the same
+        assert text.owner.tolist() == [0, 0, 1, 0]
+        assert text.written == (PASSAGE, "甲在北京。")
+        assert text.right(0) == ("Rome", "in Rome")
+        assert text.questions[1].words == ("When", "?")
+        words = text.passages[0].words
+        assert [PASSAGE[a:b] for a, b in text.places[: len(words)]] == list(words)
+        found = [words[a:b] for a, b in text.spans[:3]]
+        assert found == [("Rome",), ("in", "Rome"), ("1960",)]  # a word in part is the whole word
+        assert text.path == str(path)
+
+
+def test_some_of_the_questions(tmp_path):
+    """Their passages go with them, and everything still points at the same words."""
+    whole = squad((PASSAGE, [GOOD]), ("One two.", [qa("1?", ("One", 0), ("two", 4)), qa("2?", ("two", 4))]))
+    text = read_questions(write(tmp_path, whole), lang="en")
+    part = text.take(np.array([2, 1]))
+    assert (part.owner.tolist(), part.written) == ([0, 0], ("One two.",))
+    assert [part.right(k) for k in range(2)] == [("two",), ("One", "two")]
+    assert part.places.tolist() == [[0, 3], [4, 7], [7, 8]]
+    assert part.spans.tolist() == [[1, 2], [0, 1], [1, 2]]
+    assert [sentence.words for sentence in part.questions] == [("2", "?"), ("1", "?")]
+    both = text.take(np.array([2, 0]))
+    assert both.written == (PASSAGE, "One two.")
+    assert both.owner.tolist() == [1, 0]
+    assert [list(column[0].words) for column in both.texts] == [["2", "?"], ["One", "two", "."]]
+
+
+def test_questions_without_an_answer_are_counted_and_never_an_error(tmp_path):
+    impossible = {**qa("Why?"), "is_impossible": True, "plausible_answers": []}
+    path = write(tmp_path, squad((PASSAGE, [GOOD, impossible])))
+    found = r"skipped 1 of 2 questions: 1 × no answer in the passage \(SQuAD 2\.0\) \(first: .*\.qas\[1\]\)"
+    with pytest.warns(SkippedWarning, match=found):
+        assert len(read_questions(path, lang="en")) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason", "fact"),
+    [
+        (qa("?", ("Rome", 33)), None, "answer_start 33 has ' Rom', expected the answer 'Rome', which stands at 34; correct"),
+        (qa("?", ("Roma", 34)), None, "has 'Rome', expected the answer 'Roma', which the passage does not have"),
+        (qa("?", ("Rome", 4000)), None, "answer_start 4000 has ''"),
+        (qa("?", (" ", 5)), None, "the answer ' ' at 5 has no words"),
+        (qa(" ", ("Rome", 34)), "question without words", "the question has no words"),
+        (qa("", ("Rome", 34)), "no question", "question is '', expected a text"),
+        (qa("?"), "no answers", "answers is [], expected a list of one or more"),
+        ({"question": "?"}, "no answers", "answers is None"),
+        ({"answers": []}, "no question", "question is None"),
+        (7, "no question", "question is None"),
+        (qa("?", ("Rome", "34")), "answer without text or place", "answers[0] has text 'Rome' and answer_start '34'"),
+        (qa("?", ("Rome", True)), "answer without text or place", "answer_start True"),
+        (qa("?", ("Rome", -1)), "answer without text or place", "answer_start -1, expected a text and a number from 0"),
+        (qa("?", ("\ud800", 0)), "answer without text or place", "has text '\\ud800'"),
+        ({"question": "?", "answers": ["Rome"]}, "answer without text or place", "answers[0] has text None"),
+    ],
+)  # fmt: skip
+def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
+    path = write(tmp_path, json.dumps(squad((PASSAGE, [GOOD, bad]))).encode())
+    with pytest.raises(InputError, match=re.escape(fact)) as caught:
+        read_questions(path, lang="en")
+    assert str(caught.value).startswith(f"{path}: data[0].paragraphs[0].qas[1]: ")
+    assert str(caught.value).endswith('; or skip it (on_error="skip", --on-error skip)')
+    with pytest.warns(SkippedWarning, match="first: .*qas\\[1\\]") as warned:
+        text = read_questions(path, lang="en", on_error="skip")
+    if reason is None:  # asked in tests, for its text alone counts there
+        assert len(text) == 2
+        assert text.spans[-1].tolist() == [-1, -1]
+        assert "1 × answer not at answer_start" in str(warned[0].message)
+    else:
+        assert f"skipped 1 of 2 questions: 1 × {reason}" in str(warned[0].message)
+
+
+@pytest.mark.parametrize(
+    ("whole", "said"),
+    [
+        (b'{"data": [', ".json line 1: not JSON (Expecting value at column 11), expected one JSON object; is the file whole?"),
+        (b"\xff{}", ".json: byte 0 is not UTF-8"),
+        (b"[]", '.json: JSON without a list "data", expected that of SQuAD: data[].paragraphs[] with context'),
+        ({"data": {}}, 'JSON without a list "data"'),
+        ({"data": []}, "no questions could be read: the file is empty or blank"),
+        ({"data": [3]}, '.json: data[0]: no list "paragraphs", expected one in every entry of data; or skip it'),
+        ({"data": [{"paragraphs": [{"qas": []}]}]}, "data[0].paragraphs[0]: context is None and qas is []"),
+        (squad((" ", [GOOD])), "data[0].paragraphs[0].qas[0]: the passage has no words"),
+        (b"[" * 100_000, "not JSON"),
+    ],
+)  # fmt: skip
+def test_files_that_are_something_else(tmp_path, whole, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        read_questions(write(tmp_path, whole), lang="en")
+
+
+def test_a_byte_order_mark_is_no_error(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        path = write(tmp_path, b"\xef\xbb\xbf" + json.dumps(squad((PASSAGE, [GOOD]))).encode())
+        assert len(read_questions(path, lang="en")) == 1
