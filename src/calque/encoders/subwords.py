@@ -10,7 +10,7 @@ import numpy as np
 from calque.encoders.framing import PROBES, Piece, as_words, frame_of, framed
 from calque.encoders.split import SplitSentences, number_words
 from calque.errors import SettingError
-from calque.offsets import offsets_of, ranges
+from calque.offsets import offsets_of
 from calque.text import Sentence, Sentences
 
 if TYPE_CHECKING:
