@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -13,6 +13,7 @@ from calque.encoders.subwords import Subwords
 from calque.text import Sentences
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 12), st.integers(1, 12))
 def test_windows_leave_out_no_word_that_fits(sizes, room, stride):
     ends = np.cumsum([0, *sizes])

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from calque.annotated import LabelledText, Labels, ProbeText, TaggedText, Treebank
+from calque.corpora.squad import QuestionText
 from calque.encoders.base import Encoder, stored
+from calque.segment import word_places
+from calque.tasks.answering import Answering
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
 from calque.tasks.parsing import Parsing
@@ -133,6 +136,25 @@ def spans(n, lang, seed=0):
     ])  # fmt: skip
 
 
+def questions(n, lang, seed=0, length=10, vocabulary=40, each=2):
+    """Of a word of a passage is asked; the answer are the two words behind it. No word comes twice in a passage."""
+    rng = np.random.default_rng([seed, ord(lang[0])])
+    passages = [[f"{lang[0]}{k}" for k in rng.permutation(vocabulary)[:length]] for _ in range(-(-n // each))]
+    owner = np.arange(n) // each
+    asked_of = rng.integers(length - 2, size=n)
+    written = [" ".join(passage) for passage in passages]
+    places = [word_places(text, passage) for text, passage in zip(written, passages, strict=True)]
+    answers = [" ".join(passages[k][at + 1 : at + 3]) for k, at in zip(owner, asked_of, strict=True)]
+    return Dataset(
+        f"{lang}.json", lang,
+        QuestionText(
+            Sentences.of(passages, lang), tuple(written), np.concatenate(places).astype(np.int32),
+            Sentences.of([[passages[k][at]] for k, at in zip(owner, asked_of, strict=True)], lang), owner,
+            np.arange(n + 1), tuple(answers), np.stack([asked_of + 1, asked_of + 3], axis=1).astype(np.int32),
+        ),
+    )  # fmt: skip
+
+
 def write_tags(named, path):
     """Tagged text as a file of columns."""
     tags = iter(named.data.tags.to_list())
@@ -167,4 +189,5 @@ def jobs(n=120, seeds=(0,), **settings):
                               **small),
         "parsing": Parsing([trees(2 * n, "en")], [trees(60, "de", 1)], hidden=16, layers=1, arc=24, label=12, upos=4, **small),
         "probing": Probing([spans(2 * n, "en")], [spans(60, "de", 1)], width=24, hidden=24, **small),
+        "qa": Answering([questions(4 * n, "en")], [questions(60, "de", 1)], hidden=24, dropout=0.0, **small),
     }  # fmt: skip

@@ -149,6 +149,7 @@ class Training:
             help="ner, slots, pos: bilstm-crf (default), linear (default with --tune), linear-crf. nli, sentiment: mean "
             "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
             "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
+            "default there). qa: match (words of passage and question aligned, then LSTMs), linear (only with --tune, and the "
             "default there)."
         ),
     ] = None

@@ -103,7 +103,7 @@ def framed(frame: Frame, pieces: Sequence[Piece]) -> tuple[np.ndarray, np.ndarra
         ids and segments, int32 `[n_subwords]`, and the offsets of the sequences, int64 `[n + 1]`.
     """
     n = len(pieces[0].sizes)
-    offsets = offsets_of(sum(map(len, frame.special)) + sum(piece.sizes for piece in pieces))
+    offsets = offsets_of(sum((piece.sizes for piece in pieces), np.full(n, sum(map(len, frame.special)))))
     ids, kinds = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.int32)
     place = offsets[:-1].copy()
     for number, special in enumerate(frame.special):

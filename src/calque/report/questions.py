@@ -25,21 +25,23 @@ DEFINE = {
     "masked-words": ("share",),
     **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), _HEAD),
     "probing": ("probe", "mix", "width", *_HEAD),
+    "qa": ("scoring", "max_answer", "stride", "max_question", *_HEAD),
 }
 # The same, of which each language may have its own: they tell questions apart only where one test set has several.
 DEFINE_HERE = {
     "retrieval": ("links", "symmetrize", "train", "training_sentence_pairs"),
     "lexicon": ("entries", "text"),
     "wsd": ("train",),
-    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing"), ("train", "dev", "text")),
+    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa"), ("train", "dev", "text")),
 }
 _WORDS = {
     "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",
     "links_from": "links", "dev": "development text", "text": "text", "entries": "entries", "texts": "texts",
     "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses", "unit_length": "unit length",
+    "max_answer": "longest answer", "max_question": "longest question",
 }  # fmt: skip
 # Figures that a reader wants first. Everything else is behind them.
-_MAIN = {"word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",)}
+_MAIN = {"word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",), "qa": ("f1",)}
 
 
 @dataclass(frozen=True)

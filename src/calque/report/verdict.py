@@ -17,8 +17,8 @@ METRICS = {
     "accuracy": "accuracy", "accuracy.all": "accuracy, all linked words", "accuracy.unseen": "accuracy, pairs unseen in training",
     "same-form": "nearest word of the language is the same", "similarities": "correlation of similarities with those before",
     "form.all": "right form, all linked words", "form.unseen": "right form, pairs unseen in training",
-    "aer": "error rate", "f1": "F1", "las": "labelled attachment", "uas": "unlabelled attachment", "p@1": "precision at 1",
-    "p@5": "precision at 5", "p@10": "precision at 10", "mrr": "mean reciprocal rank",
+    "aer": "error rate", "f1": "F1", "em": "exact match", "las": "labelled attachment", "uas": "unlabelled attachment",
+    "p@1": "precision at 1", "p@5": "precision at 5", "p@10": "precision at 10", "mrr": "mean reciprocal rank",
 }  # fmt: skip
 
 

@@ -32,13 +32,11 @@ from calque.training.sources import (
     vectors_of,
 )
 from calque.training.supervised import Supervised, tuned_rate
-from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from calque.encoders.base import Encoder
-    from calque.encoders.split import SplitSentences
     from calque.text import Sentences
 
 D = TypeVar("D")
@@ -106,21 +104,31 @@ class TrainedTask(Task, Generic[D]):
         known = self.options.get("learning_rate") is not None or not self.tune
         return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
 
-    def split(self, encoder: Any, data: D) -> SplitSentences:
-        """The texts as subwords where the encoder learns too."""
+    def split(self, encoder: Any, data: D) -> Any:
+        """The texts as subwords where the encoder learns too: `SplitSentences`, or what `learning` and `reading` read."""
         return encoder.split(self.sentences(data))
 
-    def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Embeddings:
-        """What an encoder makes of the texts, where it does not learn."""
+    def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
+        """What an encoder makes of the texts, where it does not learn: `Embeddings`, or what `frozen` reads."""
         return encoder.encode(self.sentences(data), progress=progress)
 
     def found(self, runs: Sequence[Learnt]) -> dict[str, Any]:
         """What the training runs found out, for the record."""
         return {}
 
-    def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
-        """The source over vectors of `sentences`."""
+    def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
+        """The source over what `encoded` gave."""
         return FrozenSource(embeddings, device)
+
+    def learning(self, encoder: Any, split: Any, threads: Threads, processes: Processes) -> VectorSource:
+        """The source over texts that an encoder reads while it learns."""
+        return TrainedSource(encoder, split, threads, processes)
+
+    def reading(
+        self, encoder: Any, split: Any, device: torch.device, numbers: np.ndarray | None = None
+    ) -> VectorSource:
+        """The source over texts that an encoder reads as it is now; `numbers` are those for `take` to say."""
+        return FrozenSource(vectors_of(encoder, split), device, numbers)
 
     def chosen_on(self) -> list[str] | str:
         """By which texts the epoch is chosen."""
@@ -211,7 +219,7 @@ class Experiment(Generic[D]):
         count = shares_at_once(encoder, device) if task.tune else 1  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
         with Threads(count) as threads:
-            source = TrainedSource(encoder, self.text, threads, self.processes) if task.tune else self.text  # type: ignore[arg-type]
+            source = task.learning(encoder, self.text, threads, self.processes) if task.tune else self.text
 
             def select() -> float:
                 watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
@@ -242,15 +250,15 @@ class Experiment(Generic[D]):
         """Vectors of some texts, as the encoder sees them now."""
         if isinstance(data, VectorSource):
             return data
-        if isinstance(data, Embeddings):
+        if not self.task.tune:
             return self.task.frozen(data, self.processes.device)
-        return FrozenSource(vectors_of(encoder, data), self.processes.device)
+        return self.task.reading(encoder, data, self.processes.device)
 
     def _part(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
         """Vectors of some of the training texts."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
-        return FrozenSource(vectors_of(encoder, self.text.take(numbers)), self.processes.device, numbers)
+        return self.task.reading(encoder, self.text.take(numbers), self.processes.device, numbers)
 
     @torch.no_grad()
     def _judged(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:

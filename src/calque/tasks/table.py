@@ -134,6 +134,13 @@ TASKS: Table[TaskRow] = Table(
             _ANNOTATED,
             (*_TRAINED, "probe", "mix", "width", "column", "subtypes"),
         ),
+        "qa": TaskRow(
+            "calque.tasks.answering:Answering",
+            "Extractive question answering: F1 and exact match.",
+            "question answering",
+            _ANNOTATED,
+            (*_TRAINED, "head", "scoring", "max_answer", "stride", "max_question"),
+        ),
         "lexicon": TaskRow(
             "calque.tasks.lexicon:Lexicon",
             "Bilingual lexicon induction: precision at 1, 5 and 10, mean reciprocal rank.",

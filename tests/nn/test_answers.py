@@ -1,0 +1,72 @@
+"""Ends of answers: their losses and the best run of words, against the formulas word by word."""
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.nn.answers import MatchedEnds, best_ends, end_losses
+
+
+def best_slowly(scores, window, owner, n, most):
+    """Every run of at most `most` words of every window; of equal ones the first, then the shortest."""
+    found = [(-1, -1)] * n
+    best = [-np.inf] * n
+    for i in range(len(scores)):
+        for j in range(i, min(i + most, len(scores))):
+            total = scores[i, 0] + scores[j, 1]
+            if window[i] == window[j] and total > best[owner[i]]:
+                best[owner[i]], found[owner[i]] = total, (i, j)
+    return found
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_the_best_answer_is_the_best_of_all(data):
+    """Few different scores, so that many are equal; a question without a window, and questions with several."""
+    owners = data.draw(st.lists(st.sampled_from([0, 2, 3]), max_size=5))
+    sizes = [data.draw(st.integers(0, 5)) for _ in owners]
+    window, owner = np.repeat(np.arange(len(owners)), sizes), np.repeat(np.array(owners, dtype=np.int64), sizes)
+    values = st.integers(-3, 3)
+    drawn = data.draw(st.lists(st.tuples(values, values), min_size=len(window), max_size=len(window)))
+    scores = np.array(drawn, dtype=np.float32).reshape(-1, 2)
+    most = data.draw(st.integers(1, 6))
+    found = best_ends(scores, window, owner, 4, most)
+    assert [tuple(each) for each in found.tolist()] == best_slowly(scores, window, owner, 4, most)
+
+
+def test_losses_are_those_of_one_softmax_for_each_question():
+    torch.manual_seed(0)
+    owner, words = torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 2, 2]), torch.tensor([0, 1, 2, 0, 1, 2, 1, 2, 0, 1])
+    scores = (5 * torch.randn(10, 2, dtype=torch.float64)).requires_grad_()
+    right = torch.tensor([[1, 2], [1, 2], [-1, -1], [0, 0]])  # the third stands nowhere, the fourth has no rows
+    losses = end_losses(scores, owner, words, right)
+    expected = torch.zeros(4, dtype=torch.float64)
+    for question in (0, 1):
+        mine = [row for row in range(10) if owner[row] == question]
+        for side in (0, 1):
+            shares = scores[mine, side].softmax(0)
+            hit = sum(share for share, row in zip(shares, mine, strict=True) if words[row] == right[question, side])
+            expected[question] -= torch.log(torch.as_tensor(hit)) / 2
+    torch.testing.assert_close(losses, expected)
+    (gradient,) = torch.autograd.grad(losses.sum(), scores)
+    assert gradient.isfinite().all()
+    assert not gradient[8:].any()
+    torch.testing.assert_close(gradient[:8].reshape(-1, 2).sum(0), torch.zeros(2, dtype=torch.float64))
+
+
+def test_each_word_is_compared_with_the_words_of_its_own_question():
+    """[p̄; p̃; p̄ − p̃; p̄ ⊙ p̃; max q̄], sentence by sentence."""
+    torch.manual_seed(0)
+    head = MatchedEnds(4, hidden=3, dropout=0.0)
+    lengths, seen = torch.tensor([3, 2, 1, 2]), []
+    rows = torch.randn(8, 4)
+    head.projection.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    assert head(rows, lengths).shape == (5, 2)
+    parts = [head.encoding(part, torch.tensor([len(part)])) for part in rows.split(lengths.tolist())]
+    expected = []
+    for passage, question in ((parts[0], parts[2]), (parts[1], parts[3])):
+        aligned = (passage @ question.T).softmax(1) @ question
+        whole = question.max(0).values.expand_as(passage)
+        expected.append(torch.cat([passage, aligned, passage - aligned, passage * aligned, whole], dim=1))
+    torch.testing.assert_close(seen[0], torch.cat(expected))
