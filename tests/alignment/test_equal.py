@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from calque.alignment.aligned import AlignedText
-from calque.alignment.contrastive import Contrastive, info_nce
+from calque.alignment.contrastive import Contrastive, info_nce, neighbours_lost
 from calque.alignment.equal import senses_of_pairs
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
@@ -68,21 +68,60 @@ def test_without_senses_words_alone_count(corpus, pairs):
     assert len(set(kinds.flat)) == 3
 
 
+def literal(x, y, kinds, tau, strong, same) -> float:
+    """The loss, one row after the other."""
+    n, total = len(x), 0.0
+    for a, b in ((x, y), (y, x)):
+        for k in range(n):
+            equal = [j for j in range(n) if j == k or (same != "negative" and kinds[j] == kinds[k] != -1)]
+            left_out = [j for j in equal if j != k] if same == "ignored" else []
+            over = sum(math.exp(float(a[k] @ b[j]) / tau) for j in range(n) if j not in left_out)
+            if strong:
+                over += sum(math.exp(float(a[k] @ a[j]) / tau) for j in range(n) if j not in equal)
+            shares = {j: math.exp(float(a[k] @ b[j]) / tau) / over for j in range(n)}
+            if same == "one":
+                total -= math.log(sum(shares[j] for j in equal))
+            elif same == "each":
+                total -= sum(math.log(shares[j]) for j in equal) / len(equal)
+            else:
+                total -= math.log(shares[k])
+    return total / (2 * n)
+
+
 @pytest.mark.parametrize("strong", [False, True])
 def test_the_loss_is_the_formula(strong):
-    """Khosla et al. (2020), Eq. 2: of each row the mean over its partners of −log softmax."""
+    """Each answer to what equal pairs are, and a mixture; `each` is Khosla et al. (2020), Eq. 2."""
     rng = torch.Generator().manual_seed(0)
     x, y = (torch.nn.functional.normalize(torch.randn(7, 5, generator=rng), dim=1) for _ in range(2))
-    kinds, tau, total = [4, 9, 4, -1, 9, 4, -1], 0.2, 0.0
-    for a, b in ((x, y), (y, x)):
-        for k in range(7):
-            partners = [j for j in range(7) if j == k or kinds[j] == kinds[k] != -1]
-            over = sum(math.exp(float(a[k] @ b[j]) / tau) for j in range(7))
-            if strong:
-                over += sum(math.exp(float(a[k] @ a[j]) / tau) for j in range(7) if j not in partners)
-            total -= sum(math.log(math.exp(float(a[k] @ b[j]) / tau) / over) for j in partners) / len(partners)
-    loss = info_nce(x, y, temperature=tau, strong=strong, kinds=torch.tensor(kinds))
-    assert float(loss) == pytest.approx(total / 14, rel=1e-5)
+    kinds, tau = [4, 9, 4, -1, 9, 4, -1], 0.2
+    expected = {same: literal(x, y, kinds, tau, strong, same) for same in ("negative", "ignored", "one", "each")}
+    assert len({round(value, 3) for value in expected.values()}) == 4
+    for same, value in expected.items():
+        loss = info_nce(x, y, temperature=tau, strong=strong, kinds=torch.tensor(kinds), same={same: 1.0})
+        assert float(loss) == pytest.approx(value, rel=1e-5)
+    mixed = info_nce(
+        x, y, temperature=tau, strong=strong, kinds=torch.tensor(kinds), same={"negative": 0.25, "each": 0.75}
+    )
+    assert float(mixed) == pytest.approx(0.25 * expected["negative"] + 0.75 * expected["each"], rel=1e-5)
+
+
+def test_neighbours_lost_is_the_formula():
+    """Of each word the divergence of its neighbours before from those now; 0 for what was only turned and stretched."""
+    rng = torch.Generator().manual_seed(0)
+    now, before = (torch.randn(6, 4, generator=rng) for _ in range(2))
+    tau, total = 0.3, 0.0
+    for i in range(6):
+        q, p = (
+            {j: math.exp(float(torch.cosine_similarity(x[i], x[j], dim=0)) / tau) for j in range(6) if j != i}
+            for x in (now, before)
+        )
+        for j in p:
+            of_p, of_q = p[j] / sum(p.values()), q[j] / sum(q.values())
+            total += of_p * math.log(of_p / of_q)
+    assert float(neighbours_lost(now, before, temperature=tau)) == pytest.approx(total / 6, rel=1e-5)
+    turned = 3 * before @ torch.linalg.qr(torch.randn(4, 4, generator=rng))[0]
+    assert float(neighbours_lost(turned, before, temperature=tau)) == pytest.approx(0, abs=1e-5)
+    assert float(neighbours_lost(now[:2], before[:2], temperature=tau)) == 0
 
 
 def test_pairs_of_their_own_kind_change_nothing():
@@ -116,15 +155,19 @@ def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pa
 
 
 def test_an_update_learns_from_them(tiny_encoder, corpus, pairs):
-    def first_loss(same: int) -> float:
-        how = Contrastive(towards="de", same_senses=same, batch=8, epochs=0.2, learning_rate=1e-9)
+    def first_loss(same: str, share: float = 1.0) -> float:
+        how = Contrastive(towards="de", same=same, same_share=share, batch=8, epochs=0.2, learning_rate=1e-9)
         how.tune(tiny_encoder, corpus, pairs)
-        assert how.settings()["same_senses"] == same
+        assert how.settings()["same"] == same
         return how.history[0]["loss"]
 
-    assert first_loss(1) != pytest.approx(first_loss(0), rel=1e-3)
+    negative, ignored, one, each = (first_loss(same) for same in ("negative", "ignored", "one", "each"))
+    assert one < ignored < negative
+    assert first_loss("each", 0.25) == pytest.approx(0.75 * negative + 0.25 * each, rel=1e-4)
+    assert first_loss("one", 0.0) == pytest.approx(negative, rel=1e-6)
 
 
-def test_senses_are_a_number_that_can_be():
-    with pytest.raises(SettingError, match="same_senses"):
-        Contrastive(towards="de", same_senses=-1)
+def test_what_cannot_be_is_refused():
+    for name, value in (("same_senses", 0), ("same_share", 1.5), ("same", "both"), ("keep", -1.0)):
+        with pytest.raises(SettingError, match=name):
+            Contrastive(towards="de", **{name: value})

@@ -146,7 +146,7 @@ def test_several_languages_are_summed(tiny_encoder, text):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropout):
     corpus, pairs = text
-    options = {"weight": 0.5} if make is Contrastive else {"reduction": "mean"}
+    options = {"weight": 0.5, "keep": 0.5} if make is Contrastive else {"reduction": "mean"}
     chosen = [np.arange(9)]
     found = []
     for accumulate in (1, 3):
@@ -256,6 +256,19 @@ def test_freezing_leaves_the_lower_layers_as_they_were(tiny_encoder, text):
     assert any(".layer.1." in name for name in changed)
     with pytest.raises(SettingError, match="at least one must be trained"):
         Contrastive(towards="en", freeze=tiny_encoder.n_layers).tune(tiny_encoder, corpus, pairs)
+
+
+def test_weights_go_back_as_far_as_asked(tiny_encoder, text):
+    """θ + share·(θ0 − θ), weight by weight; the training before is the same."""
+    whole, part = (
+        Contrastive(towards="en", batch=6, step_back=share).tune(tiny_encoder, *text) for share in (0.0, 0.25)
+    )
+    weights = (dict(encoder.model.named_parameters()) for encoder in (tiny_encoder, whole, part))
+    before, trained, found = weights
+    for name, weight in found.items():
+        torch.testing.assert_close(weight, 0.25 * before[name] + 0.75 * trained[name])
+    with pytest.raises(SettingError, match="step_back"):
+        Contrastive(towards="en", step_back=1.0)
 
 
 # -- which sentence pairs an update sees -----------------------------------------------------------------------------

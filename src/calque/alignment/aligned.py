@@ -33,7 +33,7 @@ class GroupRows:
     reference: np.ndarray  # [n_target_words] the same words, as numbers among all target words
     reference_linked: np.ndarray | None  # [n_pairs] the linked target words, as numbers among all target words
     pairs_of_part: tuple[int, ...]  # pairs in each part of each process's share, in order
-    n_regularised: int  # target words of all processes in this update
+    words_of_part: tuple[int, ...]  # target words in each part of each process's share, in order
     kinds: np.ndarray | None = None  # [n_pairs] equal for pairs that are positives of each other
 
 
@@ -240,15 +240,16 @@ class AlignedText:
             one `Update` for each part.
         """
         parts = [np.array_split(numbers, world * accumulate) for numbers in chosen]
-        of_parts, totals = [], []
-        for corpus, numbers, split in zip(self._corpora, chosen, parts, strict=True):
+        pairs_of, words_of = [], []
+        for corpus, split in zip(self._corpora, parts, strict=True):
             n_pairs = np.diff(corpus.offsets) + 2 * self._special
-            of_parts.append(tuple(int(n_pairs[part].sum()) for part in split))
-            totals.append(int(self.word_counts[corpus.target[numbers]].sum()) if corpus.regularised else 0)
+            pairs_of.append(tuple(int(n_pairs[part].sum()) for part in split))
+            n_words = self.word_counts[corpus.target] * corpus.regularised
+            words_of.append(tuple(int(n_words[part].sum()) for part in split))
         mine = range(rank * accumulate, (rank + 1) * accumulate)
-        return [self._part([split[k] for split in parts], budget, shares, of_parts, totals) for k in mine]
+        return [self._part([split[k] for split in parts], budget, shares, pairs_of, words_of) for k in mine]
 
-    def _part(self, chosen, budget, shares, of_parts, totals) -> Update:
+    def _part(self, chosen, budget, shares, pairs_of, words_of) -> Update:
         sources = [corpus.source[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
         targets = [corpus.target[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
         dealt = self.shares(np.concatenate(sources + targets), budget, shares)
@@ -276,6 +277,6 @@ class AlignedText:
                 t = t[:0]
             regularised = ranges(row[t], self.word_counts[t])
             reference = ranges(self.reference_start[t], self.word_counts[t])
-            groups.append(GroupRows(source, target, regularised, reference, linked, of_parts[k], totals[k], kinds))
+            groups.append(GroupRows(source, target, regularised, reference, linked, pairs_of[k], words_of[k], kinds))
         kept = [numbers for corpus, numbers in zip(self._corpora, targets, strict=True) if corpus.regularised]
         return Update(dealt, np.concatenate(kept), groups)

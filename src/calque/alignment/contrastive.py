@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -16,10 +17,12 @@ from calque.alignment.tuner import Tuner
 from calque.alignment.update import GroupVectors
 from calque.distributed import Processes
 from calque.encoders.trainable import TrainableEncoder
-from calque.errors import check_number
+from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.training.rates import rate_by_width
+
+Same = Literal["negative", "ignored", "one", "each"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -35,25 +38,35 @@ class Contrastive(Tuner):
     negatives after Wang et al. 2021, "Improving pre-trained multilingual models with vocabulary expansion", and Hu et
     al. 2021, "Explicit alignment objectives for multilingual bidirectional encoders").
 
+    A batch often has several pairs of the *same* two words, which are negatives of each other there: the formula pushes
+    equal words of a language apart. `same` says what else they can be, and `keep` holds on to what the language `towards`
+    had to say before.
+
     Args:
-        towards: the language that the regulariser keeps in place.
+        towards: the language that the regularisers keep in place.
         temperature: τ.
         strong: both languages' words are negatives, not the other language's only.
-        same_senses: 0: every other pair of the batch is a negative, as published. Otherwise pairs of equal words in one sense
-            are positives of each other, and the mean over them of −log is minimised (Khosla et al. 2020, "Supervised
-            contrastive learning", Eq. 2), while equal words in different senses stay negatives: up to so many senses of a
-            pair of words are found in the encoder's own vectors before training, see `senses_of_pairs`; with 1 all equal
-            pairs are positives.
+        same: what pairs of equal words (in lower case) are to each other: "negative", as published; "ignored", left out of the
+            denominator; "one", positives by the log of the sum of their exponentials; "each", positives by the mean over
+            them of −log (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2).
+        same_share: of the loss with `same`, between 0 and 1; the rest is the loss where they are negatives.
+        same_senses: only pairs in one sense are equal: up to so many senses of a pair of words are found in the encoder's own
+            vectors before training, see `senses_of_pairs`; 1 looks for none.
         weight: of the mean squared distance ‖f − f0‖² of the words in language `towards` to the frozen encoder's.
+        keep: weight of the mean divergence of a word's neighbours in language `towards` from those in the frozen encoder,
+            see `neighbours_lost`.
         layers: layers that the loss reads; None: the encoder's own layer.
         epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
-        batch, special, max_words, freeze, accumulate, budget, window, precision, reference: see `Tuner`.
+        batch, special, max_words, freeze, step_back, accumulate, budget, window, precision, reference: see `Tuner`.
     """
 
     temperature: float = 0.05
     strong: bool = False
-    same_senses: int = 0
+    same: Same = "negative"
+    same_share: float = 1.0
+    same_senses: int = 1
     weight: float = 0.0
+    keep: float = 0.0
     epochs: float = 2.0
     decay: Literal["constant", "linear", "cosine"] = "linear"
     clip: float | None = 1.0
@@ -63,10 +76,14 @@ class Contrastive(Tuner):
     def __post_init__(self):
         check_number("temperature", self.temperature, above=0)
         check_number("weight", self.weight, least=0)
-        check_number("same_senses", self.same_senses, least=0, most=20, whole=True)
+        check_number("keep", self.keep, least=0)
+        if self.same not in (allowed := ("negative", "ignored", "one", "each")):
+            raise SettingError(f"same is {', '.join(allowed[:-1])} or {allowed[-1]}, got {self.same!r}")
+        check_number("same_share", self.same_share, least=0, most=1)
+        check_number("same_senses", self.same_senses, least=1, most=20, whole=True)
         super().__post_init__()
 
-    terms_over_all = ("contrast",)
+    terms_over_all = ("contrast", "keep")
 
     def default_rate(self, dim: int) -> float:
         # 2e-3 was best on held-out text for 128 dimensions (docs/results.md); 5e-5 is the usual choice for 768.
@@ -74,53 +91,114 @@ class Contrastive(Tuner):
 
     @property
     def needs_reference(self) -> bool:
-        return self.weight > 0
+        return self.weight > 0 or self.keep > 0
 
     def kinds(self, encoder: TrainableEncoder) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
-        if not self.same_senses:
+        if self.same == "negative" or not self.same_share:
             return None
         return lambda corpus, pairs: senses_of_pairs(encoder, corpus, pairs, most=self.same_senses, seed=self.seed)
 
     def loss(self, groups: list[GroupVectors], processes: Processes) -> dict[str, Tensor]:
         terms: dict[str, Tensor] = {}
         for group in groups:
-            x = functional.normalize(processes.gather_rows(group.source, group.pairs_of_process), dim=1)
-            y = functional.normalize(processes.gather_rows(group.target, group.pairs_of_process), dim=1)
-            kinds = None
-            if group.kinds is not None:
-                kinds = processes.gather_rows(group.kinds, group.pairs_of_process).squeeze(1)
-            contrast = info_nce(x, y, temperature=self.temperature, strong=self.strong, kinds=kinds)
-            terms["contrast"] = terms["contrast"] + contrast if "contrast" in terms else contrast
-            if group.reference is not None:
-                # Summed here and divided by everyone's number of elements: a mean over all processes.
-                distance = (group.regularised - group.reference).square().sum()
-                stay = self.weight * distance / max(1, group.n_regularised * x.shape[1])
-                terms["stay"] = terms["stay"] + stay if "stay" in terms else stay
+            for name, value in self._of_group(group, processes).items():
+                terms[name] = terms[name] + value if name in terms else value
+        return terms
+
+    def _of_group(self, group: GroupVectors, processes: Processes) -> dict[str, Tensor]:
+        x, y = (
+            functional.normalize(processes.gather_rows(rows, group.pairs_of_process), dim=1)
+            for rows in (group.source, group.target)
+        )
+        kinds = None
+        if group.kinds is not None:
+            kinds = processes.gather_rows(group.kinds, group.pairs_of_process).squeeze(1)
+        shares: dict[Same, float] = {"negative": 1 - self.same_share, self.same: self.same_share}
+        terms = {"contrast": info_nce(x, y, temperature=self.temperature, strong=self.strong, kinds=kinds, same=shares)}
+        if group.reference is not None and self.weight:
+            # Summed here and divided by everyone's number of elements: a mean over all processes.
+            distance = (group.regularised - group.reference).square().sum()
+            terms["stay"] = self.weight * distance / max(1, group.n_regularised * x.shape[1])
+        if group.reference is not None and self.keep:
+            now, before = (
+                processes.gather_rows(rows, group.words_of_process) for rows in (group.regularised, group.reference)
+            )
+            terms["keep"] = self.keep * neighbours_lost(now, before, temperature=self.temperature)
         return terms
 
 
-def info_nce(x: Tensor, y: Tensor, *, temperature: float, strong: bool, kinds: Tensor | None = None) -> Tensor:
+def info_nce(
+    x: Tensor,
+    y: Tensor,
+    *,
+    temperature: float,
+    strong: bool,
+    kinds: Tensor | None = None,
+    same: Mapping[Same, float] = MappingProxyType({"each": 1.0}),
+) -> Tensor:
     """Mean over both directions of the cross entropy of each row's partner among all candidates.
 
     Args:
         x, y: unit rows `[n, dim]`; row k of one translates row k of the other. Without any the loss is 0.
         temperature: what similarities are divided by.
         strong: the other rows of the anchor's own side are candidates too.
-        kinds: int64 `[n]`; rows of one kind, but −1, are partners of each other, and the mean over them is taken.
+        kinds: int64 `[n]`; rows of one kind, but −1, are equal; None: no two are.
+        same: what rows that are equal are to each other, see `Contrastive`, and the share of each answer in the loss.
     """
     if not len(x):
         return (x.sum() + y.sum()) * 0.0
+    own = torch.eye(len(x), dtype=torch.bool, device=x.device)
+    equal = own if kinds is None else own | ((kinds[:, None] == kinds) & (kinds >= 0))
     across = x @ y.T / temperature
-    partners = torch.eye(len(x), dtype=torch.bool, device=x.device)
-    truth = torch.arange(len(x), device=x.device)
-    if kinds is not None:
-        partners |= (kinds[:, None] == kinds) & (kinds >= 0)
-        truth = partners / partners.sum(1, keepdim=True)
-    if not strong:
-        return 0.5 * (functional.cross_entropy(across, truth) + functional.cross_entropy(across.T, truth))
-    left = (x @ x.T / temperature).masked_fill(partners, -torch.inf)
-    right = (y @ y.T / temperature).masked_fill(partners, -torch.inf)
-    forward = torch.logaddexp(across.logsumexp(1), left.logsumexp(1))
-    backward = torch.logaddexp(across.logsumexp(0), right.logsumexp(1))
-    own = across.diagonal() if kinds is None else (across * truth).sum(1)
-    return 0.5 * (forward + backward).mean() - own.mean()
+    left, right = (rows @ rows.T / temperature if strong else None for rows in (x, y))
+    return sum(
+        0.5 * share * (_cross_entropy(across, left, own, equal, how) + _cross_entropy(across.T, right, own, equal, how))
+        for how, share in same.items()
+        if share
+    )  # type: ignore[return-value]
+
+
+def _cross_entropy(scores: Tensor, beside: Tensor | None, own: Tensor, equal: Tensor, same: Same) -> Tensor:
+    """Mean over the rows of −log of the share that the partners have.
+
+    Args:
+        scores: `[n, n]` of each row with the other side's; its own partner's on the diagonal.
+        beside: the same with the rows of its own side, if they are candidates.
+        own, equal: bool `[n, n]`, the diagonal, and rows that are equal.
+        same: see `Contrastive`.
+    """
+    if same == "negative":
+        equal = own
+    partners = own if same == "ignored" else equal
+    total = scores.masked_fill(equal & ~partners, -torch.inf).logsumexp(1)
+    if beside is not None:
+        total = torch.logaddexp(total, beside.masked_fill(equal, -torch.inf).logsumexp(1))
+    if same == "one":
+        return (total - scores.masked_fill(~partners, -torch.inf).logsumexp(1)).mean()
+    if same == "each":
+        return (total - (scores * (partners / partners.sum(1, keepdim=True))).sum(1)).mean()
+    return (total - scores.diagonal()).mean()
+
+
+def neighbours_lost(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
+    """How far each row's neighbours are from what they were.
+
+    With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ now and before it is the mean over i of the divergence
+    Σ_j p_ij log(p_ij / q_ij): 0 where the similarities stay as they were, whatever becomes of the vectors (relational
+    distillation, after Park et al. 2019, and Fang et al. 2021, "SEED", Eq. 3).
+
+    Args:
+        now, before: `[n, dim]`, the same words; fewer than three have no neighbours that could change.
+        temperature: τ.
+    """
+    if len(now) < 3:
+        return now.sum() * 0.0
+    itself = torch.eye(len(now), dtype=torch.bool, device=now.device)
+    shares = []
+    for rows in (now, before):
+        rows = functional.normalize(rows, dim=1)
+        cosines = (rows @ rows.T / temperature).masked_fill(itself, -torch.inf)
+        shares.append(cosines.log_softmax(1).masked_fill(itself, 0.0))
+    q, p = shares
+    weights = p.exp().masked_fill(itself, 0.0)
+    return (weights * (p - q)).sum(1).mean()

@@ -1,8 +1,10 @@
-"""Which weights stay as they are."""
+"""Which weights stay as they are, and how far the others go back."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import torch
 
 from calque.encoders.layers import find_blocks
 from calque.errors import SettingError
@@ -31,3 +33,15 @@ def freeze_below(model: Any, layers: int | None) -> None:
         if id(parameter) in trained:
             break
         parameter.requires_grad_(False)
+
+
+@torch.no_grad()
+def go_back(model: torch.nn.Module, before: torch.nn.Module, share: float) -> None:
+    """Move every weight by `share` of the way back to what it was: θ + share·(θ0 − θ), in float32.
+
+    Between the two ends of a fine-tuning there are often models that keep most of what was learnt and lose least of what
+    was known (Wortsman et al. 2022).
+    """
+    old = dict(before.named_parameters())
+    for name, weight in model.named_parameters():
+        weight.lerp_(old[name].to(weight), share)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.base import Method
-from calque.alignment.freezing import freeze_below
+from calque.alignment.freezing import freeze_below, go_back
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
 from calque.encoders.base import require
@@ -41,6 +41,8 @@ class Tuner(Method):
         special: take the special subwords at both ends for linked words.
         max_words: leave out pairs with a longer side.
         freeze: leave the embeddings and this many layers above them as they are; None trains everything.
+        step_back: how far the trained weights go back towards those before, between 0 (not at all) and below 1: what is
+            given back is θ + step_back·(θ0 − θ) (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", Eq. 1).
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
         budget: subwords, padding included, in one forward pass.
         window: batches within which pairs are grouped by length.
@@ -64,6 +66,7 @@ class Tuner(Method):
     special: bool = True
     max_words: int | None = 64
     freeze: int | None = None
+    step_back: float = 0.0
     accumulate: int = 1
     budget: int = 1024
     window: int = 1
@@ -80,6 +83,7 @@ class Tuner(Method):
             check_number("max_words", self.max_words, least=1, whole=True)
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
+        check_number("step_back", self.step_back, least=0, below=1)
         check_training_precision(self.precision)
         if self.reference not in ("auto", "cached", "recomputed"):
             raise SettingError(f"reference is auto, cached or recomputed, got {self.reference!r}")
@@ -111,7 +115,7 @@ class Tuner(Method):
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record and the identity of checkpoints: the settings that all tuners have,
         less those of the schedule and those that cannot change the result (budget), and all that the method adds."""
-        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "window", "precision"]
+        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "step_back", "window", "precision"]
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
         return {"method": type(self).__name__.lower(), **{name: getattr(self, name) for name in names}}
 
@@ -165,6 +169,8 @@ class Tuner(Method):
             )
             self.history = loop.run(plan)
         self.counts, self.used = text.counts, schedule
+        if self.step_back:
+            go_back(tuned.model, encoder.model, self.step_back)
         tuned.model.eval().requires_grad_(True)
         return tuned
 

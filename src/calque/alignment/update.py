@@ -40,7 +40,7 @@ class GroupVectors:
         reference_linked: `[n_pairs, dim]` the linked target words from the frozen encoder; None also in a corpus of two
             other languages than that which the others move towards, none of whose words is regularised.
         pairs_of_process: pairs of each process in this update.
-        n_regularised: target words of all processes in this update.
+        words_of_process: target words of each process in this update.
         kinds: int64 `[n_pairs, 1]`, equal for pairs that are positives of each other, -1 for none; None for none at all.
     """
 
@@ -50,13 +50,18 @@ class GroupVectors:
     reference: Tensor | None
     reference_linked: Tensor | None
     pairs_of_process: list[int]
-    n_regularised: int
+    words_of_process: list[int]
     kinds: Tensor | None = None
 
     @property
     def n_pairs(self) -> int:
         """Pairs of all processes."""
         return sum(self.pairs_of_process)
+
+    @property
+    def n_regularised(self) -> int:
+        """Target words of all processes."""
+        return sum(self.words_of_process)
 
 
 class Reference:
@@ -219,10 +224,13 @@ class Alignment(Objective[Sequence[np.ndarray]]):
 
             known = [group.kinds for group in rows if group.kinds is not None]
             kinds = torch.from_numpy(np.concatenate(known))[:, None].to(self.processes.device) if known else None
-            counts = np.array(rows[0].pairs_of_part).reshape(self.processes.world, -1).sum(axis=1)
+            pairs_of, words_of = (
+                np.array(counts).reshape(self.processes.world, -1).sum(axis=1).tolist()
+                for counts in (rows[0].pairs_of_part, rows[0].words_of_part)
+            )
             groups.append(GroupVectors(
                 source=gather("source"), target=gather("target"), regularised=gather("regularised"),
                 reference=frozen("reference"), reference_linked=frozen("reference_linked"),
-                pairs_of_process=counts.tolist(), n_regularised=rows[0].n_regularised, kinds=kinds,
+                pairs_of_process=pairs_of, words_of_process=words_of, kinds=kinds,
             ))  # fmt: skip
         return groups
