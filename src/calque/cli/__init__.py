@@ -113,6 +113,8 @@ _SEVERAL = {
             "--text",
             "--ceiling",
             "--translated",
+            "--code-switch",
+            "--code-switch-from",
             "--project",
             "--rename",
             "--links",

@@ -12,7 +12,7 @@ import typer
 
 from calque.cli.about_task import TaskCommand
 from calque.cli.checks import given, output_file
-from calque.cli.evaluating import Measuring, Reading, Texts, Training
+from calque.cli.evaluating import Measuring, Reading, Switching, Texts, Training
 from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news, numbers
 from calque.disk import append_lines
 from calque.errors import SettingError
@@ -55,6 +55,7 @@ def evaluate(
     measuring: Measuring,
     reading: Reading,
     training: Training,
+    switching: Switching,
     loading: Loading,
     linking: Linking,
     output: Output,
@@ -104,7 +105,7 @@ def evaluate(
         from calque.runs.compare import read_scores
 
         base = read_scores(output.against)
-    files = {name: value for name, value in vars(texts).items() if value}
+    files = {name: value for name, value in (vars(texts) | vars(switching)).items() if value and name in FILES}
     inputs = Inputs(
         task,
         **files,
@@ -113,8 +114,8 @@ def evaluate(
         test_limit=test_limit,
         say=news(output.quiet),
     )
-    options = {name: value for group in (measuring, reading, training) for name, value in vars(group).items()
-               if name in named}  # fmt: skip
+    options = {name: value for group in (measuring, reading, training, switching)
+               for name, value in vars(group).items() if name in named and name not in FILES}  # fmt: skip
     for name, read in (("entries", _range), ("rename", _renaming), ("mix", _layers)):
         if name in options:
             options[name] = read(options[name])

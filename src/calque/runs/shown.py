@@ -74,6 +74,10 @@ def _notes(scores: Sequence[Score]) -> list[str]:
         f"epoch chosen by {by}{leak}",
         "The intervals cover both other training runs and other test texts." if n > 1 else ONE_RUN,
     ]
+    if "code_switched" in about:
+        from calque.tasks.switching import told
+
+        notes[1:1] = [f"{name}: {told(record)}" for name, record in about["code_switched"].items()]
     left_out = sum({(s.data, s.languages[-1]): s.settings.get("left_out", 0) for s in scores}.values())
     if left_out:
         notes.append(f"{left_out:,} sentences with labels missing from the training text skipped")

@@ -34,6 +34,8 @@ class Inputs:
         translated: test text in other languages, translated into the one that is learnt from (translate-test).
         links, train_links: word links of parallel texts, Pharaoh format.
         text: plain text, `LANG=FILE`.
+        code_switch, code_switch_from: dictionaries and parallel texts, `LANG=FILE`, whose translations take the place of words
+            of the training text; each goes from the language of that to another.
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
         first_senses: WordNet's `index.sense`.
         words: how words are found and linked, and how many texts are read: of parallel and plain text so many, of each
@@ -52,6 +54,8 @@ class Inputs:
     links: Sequence[str] = ()
     train_links: Sequence[str] = ()
     text: Sequence[str] = ()
+    code_switch: Sequence[str] = ()
+    code_switch_from: Sequence[str] = ()
     project: Sequence[str] = ()
     first_senses: str | None = None
     words: Words = field(default_factory=_words)
@@ -116,7 +120,10 @@ class Inputs:
 
 
 #: the fields that name files
-FILES = ("test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "project", "first_senses")
+FILES = (
+    "test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "code_switch", "code_switch_from", "project",
+    "first_senses",
+)  # fmt: skip
 #: all fields and those of `words`, which no option of a task may be called
 FIELDS = (*(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit")
 

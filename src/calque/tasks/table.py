@@ -72,9 +72,10 @@ def _row_of(name: str, kind: type[Task]) -> TaskRow:
 _LINKING = ("langs", "model", "symmetrize", "seed")
 _TRAINED = (
     "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
-    "decay", "clip", "on_error", "test_limit",
+    "decay", "clip", "on_error", "test_limit", "code_switch_texts", "code_switch_words", "code_switch_copies",
+    "code_switch_seed",
 )  # fmt: skip
-_ANNOTATED = ("test", "train", "dev", "ceiling", "translated")
+_ANNOTATED = ("test", "train", "dev", "ceiling", "translated", "code_switch", "code_switch_from")
 
 
 def _tags(help: str, title: str, *more: str) -> TaskRow:

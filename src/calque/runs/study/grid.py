@@ -10,7 +10,7 @@ from typing import Any
 from calque.alignment import METHODS
 from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
-from calque.runs.study.options import OF_LINKS, OF_ROWS, PARTS, of_anchors
+from calque.runs.study.options import OF_LINKS, OF_ROWS, PARTS, SWITCHES, of_anchors
 from calque.runs.study.plan import BASE, Study, is_for, listed
 from calque.runs.study.pretraining import Training, seeds_of, trainings
 from calque.runs.study.rows import Base, Row, about_of, label_of
@@ -213,7 +213,7 @@ class Grid:
     def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:
         """The steps of a task for one encoder: one, or one for each language."""
         plan, task = self.plan, TASKS[given["task"]]
-        own = (*PARTS, *OF_ROWS, "texts", "translations")
+        own = (*PARTS, *SWITCHES, *OF_ROWS, "texts", "translations")
         about = {"load": row.load, **{key: v for key, v in given.items() if key not in own}}
         if task.languages == "pairs":
             tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
@@ -226,6 +226,10 @@ class Grid:
                 return []
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
         files = {part: [file for _, file in several] for part, several in texts.items()}
+        for name in SWITCHES:
+            if name in given:
+                about["langs"][name] = list(given[name])
+                files[name] = [plan.path(file) for file in given[name].values()]
         if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
             files["keys"] = [key for part in ("train", "test") for file in files[part] for key in _keys(file)]

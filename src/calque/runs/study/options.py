@@ -17,6 +17,8 @@ Types = dict[str, Any]
 
 #: annotated files, each in a language, of tasks whose files say their own
 PARTS = ("train", "test", "dev", "ceiling", "translated")
+#: files by the language into which they translate words of the training text
+SWITCHES = ("code_switch", "code_switch_from")
 #: what a study calls files otherwise
 SETTINGS = {"text": "texts"}
 ENTRIES = Sequence[int]
@@ -142,7 +144,9 @@ def of_task(task: str) -> Types:
     files = {SETTINGS.get(name, name): shape for name in (*PARTS, "text") if name in row.files}
     if "key points" in TASKS.load(task).rows:
         files["translations"] = Mapping[str, Sequence[str]]
-    others = {name: str for name in row.files if name not in (*PARTS, "text", "links", "train_links", "project")}
+    files |= {name: _BY_LANGUAGE for name in SWITCHES if name in row.files}
+    unnamed = (*PARTS, *SWITCHES, "text", "links", "train_links", "project")
+    others = {name: str for name in row.files if name not in unnamed}
     read = {"pretokenized": bool, "test_limit": Count} if row.languages == "files" or "text" in row.files else {}
     return {
         **files,

@@ -8,7 +8,7 @@ from typing import Any
 
 from calque.errors import SettingError
 from calque.runs.steps import Step
-from calque.runs.study.options import PARTS
+from calque.runs.study.options import PARTS, SWITCHES
 
 LINKS, ENTRIES, SCORES = "links.align", "entries.tsv", "scores.json"
 
@@ -137,6 +137,7 @@ def _score(step: Step, folder: Path) -> None:
         given: dict[str, Any] = {part: files.get(part, ()) for part in PARTS} | {"text": texts, "langs": [tuple(langs)]}
     else:
         given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
+        given |= {name: _texts(step, name) for name in SWITCHES if name in files}
         given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
     inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
     both = iter(files.get("translations", ()))
