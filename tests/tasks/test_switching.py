@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from calque.errors import SettingError
+from calque.tasks.answering import Answering
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset, places_of_copies
 from calque.tasks.experiment import Experiment
@@ -16,14 +17,14 @@ from calque.text import Sentences
 from calque.training.sources import CopiedSource, FrozenSource, vectors_of
 from calque.vectors import Embeddings
 from calque.wordalign import CodeSwitch, Translations
-from planted import QUICK, Planted, jobs, labelled, spans, tagged, trees
+from planted import QUICK, Planted, jobs, labelled, questions, spans, tagged, trees
 
-GERMAN = Translations({f"e{k}": (f"d{k}",) for k in range(12)})
+GERMAN = Translations({f"e{k}": (f"d{k}",) for k in range(40)})
 HALF = CodeSwitch({"de": GERMAN}, texts=0.7, words=0.5)
 MAKE = {
     "ner": lambda n: tagged(n, "en"), "slots": lambda n: tagged(n, "en", intents=True), "pos": lambda n: tagged(n, "en"),
     "sentiment": lambda n: labelled(n, "en"), "nli": lambda n: labelled(n, "en", pairs=True), "parsing": lambda n: trees(n, "en"),
-    "probing": lambda n: spans(n, "en"),
+    "probing": lambda n: spans(n, "en"), "qa": lambda n: questions(n, "en"),
 }  # fmt: skip
 
 
@@ -131,9 +132,23 @@ def test_words_apart_are_learnt_from_code_switched_text(name):
     assert "code_switch" not in plain.settings
     assert better.settings["code_switch"] == "de: 0.7 of texts, 0.5 of words, copies 2"
     record = better.settings["code_switched"]["en.tsv"]
-    assert record["translations"] == {"de": 12}
+    assert record["translations"] == {"de": 40}
     assert record["counts"]["words_without_translation"] == 0
     assert settings_of(train) == {name: better.settings[name] for name in ("code_switch", "code_switched")}
+
+
+@pytest.mark.parametrize("tune", [False, True])
+def test_questions_and_their_passages_are_learnt_from_switched(tune, tiny_encoder):
+    """A passage that several questions are about is switched for each of them anew."""
+    each = switched(questions(20, "en"), HALF)
+    assert len(each.data.passages) == 10
+    assert len(each.switched.data.passages) == len(each.switched.data)
+    job = Answering(
+        [each], [questions(4, "de", 1)], tune=tune, seeds=(0,), bootstrap=10, options={"epochs": 1}, hidden=8
+    )
+    score = job.evaluate(tiny_encoder if tune else Planted(apart=True))[0]
+    assert score.settings["code_switch"].startswith("de: 0.7 of texts")
+    assert 0 <= score.value <= 1
 
 
 def test_text_that_cannot_be_switched_says_so():

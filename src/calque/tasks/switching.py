@@ -11,12 +11,15 @@ import numpy as np
 from calque.annotated import LabelledText, ProbeText, TaggedText, Treebank
 from calque.corpora import read_dictionary
 from calque.corpora.languages import name_and_path
+from calque.corpora.squad import QuestionText
 from calque.errors import SettingError
+from calque.offsets import ranges
 from calque.tasks.datasets import Dataset, Switched
 from calque.wordalign import CodeSwitch, Translations
 
 if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
+    from calque.text import Sentences
 
 D = TypeVar("D")
 TUNED_COPIES = 5  # where they cost but subwords
@@ -39,9 +42,9 @@ def switched(each: Dataset[D], switch: CodeSwitch, copies: int = 1) -> Dataset[D
     if copies < 1:
         raise SettingError(f"{copies} code-switched copies, expected 1 or more")
     data: Any = each.data
-    if not isinstance(data, LabelledText | ProbeText | TaggedText | Treebank):
+    if not isinstance(data, LabelledText | ProbeText | QuestionText | TaggedText | Treebank):
         raise SettingError(f"{each.name}: {type(data).__name__} cannot be code-switched; leave out --code-switch")
-    columns = data.texts if isinstance(data, LabelledText) else (data.sentences,)
+    columns = data.texts if isinstance(data, LabelledText | QuestionText) else (data.sentences,)
     rows = np.full((copies, len(data)), -1, dtype=np.int64)
     parts, counts, first = [], {}, 0
     for number in range(copies):
@@ -58,14 +61,28 @@ def switched(each: Dataset[D], switch: CodeSwitch, copies: int = 1) -> Dataset[D
         )
     taken = data.take(np.concatenate([changed for changed, _ in parts]))
     joined = [type(column).joined([texts[k] for _, texts in parts]) for k, column in enumerate(columns)]
-    new = (
-        replace(taken, texts=tuple(joined)) if isinstance(taken, LabelledText) else replace(taken, sentences=joined[0])
-    )  # fmt: skip
+    new = _with_words(taken, joined)
     record = {"texts": switch.texts, "words": switch.words, "seed": switch.seed, "copies": copies,
               "translations": {lang: len(found) for lang, found in switch.translations.items()},
               "entries_of_several_words": sum(found.several for found in switch.translations.values()),
               "counts": counts}  # fmt: skip
     return replace(each, switched=Switched(new, rows, record))
+
+
+def _with_words(data: Any, columns: Sequence[Sentences]) -> Any:
+    """A text with other words in the places of its own."""
+    if isinstance(data, LabelledText):
+        return replace(data, texts=tuple(columns))
+    if isinstance(
+        data, QuestionText
+    ):  # each question gets a passage of its own
+        words = data.word_offsets()
+        places = data.places[ranges(words[data.owner], np.diff(words)[data.owner])]
+        return replace(
+            data, questions=columns[0], passages=columns[1], written=tuple(data.written[k] for k in data.owner), places=places,
+            owner=np.arange(len(data)),
+        )  # fmt: skip
+    return replace(data, sentences=columns[0])
 
 
 def with_copies(
