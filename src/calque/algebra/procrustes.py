@@ -12,7 +12,8 @@ class Moments:
     """Means and centred products of paired vectors, in float64, block by block and mergeable.
 
     Blocks are joined by Chan et al.'s update (1979, "Updating formulae and a pairwise algorithm for computing sample
-    variances"), so that a common offset far from zero does not eat the digits.
+    variances"), so that a common offset far from zero does not eat the digits. A target of 0 dimensions leaves the moments
+    of one side alone.
 
     Attributes:
         n: pairs seen.
@@ -45,7 +46,7 @@ class Moments:
             x = np.asarray(source[start : start + block], dtype=np.float64)
             y = np.asarray(target[start : start + block], dtype=np.float64)
             if not (np.isfinite(x).all() and np.isfinite(y).all()):
-                raise SettingError(f"a vector among pairs {start} to {start + len(x)} is not finite (NaN or infinity)")
+                raise SettingError(f"a vector among rows {start} to {start + len(x)} is not finite (NaN or infinity)")
             part = Moments(self.cross.shape[0], self.cross.shape[1])
             part.n = len(x)
             part.source_mean, part.target_mean = x.mean(axis=0), y.mean(axis=0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
+import numpy as np
+
 from calque.algebra.procrustes import Moments, least_squares
 from calque.maps.base import VectorMap
 
@@ -25,3 +27,17 @@ class LinearMap(VectorMap):
         if self.centred:
             return self._set(least_squares(moments.gram, moments.cross), moments, centred=True)
         return self._set(least_squares(moments.raw_gram, moments.raw_cross), moments, centred=False)
+
+
+def without_directions(directions: np.ndarray, n: int = 0) -> LinearMap:
+    """The orthogonal projection that removes directions: x → x − (xB)Bᵀ.
+
+    Args:
+        directions: B, float64 `[dim, rank]`, orthonormal columns.
+        n: vectors that they were found in.
+    """
+    dim = len(directions)
+    zero = np.zeros(dim)
+    return LinearMap.from_arrays(
+        {"matrix": np.eye(dim) - directions @ directions.T, "source_mean": zero, "target_mean": zero}, n
+    )
