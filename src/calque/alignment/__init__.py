@@ -17,7 +17,7 @@ class MethodRow:
         target: where its class stands, `package.module:Class`; a `Method`.
         help: what it does, in a line.
         settings: arguments that make the class this method.
-        learns_from: "parallel" (text with word links), "dictionary", or both.
+        learns_from: what it can use: "parallel" (text with word links), "dictionary", "text" (of each language alone).
         trains: whether it changes the encoder's weights, and so has a seed, a schedule and checkpoints.
         of_each: whether it takes an encoder of each language, which may differ in size.
         symmetrize: how the links that it learns from are joined where nobody says.
@@ -31,6 +31,11 @@ class MethodRow:
     of_each: bool = False
     symmetrize: str = "one-to-one"
 
+    @property
+    def needs_links(self) -> bool:
+        """Whether the words of parallel text must be linked for it; to what learns from text, two sides are two texts."""
+        return "text" not in self.learns_from
+
 
 def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
     """Maps are fitted on linked words by one class; `DictionaryMaps` fits on dictionaries whatever can be."""
@@ -38,6 +43,11 @@ def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
     if "parallel" not in learns_from:
         target = "calque.alignment.dictionary:DictionaryMaps"
     return MethodRow(target, text, {"method": name}, learns_from)
+
+
+def _text_maps(name: str, text: str) -> MethodRow:
+    """Maps that are fitted on text of each language, for which two sides of parallel text serve as well."""
+    return MethodRow(f"calque.alignment.text_maps:{name}", text, learns_from=("parallel", "text"))
 
 
 def _row_of(name: str, cls: type) -> MethodRow:
@@ -53,6 +63,15 @@ METHODS: Table[MethodRow] = Table(
         ),
         "sentence-rotation": _maps("sentence-rotation", "rotation fitted on means of sentences", "parallel"),
         "linear": _maps("linear", "map by least squares", "parallel", "dictionary"),
+        "means": _text_maps(
+            "LanguageMeans", "moves the mean of each language onto that of --towards; needs no translations"
+        ),
+        "lsar": _text_maps(
+            "LowRankRemoval", "removes the directions in which the languages' means differ; needs no translations"
+        ),
+        "lir": _text_maps(
+            "LanguageInformationRemoval", "removes each language's principal components; needs no translations"
+        ),
         "finetune": MethodRow(
             "calque.alignment.finetune:FineTune", "trains the encoder to bring linked words together", trains=True
         ),
@@ -81,7 +100,7 @@ METHODS: Table[MethodRow] = Table(
 
 
 def methods_for(supervision: str) -> tuple[str, ...]:
-    """Names of the methods that learn from "parallel" text or from a "dictionary"."""
+    """Names of the methods that learn from "parallel" text, from a "dictionary", or from "text" of each language."""
     return tuple(name for name, row in METHODS.items() if supervision in row.learns_from)
 
 

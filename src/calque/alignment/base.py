@@ -39,7 +39,8 @@ class Method(ABC):
         Args:
             encoder: the one to align.
             corpus: a `ParallelCorpus`, or several; for a method that learns from dictionaries the words' anchors,
-                `{language: {layer: Anchors}}`, or, if it trains, text, `{language: Sentences}`.
+                `{language: {layer: Anchors}}`, or, if it trains, text, `{language: Sentences}`; which one that learns from
+                text alone takes, too.
             pairs: what translates what there: `WordPairs` for each corpus; or dictionaries, none for a method that does
                 without.
             folder: where a method that trains keeps its checkpoints.

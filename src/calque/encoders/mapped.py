@@ -38,8 +38,9 @@ class MappedEncoder(Encoder):
     """Word vectors of an encoder, each layer mapped into the space of one language and the layers combined.
 
     Sentences in a language that has maps go through them, a variety (de-AT) that has none through those of its language
-    (de); those of the others, and of `towards`, stay as they are. A sentence must say its language, since nothing else
-    says which maps are its own: one that does not, as a plain list of words, is refused.
+    (de); those of the others stay as they are. So do those of `towards`, unless both sides of a map move, or a projection
+    removes something from every language: then it has maps, too. A sentence must say its language, since nothing else says
+    which maps are its own: one that does not, as a plain list of words, is refused.
 
     Args:
         base: the encoder whose layers are mapped.

@@ -1,0 +1,222 @@
+"""Vectors into vectors without training or translations: maps that are fitted on plain text of each language."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calque.algebra.procrustes import Moments
+from calque.alignment.base import Method
+from calque.alignment.maps import with_maps
+from calque.encoders.base import require
+from calque.encoders.mapped import Combine
+from calque.encoders.static import StaticEncoder
+from calque.errors import SettingError
+from calque.maps.lir import lir
+from calque.maps.lsar import lsar
+from calque.maps.means import shifts
+from calque.progress import bar
+from calque.text import ParallelCorpus, Sentences
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+    from calque.maps import VectorMap
+
+#: text by language, or parallel text, whose two sides are then plain text
+Text = ParallelCorpus | Sequence[ParallelCorpus] | Mapping[str, Sentences]
+
+
+class TextMaps(Method):
+    """A map for each language and layer, fitted on the moments of word vectors in plain text.
+
+    Args:
+        towards: the language that stays nearest to where it was; it must have text, too.
+        layers: layers to map; None for the encoder's own.
+        combine: see `MappedEncoder`.
+    """
+
+    #: what it is called on the command line and in files
+    method: str
+
+    def __init__(self, *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"):
+        self.towards, self.layers = towards, layers
+        self.combine: Combine = combine
+        self._settings: dict[str, Any] = {}
+
+    @abstractmethod
+    def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
+        """The maps of one layer, from each language's moments (`source_mean`, `gram`)."""
+
+    def align(
+        self,
+        encoder: Any,
+        corpus: Text,
+        pairs: Any = (),
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> Encoder:
+        """The encoder with maps; static vectors take them in, fitted without their sentence part.
+
+        Args:
+            encoder: the one to map.
+            corpus: sentences of each language; or parallel text, of which each side is text of its language. A sentence
+                that stands there twice counts twice.
+            pairs, folder, checkpoint_every: of methods that learn from links, or train.
+            progress: show a bar on standard error.
+
+        Raises:
+            SettingError: fewer than two languages, none of them `towards`, or a language without word vectors.
+        """
+        texts = _by_language(corpus)
+        if self.towards not in texts or len(texts) < 2:
+            raise SettingError(
+                f"{self.method} needs text in {self.towards} and in another language, got {', '.join(texts) or 'none'}"
+            )
+        static = isinstance(encoder, StaticEncoder)
+        words = encoder.replace(sentence=None, maps=None) if static else encoder
+        moments = moments_of(words, texts, self.layers, progress=progress)
+        maps: dict[str, dict[int, VectorMap]] = {}
+        for layer in next(iter(moments.values())):
+            for lang, fitted in self.fit({lang: by_layer[layer] for lang, by_layer in moments.items()}).items():
+                maps.setdefault(lang, {})[layer] = fitted
+        self._settings = {
+            "method": self.method,
+            **self.settings(),
+            "layers": list(next(iter(maps.values()))),
+            "sentences": {lang: sum(map(len, parts)) for lang, parts in texts.items()},
+            "word_vectors": {lang: next(iter(by_layer.values())).n for lang, by_layer in moments.items()},
+        }
+        return with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=self._settings)
+
+    def record(self) -> dict[str, Any]:
+        return {"settings": self._settings}
+
+
+class LanguageMeans(TextMaps):
+    """Each language's mean onto that of `towards` (Libovický et al. 2020), see `calque.maps.means`.
+
+    Args:
+        towards, layers, combine: see `TextMaps`.
+        offset: add the mean of `towards`, whose vectors stay as they are; without it, every language is only centred.
+    """
+
+    method = "means"
+
+    def __init__(
+        self, *, towards: str, offset: bool = True, layers: Sequence[int] | None = None, combine: Combine = "last"
+    ):
+        super().__init__(towards=towards, layers=layers, combine=combine)
+        self.offset = offset
+
+    def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
+        return shifts(moments, towards=self.towards, offset=self.offset)
+
+
+class LowRankRemoval(TextMaps):
+    """LSAR: what tells the languages' means apart, removed from all languages (Xie et al. 2022), see `calque.maps.lsar`.
+
+    Args:
+        towards, layers, combine: see `TextMaps`. Vectors of `towards` change, too.
+        rank: directions to remove; None for one fewer than there are languages.
+
+    Raises:
+        SettingError: a rank below 1.
+    """
+
+    method = "lsar"
+
+    def __init__(
+        self, *, towards: str, rank: int | None = None, layers: Sequence[int] | None = None, combine: Combine = "last"
+    ):
+        super().__init__(towards=towards, layers=layers, combine=combine)
+        self.rank = _checked(rank)
+
+    def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
+        return lsar(moments, rank=self.rank)
+
+
+class LanguageInformationRemoval(TextMaps):
+    """LIR: each language's principal components, removed from it (Yang et al. 2021), see `calque.maps.lir`.
+
+    Args:
+        towards, layers, combine: see `TextMaps`. Vectors of `towards` change, too.
+        rank: directions to remove from each language.
+
+    Raises:
+        SettingError: a rank below 1.
+    """
+
+    method = "lir"
+
+    def __init__(self, *, towards: str, rank: int = 1, layers: Sequence[int] | None = None, combine: Combine = "last"):
+        super().__init__(towards=towards, layers=layers, combine=combine)
+        self.rank = rank
+        _checked(rank)
+
+    def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
+        return lir(moments, rank=self.rank)
+
+
+def moments_of(
+    encoder: Any,
+    texts: Mapping[str, Sequence[Sentences]],
+    layers: Sequence[int] | None = None,
+    *,
+    block: int = 2048,
+    progress: bool = False,
+) -> dict[str, dict[int, Moments]]:
+    """Moments of each language's word vectors, by language and layer, in one pass.
+
+    The text is encoded a block at a time and only its moments are kept, so that memory does not grow with it. Words
+    without a vector do not count.
+
+    Args:
+        encoder: the encoder.
+        texts: one or more texts of each language.
+        layers: of the encoder; None for its own.
+        block: sentences encoded at a time.
+        progress: show a bar on standard error.
+
+    Raises:
+        SettingError: a language without word vectors, or an encoder that cannot be mapped.
+    """
+    require(encoder, "mapped")
+    numbers = sorted(set(encoder.layer_numbers(layers)))
+    found = {lang: {n: Moments(encoder.dim, 0) for n in numbers} for lang in texts}
+    total = sum(len(text) for parts in texts.values() for text in parts)
+    shown = bar(total, unit="sentence", title="average", show=progress)
+    for lang, parts in texts.items():
+        for text in parts:
+            for start in range(0, len(text), block):
+                part = text[start : start + block]
+                for n, vectors in encoder.encode_layers(part, numbers).items():
+                    rows = vectors.data if vectors.covered is None else vectors.data[vectors.covered]
+                    found[lang][n].update(rows, np.empty((len(rows), 0)))
+                shown.update(len(part))
+        if not found[lang][numbers[0]].n:
+            raise SettingError(f"the text in {lang} has no word for which {encoder.name} has a vector")
+    shown.close()
+    return found
+
+
+def _by_language(corpus: Text) -> dict[str, list[Sentences]]:
+    """The texts of each language."""
+    if isinstance(corpus, Mapping):
+        return {lang: [text] for lang, text in corpus.items()}
+    texts: dict[str, list[Sentences]] = {}
+    for each in [corpus] if isinstance(corpus, ParallelCorpus) else corpus:
+        for lang, side in zip(each.langs, (each.source, each.target), strict=True):
+            texts.setdefault(lang, []).append(side)
+    return texts
+
+
+def _checked(rank: int | None) -> int | None:
+    if rank is not None and rank < 1:
+        raise SettingError(f"rank={rank}, expected 1 or more")
+    return rank
