@@ -85,6 +85,9 @@ align/rotation: <align> --method rotation ; <align> --method rotation ; <align> 
 align/normalized: <align> --method normalized-rotation --layers -2,-1 --combine concat
 align/sentences: <align> --method sentence-rotation --pooling mean --max-length 24
 align/linear: <align> --method linear --layers 0,3,-1 --combine mean --links @words/gibbs/links
+align/means: <align> --method means --layers 2,-1 --combine mean
+align/lsar: align --encoder mini --towards en --out out --method lsar <texts>
+align/lir: <align> --method lir --option rank=2
 align/sum: <align> --method rotation --layer 3 --pooling first --model hmm --symmetrize union --limit 60 --seed 2
 align/three: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --encoder mini --towards en --method
   rotation --out out

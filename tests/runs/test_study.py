@@ -229,6 +229,30 @@ def test_layers_of_an_encoder_each_on_its_own(plan):
     assert "| tiny, layer 2 | rotation |" in tables(records)
 
 
+def test_methods_without_translations_take_text_or_the_sides_of_parallel_text(plan):
+    sides = [line.split("\t") for line in (plan.parent / "train.tsv").read_text().splitlines()]
+    for number, lang in enumerate(("en", "de")):
+        (plan.parent / f"{lang}.txt").write_text("".join(f"{side[number]}\n" for side in sides))
+    text = plan.read_text()
+    text = text[: text.index("[methods.rotation]")] + text[text.index("[supervision") : text.index("[tasks.ner]")]
+    text += '[supervision.alone]\nkind = "text"\ntexts = { en = "en.txt", de = "de.txt" }\n'
+    text += '[methods.lsar]\nrank = 1\n[methods.means]\nsupervision = "alone"\nlayers = [1]\n'
+    plan.write_text(text + '[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
+    grid = Grid(read_study(plan), Steps(plan.parent / "steps", WORK))
+    assert grid.preparing == []  # no word links
+    assert [step.kind for step in grid.aligning] == ["align", "plain", "plain"]
+    made = []
+    for number, step in enumerate(grid.aligning):
+        WORK[step.kind](step, plan.parent / f"made-{number}")
+        made.append(load_encoder(plan.parent / f"made-{number}"))
+    assert [encoder.settings["method"] for encoder in made] == ["lsar", "lsar", "means"]
+    assert made[0].fingerprint == made[1].fingerprint
+    assert made[2].layers == (1,)
+    plan.write_text(plan.read_text().replace("rank = 1", "rank = 0"))
+    with pytest.raises(InputError, match=r"methods\.lsar: rank=0, expected 1 or more"):
+        read_study(plan)
+
+
 # -- an encoder of the study's own, dictionaries, and tasks of meaning -----------------------------------------------
 OWN = """
 seeds = 1

@@ -12,7 +12,7 @@ import typer
 
 from calque.alignment import METHODS, learns_from, methods_for, trained_with_dictionaries
 from calque.cli.checks import finite, given, language, output_folder, positive, refuse_unused
-from calque.cli.dictionary import Fitting, named_dictionaries, train_with_dictionaries, with_dictionaries
+from calque.cli.dictionary import Fitting, from_text, named_dictionaries, train_with_dictionaries, with_dictionaries
 from calque.cli.links import Choosing
 from calque.cli.options import (
     Limit,
@@ -85,7 +85,10 @@ def _methods() -> str:
         kind: ", ".join(f"{name} (default)" if name == usual[kind] else name for name in methods_for(kind))
         for kind in usual
     }
-    return f"With parallel text: {told['parallel']}, or package.module:Class. With dictionaries: {told['dictionary']}."
+    return (
+        f"With parallel text: {told['parallel']}, or package.module:Class. With dictionaries: {told['dictionary']}. "
+        f"With --text alone: {', '.join(methods_for('text'))}."
+    )
 
 
 @grouped
@@ -153,7 +156,8 @@ def align(
     """Align the languages of an encoder.
 
     The result is a folder that calque and transformers can load. Align with parallel text (TRAIN), with dictionaries
-    (--dictionary), with neither (--unsupervised), or with released maps (--released).
+    (--dictionary), with plain text by a --method that needs no translations (--text), with nothing (--unsupervised), or with
+    released maps (--released).
     """
     texts = [*(fitting.text or []), *(train or [])]
     if method in trained_with_dictionaries():  # whose text is not parallel
@@ -163,6 +167,8 @@ def align(
                 f"--method {method} learns from --dictionary and text of each language; got no dictionary"
             )
     kinds = {"TRAIN": train, "--dictionary": dictionary, "--unsupervised": unsupervised, "--released": released}
+    if method in methods_for("text"):
+        kinds["--text"] = fitting.text
     if sum(map(bool, kinds.values())) != 1:
         got = " and ".join(name for name, value in kinds.items() if value) or "nothing"
         raise SettingError(f"align with one of {', '.join(kinds)}; got {got}")
@@ -200,6 +206,13 @@ def align(
             say=say, **place,
         )  # fmt: skip
         return
+    if kinds.get("--text"):
+        options = _with_text(context, str(method), layers=numbers(layers), combine=combine)
+        options |= _without_name(str(method), option or [])
+        from_text(
+            texts, str(method), options, pretokenized=pretokenized, limit=limit, progress=not quiet, say=say, **place
+        )
+        return
     only_text = {*names_of(Tuning), *names_of(Choosing), "links", "option", "model", "symmetrize"}
     only_text -= {"keep_layers", "checkpoint_every"}
     refuse_unused(context, dict.fromkeys(only_text, "is only for parallel text"))
@@ -224,6 +237,9 @@ def _refuse_with_text(context: typer.Context, method: str, links: Sequence[str] 
         elif method in methods_for("parallel"):
             why = f"is only for training, and {method} is a map"
             refuse_unused(context, dict.fromkeys(("accumulate", "precision"), why))
+        if not METHODS[method].needs_links:
+            unlinked = f"has no effect with --method {method}, which needs no word links"
+            refuse_unused(context, dict.fromkeys(("links", *names_of(Linking), *names_of(Choosing)), unlinked))
     if links:
         refuse_unused(context, {"model": "has no effect with --links: the words are linked already"})
     refuse_unused(context, dict.fromkeys(names_of(Fitting), "is only for --dictionary and --unsupervised"))
@@ -243,6 +259,15 @@ def _refuse_with_senses(context: typer.Context, method: str) -> None:
         "accumulate",
     }
     refuse_unused(context, dict.fromkeys(unused - {"text"}, why))
+
+
+def _with_text(context: typer.Context, method: str, **options: Any) -> dict[str, Any]:
+    """The options that such a method has, after a complaint of those that change nothing with text alone."""
+    why = f"has no effect with --method {method} and --text"
+    groups = (Tuning, Linking, Choosing, Fitting)
+    unused = {"langs", "links", *(name for group in groups for name in names_of(group))}
+    refuse_unused(context, dict.fromkeys(unused - {"text"}, why))
+    return options
 
 
 def _options(

@@ -1,4 +1,4 @@
-"""`calque align --dictionary` and `--unsupervised`: from options to a run."""
+"""`calque align --dictionary`, `--text` and `--unsupervised`: from options to a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ class Fitting:
 
     text: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE...", help="Dictionaries: text to average word vectors over, one per language."),
+        typer.Option(
+            metavar="FILE...",
+            help="Text of each language: to average word vectors over (dictionaries), or to learn from.",
+        ),
     ] = None
     anchors: Annotated[
         list[str] | None,
@@ -105,6 +108,21 @@ def train_with_dictionaries(
         raise SettingError(f"--method {method} learns translations: --dictionary {IDENTICAL} has none")
     pairs = pairs_of(langs, len(dictionaries))
     result = align_senses(dictionaries, langs=pairs, texts=texts, method=method, options=options, **place)
+    place["say"](f"saved to {result.folder} ({method} {result.record['seconds']['method']:.0f} s)")
+
+
+def from_text(texts: Sequence[str], method: str, options: Mapping[str, Any], **place: Any) -> None:
+    """Fit maps on text of each language alone.
+
+    Args:
+        texts: files with their languages.
+        method: that needs no more.
+        options: of the method.
+        place: other arguments of the run.
+    """
+    from calque.runs.text_alignment import align_text
+
+    result = align_text(texts, method=method, options=options, **place)
     place["say"](f"saved to {result.folder} ({method} {result.record['seconds']['method']:.0f} s)")
 
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from calque.alignment import METHODS, learns_between, learns_from, methods_for
 from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.linking import Say, Words, skipped
+from calque.pairs import WordPairs
 from calque.runs.card import add_scores, model_card
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.judged import scores_of
@@ -63,9 +66,10 @@ def align(
         towards: the language that the others move towards.
         out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a training
             that was stopped goes on from what it finds there.
-        links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text.
+        links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text. None
+            for a method that needs none: it takes the sides for text of each language.
         words: how words are found and linked.
-        link_filter: which of the links are learnt from; None for all.
+        link_filter: which of the links are learnt from, if any are; None for all.
         pivot_links: also learn from links between the other languages, by way of the same sentences in `towards`; see
             `calque.wordalign.pivoted`.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
@@ -84,6 +88,9 @@ def align(
     if pivot_links and not learns_between(method):
         fact = f"--pivot-links is for methods that train one encoder, and {method} moves each language to {towards}"
         raise SettingError(f"{fact}: leave it out, or take --method contrastive or finetune")
+    needs_links = METHODS[method].needs_links
+    if links and not needs_links:
+        raise SettingError(f"{method} does not use word links: leave out files of links")
     if links and len(links) != len(texts):
         raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")
     corpora = words.read_all(texts, langs)
@@ -97,16 +104,19 @@ def align(
         started = time.perf_counter()
         if links:
             pairs = [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
-        else:
+        elif needs_links:
             pairs = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
+        else:
+            pairs = [WordPairs(*np.empty((3, 0), dtype=int), n_sentences=len(corpus)) for corpus in corpora]
         linked = [LinkedText(Path(path).name, corpus, p) for path, corpus, p in zip(texts, corpora, pairs, strict=True)]
-        if link_filter is not None:
+        if link_filter is not None and needs_links:
             linked = [each.filtered(link_filter, say) for each in linked]
         if pivot_links:
             linked = with_pivoted(linked, towards, say)
         corpora, pairs = [each.corpus for each in linked], [each.pairs for each in linked]
         begun = time.perf_counter()
-        say(f"{method}: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, pairs)):,} word links")
+        count = f", {sum(map(len, pairs)):,} word links" if needs_links else ""
+        say(f"{method}: {sum(map(len, corpora)):,} sentence pairs{count}")
         aligned = how.align(
             base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
         )
@@ -117,9 +127,10 @@ def align(
         record.update(
             method=method,
             towards=towards,
-            texts=[each.record() for each in linked],
-            words={"model": "given links" if links else words.model, "symmetrize": words.symmetrize,
-                   "pretokenized": words.pretokenized, "seed": words.seed, **chosen},
+            texts=[
+                {name: n for name, n in each.record().items() if needs_links or name != "word_pairs"} for each in linked
+            ],
+            **(_linked(words, links, chosen) if needs_links else {"pretokenized": words.pretokenized}),
             seconds={"words": round(begun - started, 2), "method": round(time.perf_counter() - begun, 2)},
         )  # fmt: skip
         leave(aligned, folder, base, record, keep_layers=keep_layers)
@@ -128,6 +139,14 @@ def align(
             add_scores(folder, scores)
             record["scores"] = scores
     return Aligned(aligned, Path(out), record)
+
+
+def _linked(words: Words, links: Sequence[str], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What the record says of the links."""
+    return {
+        "words": {"model": "given links" if links else words.model, "symmetrize": words.symmetrize,
+                  "pretokenized": words.pretokenized, "seed": words.seed, **chosen}
+    }  # fmt: skip
 
 
 def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:

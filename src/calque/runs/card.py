@@ -142,10 +142,13 @@ def _shown(value: float | None) -> str:
 
 
 def _done(record: dict[str, Any], others: list[str]) -> str:
-    """What the method did, in a sentence. Contrast and senses move all languages, all others one side towards the other."""
+    """What the method did, in a sentence. Contrast, senses and projections move all languages, all others one side towards
+    the other."""
     langs, towards, method = ", ".join(others), record["towards"], record["method"]
     if method == "contrastive":
         what = f"Words of {langs} and the words in {towards} that translate them were trained to have similar vectors"
+    elif method in ("lsar", "lir") or record["settings"].get("offset") is False:
+        what = f"What tells languages apart was removed from the word vectors of {langs} and {towards}"
     elif method == "senses":
         what = f"Hidden words of {langs} and {towards} were trained to predict their senses and those of their translations"
     else:

@@ -142,7 +142,7 @@ class Grid:
         about = {"load": load, "towards": towards, "langs": [[self.plan.source, lang] for lang in langs], **options}
         if texts["kind"] == "parallel":
             step = self._on_links(base, about, texts, langs, label)
-        elif METHODS[settings["method"]].trains:
+        elif METHODS[settings["method"]].trains or not METHODS[settings["method"]].needs_links:
             step = self._on_texts(base, about, texts, langs, label)
         else:
             step = self._on_words(base, about, texts, langs, label)
@@ -150,13 +150,16 @@ class Grid:
         return step
 
     def _on_links(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
-        """From the linked words of parallel texts."""
+        """From the linked words of parallel texts; for a method that needs no links, from their sides."""
         words = {
             "symmetrize": METHODS[about["method"]].symmetrize,
             **self.plan.words,
             **_given(texts, "limit", "pretokenized"),
         }
         files = [self.plan.path(texts[lang]) for lang in langs]
+        if not METHODS[about["method"]].needs_links:
+            settings, links = {**about, "words": words}, {"links": []}
+            return self._reading(base, "align", settings, {"text": files}, links, label=label)
         linking = [
             self._step(
                 "links", {"langs": pair, "words": words}, {"text": [file]}, label=f"word links, {'-'.join(pair)}"
@@ -188,13 +191,18 @@ class Grid:
         return self._reading(base, "fit", {**about, "texts": list(read)}, {}, after, label=label)
 
     def _on_texts(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
-        """From text of each language, and dictionaries."""
+        """From text of each language, and dictionaries, if there are any."""
         read = {
             lang: self.plan.path(file) for lang, file in texts["texts"].items() if lang in (self.plan.source, *langs)
         }
-        settings = {**about, **_given(texts, "limit", "pretokenized"), "texts": list(read)}
+        settings, files = (
+            {**about, **_given(texts, "limit", "pretokenized"), "texts": list(read)},
+            {"text": list(read.values())},
+        )
+        if texts["kind"] == "text":
+            return self._reading(base, "plain", settings, files, label=label)
         after = {"dictionary": self._dictionaries(about["langs"], texts)}
-        return self._reading(base, "train", settings, {"text": list(read.values())}, after, label=label)
+        return self._reading(base, "train", settings, files, after, label=label)
 
     def _dictionaries(self, pairs: Sequence[Sequence[str]], texts) -> list[str]:
         """Where the entries to learn from are."""

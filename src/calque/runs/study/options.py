@@ -98,7 +98,7 @@ def of_supervision(kind: str) -> Types:
 
 def of_method(given: Mapping[str, Any], kind: str) -> Types:
     """Settings of a method where it has a supervision of some kind."""
-    if kind != "parallel" and not _trains(given):
+    if kind != "parallel" and not _has_options_of_its_own(given):
         from calque.encoders.mapped import Combine
         from calque.maps.dictionary import Normalisation
 
@@ -111,12 +111,17 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
     return {**shared, **options_of_method(given["method"])}
 
 
-def _trains(given: Mapping[str, Any]) -> bool:
-    return given["method"] in METHODS and METHODS[given["method"]].trains
+def _has_options_of_its_own(given: Mapping[str, Any]) -> bool:
+    """Whether a method's options are those of its class whatever it learns from, and not those of maps between anchors."""
+    return given["method"] in METHODS and (METHODS[given["method"]].trains or _from_text(given["method"]))
+
+
+def _from_text(name: str) -> bool:
+    return "text" in METHODS[name].learns_from
 
 
 def options_of_method(name: str) -> Types:
-    """Options of a method that learns from parallel text, or that trains: those of its class."""
+    """Options of a method that learns from parallel text or plain text, or that trains: those of its class."""
     options = of(METHODS.load(name), "towards", *METHODS[name].settings)
     return {**options, **({"layers": Sequence[Layer]} if "layers" in options else {})}
 
@@ -187,7 +192,7 @@ def make_method(where: str, given: Mapping[str, Any], towards: str) -> None:
         SettingError: the class that has them says so.
     """
     name = given["method"]
-    if METHODS[name].trains or is_path(name):
+    if METHODS[name].trains or _from_text(name) or is_path(name):
         _make(where, METHODS.load(name), {"towards": towards, **given}, (*OF_METHOD, "layer", "pooling"))
 
 

@@ -40,7 +40,8 @@ class Study:
             `limit`, `pretokenized`; `min_posterior`, `link_dictionaries` by language, `keep_unlisted` and `pivot_links`, as
             options of `calque align`. "dictionary": a dictionary for each language, `texts` by language whose words get
             anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
-            "text": such texts alone.
+            "text": such texts alone, for starts, and for methods that need no translations (`means`, `lsar`, `lir`); these
+            take the two sides of parallel text for texts, too.
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options;
             `encoders` and `methods`, the only ones that it is for; `translations`, for "pivots": by language the test file in
             the pivot language (`towards`) and the one in the language itself, line by line the same.
@@ -123,9 +124,9 @@ def is_for(given: Mapping[str, Any], encoder: str, method: str | None = None) ->
 
 def users(kind: str) -> tuple[str, ...]:
     """What a kind of supervision can be used for."""
-    return STARTS if kind == "text" else methods_for(kind)
+    return (*STARTS, *methods_for("text")) if kind == "text" else methods_for(kind)
 
 
 def learns(method: str, kind: str) -> bool:
     """Whether a method, or a start, can use a kind of supervision."""
-    return method in STARTS if kind == "text" else learns_from(method, kind)
+    return method in users(kind) if kind == "text" else learns_from(method, kind)

@@ -117,6 +117,21 @@ def _train(step: Step, folder: Path) -> None:
     )  # fmt: skip
 
 
+def _plain(step: Step, folder: Path) -> None:
+    from calque.runs.text_alignment import align_text
+
+    options = dict(step.settings)
+    options.pop("encoder", None)
+    options.pop("langs")
+    texts = zip(options.pop("texts"), step.files["text"], strict=True)
+    load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
+    read = {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
+    align_text(
+        [f"{lang}={file}" for lang, file in texts], encoder=_encoder(step), method=options.pop("method"),
+        towards=options.pop("towards"), out=folder, load=load, options=options, overwrite=True, **read,
+    )  # fmt: skip
+
+
 # -- tasks -----------------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
     from calque.linking import Words
@@ -169,5 +184,5 @@ def _texts(step: Step, part: str, usual: str = "") -> list[str]:
 
 WORK = {
     "pretrain": _pretrain, "join": _join, "links": _link, "entries": _entries, "anchors": _anchors,
-    "align": _align, "fit": _fit, "train": _train, "score": _score,
+    "align": _align, "fit": _fit, "train": _train, "plain": _plain, "score": _score,
 }  # fmt: skip

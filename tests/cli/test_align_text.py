@@ -1,0 +1,74 @@
+"""`calque align` with text alone: no links, no dictionary, no translations."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from calque.encoders import load_encoder
+from command import fails, works
+
+LINES = ["the cat sees a house", "of time and water", "a house in the water"]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Text in two languages, alone and as parallel text."""
+    turned = [line[::-1] for line in LINES]
+    for lang, lines in (("en", LINES), ("xx", turned)):
+        (tmp_path / f"{lang}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pairs = [f"{a}\t{b}\n" for a, b in zip(LINES, turned, strict=True)]
+    (tmp_path / "train.tsv").write_text("".join(pairs), encoding="utf-8")
+    return tmp_path
+
+
+def test_text_and_parallel_text_give_the_same_encoder(capsys, texts, tiny_folder):
+    place = ("--encoder", tiny_folder, "--towards", "en", "--layers", "-2,-1", "--combine", "sum")
+    plain = ("--text", f"en={texts / 'en.txt'}", f"xx={texts / 'xx.txt'}")
+    for method, more in (("means", ("offset=false",)), ("lsar", ("rank=1",)), ("lir", ("rank=2",))):
+        given = ("--method", method, "--option", *more, *place)
+        _, said = works(capsys, "align", *plain, *given, "--out", texts / method)
+        assert f"saved to {texts / method} ({method} " in said
+        _, said = works(capsys, "align", texts / "train.tsv", "--langs", "en", "xx", *given, "--out", texts / "p")
+        assert f"{method}: 3 sentence pairs\n" in said  # and no word links
+        made = load_encoder(texts / method)
+        assert made.fingerprint == load_encoder(texts / "p").fingerprint
+        assert set(made.maps) == {"en", "xx"}
+        records = [json.loads((texts / folder / "calque-run.json").read_text()) for folder in (method, "p")]
+        assert "words" not in records[1]
+        assert records[0]["settings"] == records[1]["settings"]
+        assert [text["sentences"] for text in records[0]["texts"]] == [3, 3]
+        card = (texts / method / "README.md").read_text(encoding="utf-8")
+        assert "What tells languages apart was removed from the word vectors of xx and en" in card
+        works(capsys, "align", texts / "train.tsv", "--langs", "en", "xx", "--method", "means", *place, "--out",
+              texts / "p", "--overwrite", "--quiet")  # fmt: skip
+        card = (texts / "p" / "README.md").read_text(encoding="utf-8")
+        assert "The word vectors of xx were moved towards those of en" in card
+        assert "Word links" not in card
+        shutil.rmtree(texts / "p")
+
+
+def test_what_has_no_effect_is_refused(capsys, texts, tiny_folder):
+    place = ("--encoder", tiny_folder, "--towards", "en", "--out", texts / "o", "--method", "lsar")
+    plain = ("--text", f"en={texts / 'en.txt'}", f"xx={texts / 'xx.txt'}")
+    pairs = (texts / "train.tsv", "--langs", "en", "xx")
+    for option in (("--seed", 1), ("--epochs", 1), ("--most", 5), ("--langs", "en", "xx"), ("--model", "hmm")):
+        assert f"{option[0]} has no effect with --method lsar and --text" in fails(
+            capsys, "align", *plain, *place, *option
+        )
+    assert "--model has no effect with --method lsar, which needs no word links" in fails(
+        capsys, "align", *pairs, *place, "--model", "hmm"
+    )
+    assert "--links has no effect with --method lsar" in fails(capsys, "align", *pairs, *place, "--links", "x.align")
+    assert "got TRAIN and --text" in fails(capsys, "align", *pairs, *place, *plain)
+    assert "--text; got nothing" in fails(capsys, "align", *place)
+    assert "--option offset=false: expected NAME=VALUE, with one of rank" in fails(
+        capsys, "align", *plain, *place, "--option", "offset=false"
+    )
+    assert "lsar needs text in en and in another language, got en: give one --text per language" in fails(
+        capsys, "align", *plain[:2], *place
+    )
+    assert "rank=2: the means of 2 languages" in fails(capsys, "align", *plain, *place, "--option", "rank=2")
+    assert not (texts / "o").exists()
