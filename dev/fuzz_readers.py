@@ -474,6 +474,10 @@ XNLI = "language\tgold_label\tsentence1\tsentence2\nen\tneutral\tA cat.\tA house
 PAWS = "A cat sees\tA house\t0\nWater\tTime\t1\nA house\tA hut\t1\n"
 LABELS = "".join(f"{label}\tA film of {k}\n" for k, label in enumerate(("positive", "negative", "neutral") * 4))
 LABELLED_JSON = "".join(json.dumps({"premise": "a b", "hypothesis": "c", "label": k % 3}) + "\n" for k in range(4))
+_QAS = [{"id": "1", "question": "Where is it?", "answers": [{"text": "in Rome", "answer_start": 16}]},
+        {"id": "2", "question": "Why?", "answers": [], "is_impossible": True}]  # fmt: skip
+_PASSAGES = [{"context": "Ann's house is, in Rome.", "qas": _QAS}, {"context": "甲在北京。", "qas": []}]
+SQUAD = json.dumps({"version": "1.1", "data": [{"title": "x", "paragraphs": _PASSAGES}] * 2}, ensure_ascii=False)
 WSD = """<?xml version="1.0" encoding="utf-8"?>
 <corpus lang="en"><text id="d0"><sentence id="d0.s0"><wf lemma="the" pos="DET">The</wf>
 <instance id="d0.s0.t0" lemma="bank" pos="NOUN">bank</instance><wf lemma="of" pos="ADP">of</wf>
@@ -483,7 +487,7 @@ KEYS = "d0.s0.t0 bank%1:14:00:: bank%1:17:01::\nd0.s0.t1 river%1:17:00::\n"
 
 
 def _annotated() -> dict[str, Reader]:
-    from calque.corpora import read_labelled, read_senses, read_tagged, read_treebank
+    from calque.corpora import read_labelled, read_questions, read_senses, read_tagged, read_treebank
     from calque.tasks.disambiguation import first_senses
 
     def tagged(name: str, content: str, **options: Any) -> Reader:
@@ -502,6 +506,10 @@ def _annotated() -> dict[str, Reader]:
 
     def trees(folder: Path, rng: random.Random) -> object:
         return read_treebank(folder / "t.conllu", lang="en", on_error=rng.choice(("raise", "skip"))).relations.to_list()
+
+    def questions(folder: Path, rng: random.Random) -> object:
+        text = read_questions(folder / "t.json", lang="en", on_error=rng.choice(("raise", "skip")))
+        return [text.right(k) for k in range(len(text))], text.spans.tolist()
 
     def snips(folder: Path) -> None:
         for name, content in SNIPS.items():
@@ -529,6 +537,7 @@ def _annotated() -> dict[str, Reader]:
         "labels: pairs": labelled("t.tsv", PAWS * 2),
         "labels: label and text": labelled("t.tsv", LABELS),
         "labels: JSON lines": labelled("t.jsonl", LABELLED_JSON),
+        "questions: SQuAD's JSON": Reader(put("t.json", SQUAD), questions),
         "senses: XML and keys": Reader(senses, read_senses_too),
         "senses: index.sense": Reader(
             put("index.sense", index), lambda folder, _: first_senses(str(folder / "index.sense"))

@@ -80,7 +80,7 @@ def test_long_passages_have_several_windows(tiny_folder):
     assert pairs.counts[0] > 1
     assert pairs.counts[1] == 1
     asked = [sum(len(tokenizer.tokenize(word)) for word in question.words) for question in QUESTIONS]
-    assert pairs.truncated_sentences == sum(n > 2 for n in asked) > 0
+    assert pairs.cut_questions == sum(n > 2 for n in asked) > 0
     assert pairs.unread == 0
     table = {word: tokenizer(word, add_special_tokens=False)["input_ids"] for s in PASSAGES for word in s.words}
     window = 0
@@ -108,4 +108,4 @@ def test_a_question_without_a_word_to_read_has_a_window_all_the_same(tiny_folder
     words = Sentences.of([["harbour" * 9]], "en")
     pairs = pair_windows(Subwords(tokenizer, max_length=12), words, words, np.array([0]))
     assert (len(pairs), pairs.counts.tolist(), pairs.split.n_words, pairs.unread) == (1, [1], 0, 1)
-    assert pairs.truncated_sentences == 1
+    assert pairs.cut_questions == 1

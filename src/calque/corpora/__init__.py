@@ -10,6 +10,7 @@ from calque.corpora.parallel import gold_links, read_parallel
 from calque.corpora.plain import read_sentences
 from calque.corpora.probes import read_probe
 from calque.corpora.senses import read_senses
+from calque.corpora.squad import read_questions
 from calque.corpora.tagged import read_tagged
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "read_labelled",
     "read_parallel",
     "read_probe",
+    "read_questions",
     "read_senses",
     "read_sentences",
     "read_tagged",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -25,15 +25,16 @@ class PairWindows:
         split: the windows as subwords; their words are those of the passages alone.
         counts: int64 `[n_questions]`, windows of each question, at least one.
         first: int64 `[n_windows]`, which word of its passage is a window's first.
-        truncated_sentences: how many questions lost subwords.
+        cut_questions: how many questions lost subwords.
         unread: of how many questions no word of the passage fits a window.
     """
 
     split: SplitSentences
     counts: np.ndarray
     first: np.ndarray
-    truncated_sentences: int = 0
+    cut_questions: int = 0
     unread: int = 0
+    truncated_sentences: ClassVar[int] = 0  # what does not fit a window is in the next
 
     def __len__(self) -> int:
         """Number of questions."""
@@ -44,7 +45,7 @@ class PairWindows:
         """The questions of all parts, one part after the other."""
         return cls(
             SplitSentences.joined([part.split for part in parts]), np.concatenate([part.counts for part in parts]),
-            np.concatenate([part.first for part in parts]), sum(part.truncated_sentences for part in parts),
+            np.concatenate([part.first for part in parts]), sum(part.cut_questions for part in parts),
             sum(part.unread for part in parts),
         )  # fmt: skip
 

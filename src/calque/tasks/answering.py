@@ -148,9 +148,13 @@ class Answering(ZeroShot[QuestionText]):
             encoder.subwords, data.questions, data.passages, data.owner, stride=self.stride, most_question=self.max_question,
             segments=has_segments(encoder.model),
         )  # fmt: skip
-        if pairs.unread:
-            message = f"{pairs.unread:,} questions have a passage of which no word fits a window; they are missed"
-            warnings.warn(CalqueWarning(message), stacklevel=2)
+        lost = {
+            "are cut: they are longer than max_question, or than half of what the encoder reads": pairs.cut_questions,
+            "have a passage of which no word fits a window: they are missed": pairs.unread,
+        }
+        for what, count in lost.items():
+            if count:
+                warnings.warn(CalqueWarning(f"{count:,} of {len(pairs):,} questions {what}"), stacklevel=2)
         return pairs
 
     def learning(self, encoder: Any, split: PairWindows, threads: Threads, processes: Processes) -> VectorSource:
