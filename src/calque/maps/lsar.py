@@ -22,8 +22,8 @@ def language_subspace(means: np.ndarray, rank: int | None = None) -> np.ndarray:
 
     Args:
         means: float64 `[dim, languages]`.
-        rank: directions to keep; None for all in which the means differ, one fewer than there are languages. The paper
-            chooses it by task and encoder.
+        rank: directions to keep; None for all in which the means differ, one fewer than there are languages. The
+            published code has no default.
 
     Returns:
         float64 `[dim, rank]`; fewer columns where the means differ in fewer directions.
