@@ -79,8 +79,8 @@ def match(records: Iterable[Mapping[str, Any]]) -> list[Point]:
         if metric in ("accuracy.all", "accuracy.unseen") and "source_candidates" in settings:
             if settings.get("contextual", True) and settings.get("candidates", "all") == "all":
                 retrieval.setdefault((name, frozenset(langs)), {})[metric] = float(record["value"])
-        elif settings.get("protocol", "zero-shot") != "zero-shot":
-            continue
+        elif settings.get("protocol", "zero-shot") != "zero-shot" or "realign" in settings:
+            continue  # what was realigned in its own run is no longer the encoder whose retrieval was measured
         elif "features" in settings and "." not in metric and langs[-1] not in langs[:-1]:
             key = (name, str(record["task"]), metric, langs[-1], str(record.get("data", "")))
             scores[key] = (record, langs[:-1])

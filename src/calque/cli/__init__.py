@@ -120,6 +120,8 @@ _SEVERAL = {
             "--links",
             "--train-links",
             "--translations",
+            "--realign",
+            "--realign-links",
         ),
         2,
     ),

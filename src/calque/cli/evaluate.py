@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from calque.cli.about_task import TaskCommand
 from calque.cli.checks import given, output_file
-from calque.cli.evaluating import Measuring, Reading, Switching, Texts, Training
+from calque.cli.evaluating import Measuring, Reading, Realigning, Switching, Texts, Training
 from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news, numbers
 from calque.disk import append_lines
 from calque.errors import SettingError
-from calque.tasks.inputs import FILES, Inputs
+from calque.tasks.inputs import FILES, REALIGN, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
-#: what a task with projected labels has only for the parallel text
-_OF_PROJECTION = ("langs", "links", "model", "symmetrize", "seed")
+if TYPE_CHECKING:
+    from calque.training.realignment import Realignment
+
+#: what a task that is learnt from labels has only for parallel text
+_OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ def evaluate(
     reading: Reading,
     training: Training,
     switching: Switching,
+    realigning: Realigning,
     loading: Loading,
     linking: Linking,
     output: Output,
@@ -97,7 +101,7 @@ def evaluate(
     and tested in others.
     """
     row, named = TASKS[task], given(context)
-    _refuse_unused(named, task, row, projected=bool(texts.project))
+    _refuse_unused(named, task, row, projected=bool(texts.project), realigned=bool(realigning.realign))
     if output.against is not None and not output.record:
         raise SettingError("--against is only for --record")
     base = None
@@ -114,6 +118,8 @@ def evaluate(
         test_limit=test_limit,
         say=news(output.quiet),
     )
+    if realigning.realign:
+        inputs = replace(inputs, realign=_realignment(realigning, inputs, named, linking, training))
     options = {name: value for group in (measuring, reading, training, switching)
                for name, value in vars(group).items() if name in named and name not in FILES}  # fmt: skip
     for name, read in (("entries", _range), ("rename", _renaming), ("mix", _layers)):
@@ -124,6 +130,7 @@ def evaluate(
 
         options |= by_name(option, options_of(task))
     every = [file for name in FILES if name in files for file in _listed(files[name])]
+    every += [*(realigning.realign or []), *(realigning.realign_links or [])]
     output_file("--out", output.out, [*every, encoder], langs or [])
     from calque.runs.evaluate import evaluate as run
     from calque.runs.shown import table
@@ -144,17 +151,49 @@ def evaluate(
         print(table(scores, kinds=output.per_type))
 
 
-def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool) -> None:
+def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool, realigned: bool) -> None:
     """An option that the task does not use is an error: who gave it thinks that it counts."""
+    parallel = [f"--{name}" for name in ("project", "realign") if name in row.files]
     for name, option in named.items():
         having = users(name)
         if having and name not in row.takes:
-            runs = name == "seed" and "seeds" in row.options
-            hint = " (runs use the seeds 0, 1, …; --seeds sets how many)" if runs else ""
-            raise SettingError(f"{option} does not apply to {task}{hint}; it is for {', '.join(having)}")
-        if "project" in row.files and not projected and name in _OF_PROJECTION:
+            raise SettingError(f"{option} does not apply to {task}; it is for {', '.join(having)}")
+        if name in REALIGN and not realigned:
+            raise SettingError(f"{option} is for the parallel text of --realign, and there is none")
+        if name == "links" and "project" in row.files and not projected:
+            raise SettingError(f"--links does not apply to {task} without the parallel text of --project")
+        if name in _OF_PARALLEL and parallel and not projected and not realigned:
+            runs = " (runs use the seeds 0, 1, …; --seeds sets how many)" if name == "seed" else ""
             hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""
-            raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{hint}")
+            raise SettingError(
+                f"{option} does not apply to {task} without the parallel text of {' or '.join(parallel)}{runs}{hint}"
+            )
+
+
+def _realignment(
+    realigning: Realigning, inputs: Inputs, named: Mapping[str, str], linking: Linking, training: Training
+) -> Realignment:
+    """What --realign and its options say."""
+    from calque.alignment import METHODS
+    from calque.runs.realign import realign_on
+    from calque.runs.study.options import options_of_method
+
+    method, symmetrize = realigning.realign_method, linking.symmetrize
+    if "symmetrize" not in named and method in METHODS:
+        symmetrize = METHODS[method].symmetrize
+    if realigning.realign_links and "model" in named:
+        raise SettingError("--model has no effect with --realign-links: the words are linked already")
+    items = realigning.realign_option or []
+    options = by_name(items, options_of_method(method), "--realign-option") if items else {}
+    options |= {"seed": linking.seed} if "seed" in named and "seed" not in options else {}
+    if not training.tune:
+        raise SettingError("--realign aligns an encoder in the run that trains it: add --tune")
+    return realign_on(
+        realigning.realign or [], langs=inputs.langs, links=realigning.realign_links or [],
+        words=replace(linking, symmetrize=symmetrize).words(False, None), say=inputs.say,
+        when=realigning.realign_when, how=realigning.realign_how, method=method, towards=realigning.realign_towards,
+        weight=realigning.realign_weight, options=options,
+    )  # fmt: skip
 
 
 def _listed(files: str | Sequence[str]) -> Sequence[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from calque.cli.checks import finite, positive, share
+from calque.cli.checks import finite, language, positive, share
 
 
 @dataclass(frozen=True)
@@ -199,4 +199,47 @@ class Switching:
     code_switch_copies: Annotated[
         int | None,
         typer.Option(min=1, help="Number of different copies to learn from; default 1, with --tune 5."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Realigning:
+    """Realignment, with --tune."""
+
+    realign: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Also align the encoder on this parallel text (with --langs) in the run that trains it for the task.",
+        ),
+    ] = None
+    realign_when: Annotated[str, typer.Option(help="Align before, during or after the training for the task.")] = (
+        "before"
+    )
+    realign_how: Annotated[
+        str,
+        typer.Option(
+            help="during: updates of the task and of the alignment take turns (alternating), or their gradients are added "
+            "(summed)."
+        ),
+    ] = "alternating"
+    realign_method: Annotated[str, typer.Option(help="contrastive or finetune, or package.module:Class.")] = (
+        "contrastive"
+    )
+    realign_towards: Annotated[
+        str | None,
+        typer.Option(callback=language, help="Language that the others are aligned with; default: the one of --train."),
+    ] = None
+    realign_weight: Annotated[
+        float, typer.Option(callback=positive, help="summed: weight of the gradient of the alignment.")
+    ] = 1.0
+    realign_links: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...", help="Word links of --realign, Pharaoh format; default: as calque align makes them."
+        ),
+    ] = None
+    realign_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the method, e.g. epochs=3 or freeze=2; repeatable."),
     ] = None

@@ -196,7 +196,7 @@ def news(quiet: bool):
     return (lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr, flush=True))
 
 
-def by_name(items: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
+def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--option") -> dict[str, Any]:
     """What `--option NAME=VALUE` says, each value in the type that is known of its name.
 
     Raises:
@@ -208,6 +208,6 @@ def by_name(items: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
     for item in items:
         name, equals, text = item.partition("=")
         if not equals or name not in known:
-            raise SettingError(f"--option {item}: expected NAME=VALUE, with one of {', '.join(known) or 'none'}")
-        options[name] = parsed(f"--option {name}", text, known[name])
+            raise SettingError(f"{option} {item}: expected NAME=VALUE, with one of {', '.join(known) or 'none'}")
+        options[name] = parsed(f"{option} {name}", text, known[name])
     return options

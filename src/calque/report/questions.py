@@ -12,8 +12,7 @@ from calque.report.subjects import Subject, Subjects
 
 _HEAD = (
     "protocol", "features", "head", "hidden", "layers", "arc", "label", "upos", "dropout", "unknown", "select", "epochs", "batch",
-    "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch",
-    "code_switch",
+    "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch", "code_switch", "realign",
 )  # fmt: skip
 # Settings that decide what is asked, by task; everything else of a record only qualifies the answer. A line takes the place of
 # an earlier one only where all of these are equal.
@@ -39,8 +38,8 @@ _WORDS = {
     "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",
     "links_from": "links", "dev": "development text", "text": "text", "entries": "entries", "texts": "texts",
     "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses", "unit_length": "unit length",
-    "max_answer": "longest answer", "max_question": "longest question",
-    "code_switch": "code-switched",
+    "max_answer": "longest answer", "max_question": "longest question", "code_switch": "code-switched",
+    "realign": "realigned",
 }  # fmt: skip
 # Figures that a reader wants first. Everything else is behind them.
 _MAIN = {"word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",), "qa": ("f1",)}
@@ -171,8 +170,9 @@ def _asked(record: Record) -> dict[tuple[str, ...], str]:
     asked: dict[tuple[str, ...], str] = {
         (task, name): str(settings[name]) for name in DEFINE.get(task, ()) if name in settings
     }
-    if "code_switch" in DEFINE.get(task, ()):  # a record that says nothing of it had none
-        asked.setdefault((task, "code_switch"), "none")
+    for name in ("code_switch", "realign"):
+        if name in DEFINE.get(task, ()):  # a record that says nothing of it had none
+            asked.setdefault((task, name), "none")
     if settings.get("features") == "tuned" and (task, "learning_rate") in asked:
         # By width where none is given: encoders of two sizes may have two, one encoder has two only where it was told so.
         asked[*here, str(settings.get("encoder")), "learning_rate"] = asked.pop((task, "learning_rate"))

@@ -121,7 +121,7 @@ def align(
             base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
         )
         record = how.record()
-        _warn(record, corpora)
+        warn_of_unused(record.get("counts", {}), record["settings"].get("max_words"), corpora)
         chosen = {} if link_filter is None else link_filter.record()
         chosen |= {"pivoted": True} if pivot_links else {}
         record.update(
@@ -193,12 +193,11 @@ def make_method(name: str, towards: str, options: Mapping[str, Any]) -> Method:
         raise SettingError(f"{name} cannot be made with {', '.join(options) or 'no options'} ({error})") from error
 
 
-def _warn(record: Mapping[str, Any], corpora: Sequence[ParallelCorpus]) -> None:
+def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
     """Say which sentence pairs a training had no use for; lines without a pair were counted when they were read."""
-    counts = record.get("counts", {})
     unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
     reasons = {
-        f"with more than {record['settings'].get('max_words')} words on a side": counts.get("too_long", 0),
+        f"with more than {max_words} words on a side": counts.get("too_long", 0),
         "without a word link": counts.get("without_links", 0) - unusable,
     }
     unused = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n > 0)

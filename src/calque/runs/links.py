@@ -72,27 +72,29 @@ def with_pivoted(texts: Sequence[LinkedText], pivot: str, say: Say) -> list[Link
 
 
 def links_of(
-    corpora: Sequence[ParallelCorpus], words: Words, *, folder: Path, say: Say, progress: bool = False
+    corpora: Sequence[ParallelCorpus], words: Words, *, folder: Path | None, say: Say, progress: bool = False
 ) -> list[WordPairs]:
     """Links of each corpus by the statistical aligner, or those that an earlier run left in the folder.
 
     Args:
         corpora: parallel texts.
         words: how their words are linked.
-        folder: where the links are kept; they are taken from there only if text and settings are the same.
+        folder: where the links are kept; they are taken from there only if text and settings are the same. None keeps them
+            nowhere.
         say: takes a line of news.
         progress: show a bar on standard error.
     """
     linked = []
     for number, corpus in enumerate(corpora):
         langs = "-".join(corpus.langs)
-        path, key = folder / f"links-{number}.safetensors", _key(corpus, words)
-        pairs = _kept(path, key)
+        path = None if folder is None else folder / f"links-{number}.safetensors"
+        key = "" if path is None else _key(corpus, words)
+        pairs = None if path is None else _kept(path, key)
         if pairs is None:
             say(f"linking the words of {len(corpus):,} sentence pairs ({langs})")
             pairs = words.link(corpus, progress=progress)
-            if is_first():
-                folder.mkdir(parents=True, exist_ok=True)
+            if path is not None and is_first():
+                path.parent.mkdir(parents=True, exist_ok=True)
                 write_arrays(path, _arrays(pairs), {"key": key})
         else:
             say(f"word links of {len(corpus):,} sentence pairs ({langs}) found from an interrupted run")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
@@ -34,6 +34,7 @@ class WithCeilings(Task):
         ceiling: Sequence[Dataset[Any]],
         dev: Sequence[Dataset[Any]],
         select: str,
+        first: Mapping[str, Any] | None = None,
     ) -> WithCeilings:
         """From annotated texts.
 
@@ -42,11 +43,12 @@ class WithCeilings(Task):
             train, tests, dev: of the zero-shot task.
             ceiling: text in languages of the tests.
             select: what chooses the epoch.
+            first: what else the zero-shot task is made with, and the ceilings are not, such as an alignment of the encoder.
 
         Raises:
             SettingError: there is no test in the language of one of these texts.
         """
-        task, ceilings = make(train, tests, dev=dev, select=select), []
+        task, ceilings = make(train, tests, dev=dev, select=select, **(first or {})), []
         for lang in dict.fromkeys(each.lang for each in ceiling):
             datasets = {name: [each for each in several if each.lang == lang]
                    for name, several in (("train", ceiling), ("tests", tests), ("dev", dev))}  # fmt: skip

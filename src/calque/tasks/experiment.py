@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from calque.encoders.base import Encoder
     from calque.text import Sentences
+    from calque.training.realignment import Realignment
 
 D = TypeVar("D")
 Select = Literal["source", "target", "last"]
@@ -56,6 +57,7 @@ class TrainedTask(Task, Generic[D]):
         tune: whether the encoder learns too.
         select: by what the epoch is chosen, see `ZeroShot`.
         options: settings of `Supervised`.
+        realign: how the encoder is aligned in the same run; None for not at all.
     """
 
     name: str
@@ -67,6 +69,7 @@ class TrainedTask(Task, Generic[D]):
     tune: bool
     select: Select
     options: dict[str, Any]
+    realign: Realignment | None = None
 
     @abstractmethod
     def defaults(self) -> dict[str, Any]:
@@ -140,12 +143,18 @@ class TrainedTask(Task, Generic[D]):
 
 @dataclass
 class Learnt:
-    """A head after training, and the encoder that goes with it."""
+    """A head after training, and the encoder that goes with it.
+
+    Attributes:
+        epoch, score: what was chosen, and how well it did on development text.
+        cosines: between the gradients of the task and of the alignment, where both were trained at once.
+    """
 
     head: nn.Module
     encoder: Any
     epoch: int
     score: float
+    cosines: Sequence[float] = ()
 
 
 class Experiment(Generic[D]):
@@ -160,6 +169,9 @@ class Experiment(Generic[D]):
     def __init__(self, task: TrainedTask[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
+        if task.realign is not None:
+            task.realign.prepare(encoder, task.sources)
+        self._aligned: TrainableEncoder | None = None
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
@@ -216,29 +228,41 @@ class Experiment(Generic[D]):
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
         supervised = Supervised(seed=seed, **task.training(self.encoder))
-        encoder = self.encoder
+        encoder, realign, beside = self.encoder, task.realign, None
         if task.tune:
-            encoder = float32_copy(encoder, device)  # type: ignore[arg-type]
+            encoder = float32_copy(self._start(), device)
         count = shares_at_once(encoder, device) if task.tune else 1  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
         with Threads(count) as threads:
             source = task.learning(encoder, self.text, threads, self.processes) if task.tune else self.text
+            if realign is not None and realign.when == "during":
+                beside = realign.beside(encoder, self.encoder, seed=seed, processes=self.processes, threads=threads)  # type: ignore[arg-type]
 
             def select() -> float:
                 watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
-                watched += [(self._part(numbers, encoder), self.answers) for numbers in self.held_out]
+                watched += [(self.source_of(numbers, encoder), self.answers) for numbers in self.held_out]
                 values = [statistic(self._judged(head, *each)[metric].sum(axis=0)) for each in watched]
                 return float(np.mean(np.nan_to_num(values)))
 
             supervised.fit(
-                head, self._trained(source, seed), lambda given: task.losses(head, given, self.answers), groups=self.groups,
-                processes=self.processes, select=select if self.dev or self.held_out else None, progress=self.progress,
-                title=f"{task.name} {seed}",
+                head, self.trained(source, seed), lambda given: task.losses(head, given, self.answers), groups=self.groups,
+                processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
+                progress=self.progress, title=f"{task.name} {seed}",
             )  # fmt: skip
         head.eval()
-        return Learnt(head, encoder, supervised.best_epoch, supervised.best)
+        if realign is not None and realign.when == "after":  # the epoch is chosen by then, and the head stays as it is
+            encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
+        return Learnt(head, encoder, supervised.best_epoch, supervised.best, supervised.cosines)
 
-    def _trained(self, source: VectorSource, seed: int) -> VectorSource:
+    def _start(self) -> TrainableEncoder:
+        """The encoder that training starts from: the same for every seed, aligned once where that comes first."""
+        if self._aligned is None:
+            self._aligned = self.encoder  # type: ignore[assignment]
+            if self.task.realign is not None and self.task.realign.when == "before":
+                self._aligned = self.task.realign.align(self.encoder, progress=self.progress)  # type: ignore[arg-type]
+        return self._aligned  # type: ignore[return-value]
+
+    def trained(self, source: VectorSource, seed: int) -> VectorSource:
         """The texts to learn from, or the copies that take their place."""
         if self.copies is None:
             return SubsetSource(source, self.kept)
@@ -263,7 +287,7 @@ class Experiment(Generic[D]):
             return self.task.frozen(data, self.processes.device)
         return self.task.reading(encoder, data, self.processes.device)
 
-    def _part(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
+    def source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
         """Vectors of some of the training texts."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)

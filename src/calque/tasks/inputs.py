@@ -11,6 +11,7 @@ from calque.errors import SettingError
 if TYPE_CHECKING:
     from calque.linking import Say, Words
     from calque.text import ParallelCorpus
+    from calque.training.realignment import Realignment
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ class Inputs:
         code_switch, code_switch_from: dictionaries and parallel texts, `LANG=FILE`, whose translations take the place of words
             of the training text; each goes from the language of that to another.
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
+        realign: alignment of the encoder on parallel text in the run that trains it; see `calque.runs.realign`.
         first_senses: WordNet's `index.sense`.
         words: how words are found and linked, and how many texts are read: of parallel and plain text so many, of each
             training file so many at even distances.
@@ -57,6 +59,7 @@ class Inputs:
     code_switch: Sequence[str] = ()
     code_switch_from: Sequence[str] = ()
     project: Sequence[str] = ()
+    realign: Realignment | None = None
     first_senses: str | None = None
     words: Words = field(default_factory=_words)
     test_limit: int | None = None
@@ -122,10 +125,14 @@ class Inputs:
 #: the fields that name files
 FILES = (
     "test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "code_switch", "code_switch_from", "project",
-    "first_senses",
+    "realign", "first_senses",
 )  # fmt: skip
-#: all fields and those of `words`, which no option of a task may be called
-FIELDS = (*(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit")
+#: what `calque.runs.realign` can be told
+REALIGN = (
+    "realign_when", "realign_how", "realign_method", "realign_towards", "realign_weight", "realign_links", "realign_option",
+)  # fmt: skip
+#: all fields and those of `words` and `realign`, which no option of a task may be called
+FIELDS = (*(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", *REALIGN)
 
 
 def _for_each(given: Sequence[T], n: int, option: str) -> list[T]:

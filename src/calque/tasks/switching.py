@@ -73,9 +73,7 @@ def _with_words(data: Any, columns: Sequence[Sentences]) -> Any:
     """A text with other words in the places of its own."""
     if isinstance(data, LabelledText):
         return replace(data, texts=tuple(columns))
-    if isinstance(
-        data, QuestionText
-    ):  # each question gets a passage of its own
+    if isinstance(data, QuestionText):  # each question gets a passage of its own
         words = data.word_offsets()
         places = data.places[ranges(words[data.owner], np.diff(words)[data.owner])]
         return replace(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from calque.named import Table
 from calque.tasks.base import Languages, Task
-from calque.tasks.inputs import FIELDS
+from calque.tasks.inputs import FIELDS, REALIGN
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def option_names(kind: type[Task]) -> list[str]:
 
 def _row_of(name: str, kind: type[Task]) -> TaskRow:
     summary = (inspect.getdoc(kind) or "").partition("\n")[0]
-    langs = ("langs",) if kind.languages == "pairs" else ()
+    langs = ("langs",) if kind.languages == "pairs" else ("langs", *REALIGN) if "realign" in kind.files else ()
     of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit")
     options = (*langs, *of_words, *option_names(kind))
     return TaskRow(name, summary, name.partition(":")[2], kind.files, options, kind.languages)
@@ -73,13 +73,13 @@ _LINKING = ("langs", "model", "symmetrize", "seed")
 _TRAINED = (
     "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
     "decay", "clip", "on_error", "test_limit", "code_switch_texts", "code_switch_words", "code_switch_copies",
-    "code_switch_seed",
+    "code_switch_seed", *REALIGN, *_LINKING,
 )  # fmt: skip
-_ANNOTATED = ("test", "train", "dev", "ceiling", "translated", "code_switch", "code_switch_from")
+_ANNOTATED = ("test", "train", "dev", "ceiling", "translated", "code_switch", "code_switch_from", "realign")
 
 
 def _tags(help: str, title: str, *more: str) -> TaskRow:
-    options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column", *_LINKING, *more)
+    options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column", *more)
     return TaskRow("calque.tasks.tagging:Tagging", help, title, (*_ANNOTATED, "project", "links"), options)
 
 

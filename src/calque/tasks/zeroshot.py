@@ -15,12 +15,15 @@ from calque.tasks.base import Languages, Score, Task
 from calque.tasks.bootstrap import Statistic, measure_all
 from calque.tasks.ceiling import WithCeilings
 from calque.tasks.datasets import Dataset, read_datasets, warn_of_shared
-from calque.tasks.experiment import Experiment, Select, TrainedTask
+from calque.tasks.experiment import Experiment, Learnt, Select, TrainedTask
+from calque.tasks.gradients import gradient_cosine
 from calque.tasks.switching import settings_of, with_copies
+from calque.training.gradients import GradientCosine
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
+    from calque.training.realignment import Realignment
 
 D = TypeVar("D")
 
@@ -48,13 +51,14 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         seeds: one training run for each.
         tune: train the encoder as well.
         select: see above.
+        realign: aligns the encoder before, beside or behind its training; needs `tune`.
         options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own. Without a
             learning rate a head with its encoder learns at one that follows from the encoder's width, `tuned_rate`.
         bootstrap: samples of the intervals.
         seed: for the record.
     """
 
-    files = ("test", "train", "dev", "ceiling", "translated", "code_switch", "code_switch_from")
+    files = ("test", "train", "dev", "ceiling", "translated", "code_switch", "code_switch_from", "realign")
     languages: ClassVar[Languages] = "files"
     #: tasks that the class serves, if there are several: its first argument then
     names: ClassVar[tuple[str, ...]] = ()
@@ -68,10 +72,14 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         seeds: Sequence[int] = (0, 1, 2),
         tune: bool = False,
         select: Select = "source",
+        realign: Realignment | None = None,
         options: Mapping[str, Any] | None = None,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
+        if realign is not None and not tune:
+            raise SettingError("an encoder is realigned in the run that trains it: add tune=True (--tune)")
+        self.realign = realign
         if not train or not tests or not seeds:
             raise SettingError("training text, test text and at least one seed are needed")
         if select not in ("source", "target", "last"):
@@ -142,7 +150,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        for name in ("ceiling", "translated"):
+        for name in ("ceiling", "translated", "realign"):
             if inputs.project and getattr(inputs, name):
                 raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience, "warmup": warmup,
@@ -170,8 +178,9 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         )  # fmt: skip
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
-        return [WithCeilings.of(make, train, tests, ceiling, dev, select) if ceiling
-                else make(train, tests, dev=dev, select=select)]  # fmt: skip
+        first = {} if inputs.realign is None else {"realign": inputs.realign}
+        return [WithCeilings.of(make, train, tests, ceiling, dev, select, first) if ceiling
+                else make(train, tests, dev=dev, select=select, **first)]  # fmt: skip
 
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any) -> Task:
@@ -200,7 +209,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
-            **self.found(runs), **settings_of(self.train),
+            **self.found(runs), **settings_of(self.train), **_realigned(experiment, runs),
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
@@ -219,6 +228,18 @@ class ZeroShot(TrainedTask[D], Generic[D]):
                 for metric, measured, of_runs, spread in measures
             ]  # fmt: skip
         return _with_gaps(scores, self.sources)
+
+
+def _realigned(experiment: Experiment[Any], runs: Sequence[Learnt]) -> dict[str, Any]:
+    """What is said of an alignment in the same run."""
+    realign = experiment.task.realign
+    if realign is None:
+        return {}
+    said = {**realign.settings(), "gradient_cosine": gradient_cosine(experiment, realign).about()}
+    if realign.when == "during":
+        during = [value for run in runs for value in run.cosines]
+        said["gradient_cosine_during"] = GradientCosine.of(during).about()
+    return said
 
 
 def _protocol(test: Dataset[Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from calque.disk import write_text
 from calque.distributed import Processes
@@ -27,6 +28,7 @@ from calque.training.plan import Plan
 
 _SECONDS = 60.0  # between checkpoints, whatever the number of updates
 _SHARE = 0.05  # of the time that checkpoints may take
+_APART = 0x9E3779B97F4A7C15  # between the random states of the turns of an update
 _LARGE = 20_000_000  # parameters: Adam over fewer is quicker on one core than waking the others
 
 
@@ -179,29 +181,17 @@ class Loop:
             number, position = divmod(self.step, plan.steps_per_epoch)
             if number != loaded:
                 updates, loaded = plan.epoch(number), number
-            # The random state of an update depends on its number alone, so that dropout is the same after a resume,
-            # whatever else drew random numbers in between.
-            self._seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
-            terms = self.objective.backward(updates[position])
-            self.processes.sum_gradients(self.parameters)
-            norm = {}
-            if self.schedule.clip is not None:
-                norm["norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))
-            if not all(math.isfinite(value) for value in terms.values()):
-                raise InputError(f"the loss is not finite at update {self.step + 1}: {terms}; lower the learning rate")
             rate = self.schedule.rate(self.step, total)
-            for group in self.optimiser.param_groups:
-                group["lr"] = rate
-            with self.threads.all_cores() if self.large else nullcontext():
-                self.optimiser.step()
-            self.optimiser.zero_grad(set_to_none=True)
+            terms: dict[str, float] = {}
+            for turn, (part, module) in enumerate(self.objective.turns(updates[position])):
+                terms |= self._turn(turn, part, module, rate)
             self.step += 1
             self.objective.after_update(self.step)
             epoch = self.step / plan.steps_per_epoch
-            self.history.append({"step": self.step, "epoch": epoch, "rate": rate, **norm, **terms})
+            self.history.append({"step": self.step, "epoch": epoch, "rate": rate, **terms})
             if self.step % 50 == 0:
                 self._write_metrics()
-            shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items()}, refresh=False)
+            shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items() if name != "norm"}, refresh=False)
             shown.update()
             if self._checkpoint_is_due(interruption):
                 self.save()
@@ -214,6 +204,27 @@ class Loop:
             if (self.step % plan.steps_per_epoch == 0 or self.step == total) and self.objective.after_epoch():
                 break
         shown.close()
+
+    def _turn(self, turn: int, part: Any, module: nn.Module, rate: float) -> dict[str, float]:
+        """One step of the optimiser, and the terms of the loss; `module` is what it trains."""
+        # The random state of an update depends on its number alone, so that dropout is the same after a resume,
+        # whatever else drew random numbers in between.
+        number = (self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank
+        self._seed(number if turn == 0 else (number + turn * _APART) % 2**63)
+        terms = self.objective.backward(part)
+        whole = module is self.objective.module
+        self.processes.sum_gradients(self.parameters if whole else module.parameters())
+        norm = {}
+        if self.schedule.clip is not None:
+            norm["norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))
+        if not all(math.isfinite(value) for value in terms.values()):
+            raise InputError(f"the loss is not finite at update {self.step + 1}: {terms}; lower the learning rate")
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        with self.threads.all_cores() if self.large else nullcontext():
+            self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        return {**norm, **terms}
 
     def _seed(self, number: int) -> None:
         """As `torch.manual_seed`, which also keeps a stack trace for each kind of device that is not there: 0.4 ms."""

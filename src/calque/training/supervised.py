@@ -17,6 +17,7 @@ from calque.training.objective import Objective
 from calque.training.plan import BatchPlan, LanguagePlan, Plan
 from calque.training.rates import rate_by_width
 from calque.training.sources import VectorSource, WordRows
+from calque.training.together import Beside, Together, TogetherPlan
 
 
 def tuned_rate(dim: int) -> float:
@@ -57,6 +58,7 @@ class Supervised:
         self.schedule = Schedule(epochs, learning_rate, warmup, decay, (0.9, 0.999), 1e-8, clip, seed)
         self.batch, self.patience = batch, patience
         self.best, self.best_epoch = float("nan"), 0
+        self.cosines: list[float] = []
 
     def fit(
         self,
@@ -67,6 +69,7 @@ class Supervised:
         processes: Processes,
         groups: np.ndarray | None = None,
         select: Callable[[], float] | None = None,
+        beside: Beside | None = None,
         progress: bool = False,
         title: str = "train",
     ) -> list[dict[str, float]]:
@@ -79,10 +82,11 @@ class Supervised:
             processes: of this run.
             groups: int `[n]`, the language of each text, for `per_epoch`; None if they are all of one.
             select: score of the current state, the higher the better; without it the last state stays.
+            beside: what the source's model learns along with that, at the same rate; None for nothing.
             progress, title: show a bar on standard error.
 
         Returns:
-            the metrics of every update; `best` and `best_epoch` say what `select` chose.
+            the metrics of every update; `best` and `best_epoch` say what `select` chose, and `cosines` is that of `Together`.
         """
         if self.per_epoch is None:
             plan: Plan[list[np.ndarray]] = BatchPlan(
@@ -92,12 +96,18 @@ class Supervised:
             groups = np.zeros(len(source.lengths), dtype=np.int64) if groups is None else groups
             plan = LanguagePlan(groups, batch=self.batch, per_epoch=self.per_epoch, seed=self.schedule.seed)
         learning = HeadObjective(head, source, losses, processes, select=select, patience=self.patience)
+        objective: Objective[Any] = learning
+        updates: Plan[Any] = plan
+        if beside is not None:
+            objective = together = Together(learning, beside, processes)
+            updates = TogetherPlan(plan, beside.plan, epochs=self.schedule.epochs, passes=beside.passes)
+            self.cosines = together.cosines
         loop = Loop(
-            learning, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,
+            objective, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,
             threads=source.threads, title=title,
         )  # fmt: skip
         learning.module.train()
-        history = loop.run(plan)
+        history = loop.run(updates)
         learning.restore()
         self.best, self.best_epoch = learning.score, learning.epoch
         learning.module.eval()

@@ -1,0 +1,184 @@
+"""Two objectives over one model: their updates take turns, or their gradients are added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from calque.distributed import Processes
+from calque.errors import SettingError, check_number
+from calque.training.gradients import cosine, take_gradients
+from calque.training.objective import Objective
+from calque.training.plan import Plan
+
+How = Literal["alternating", "summed"]
+#: an update of the first objective, if it has its turn, and updates of the second
+Joined = tuple[Any, list[Any]]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A second objective, to be minimised along with a first that trains the same model.
+
+    Attributes:
+        objective: its module is the model, or a part of it.
+        plan: its updates.
+        passes: how often it goes through its plan while the first goes through its own.
+        how: see `Together`.
+        weight: of its gradient, where gradients are summed.
+        frozen: weights that it leaves as they are, whatever the first does with them.
+    """
+
+    objective: Objective[Any]
+    plan: Plan[Any]
+    passes: float = 1.0
+    how: How = "alternating"
+    weight: float = 1.0
+    frozen: Sequence[nn.Parameter] = ()
+
+    def __post_init__(self):
+        if self.how not in ("alternating", "summed"):
+            raise SettingError(f"how is alternating or summed, got {self.how!r}")
+        check_number("weight", self.weight, above=0)
+        if self.how == "alternating" and self.weight != 1:
+            raise SettingError(
+                f"weight = {self.weight:g} is of gradients that are summed; Adam would take most of it back from an update "
+                "alone: leave it out, or set how to summed"
+            )
+
+
+class TogetherPlan:
+    """The updates of one plan, and with each those of a second that are due: of n updates and m of the second, the second's
+    number j comes with the first's number k if ⌊k·m/n⌋ ≤ j < ⌊(k + 1)·m/n⌋.
+
+    So the second is spread evenly, whichever of the two is longer, and a training that ends early has seen as much of both.
+
+    Args:
+        first: says what an epoch is.
+        epochs: how often it is gone through.
+        second: the same with `passes`; it is begun again where it ends.
+    """
+
+    def __init__(self, first: Plan[Any], second: Plan[Any], *, epochs: float, passes: float):
+        self._first, self._second = first, second
+        self.steps_per_epoch = first.steps_per_epoch
+        self.updates = max(1, round(epochs * first.steps_per_epoch))
+        self.second_updates = max(1, round(passes * second.steps_per_epoch))
+        self._known: tuple[int, Sequence[Any]] = (-1, ())
+
+    def epoch(self, number: int) -> list[Joined]:
+        start = number * self.steps_per_epoch
+        return [(update, self._due(start + k)) for k, update in enumerate(self._first.epoch(number))]
+
+    def _due(self, k: int) -> list[Any]:
+        places = range(k * self.second_updates // self.updates, (k + 1) * self.second_updates // self.updates)
+        return [self._update(place) for place in places]
+
+    def _update(self, place: int) -> Any:
+        number, position = divmod(place, self._second.steps_per_epoch)
+        if self._known[0] != number:
+            self._known = (number, self._second.epoch(number))
+        return self._known[1][position]
+
+
+class Together(Objective[Joined]):
+    """A first objective that says when an epoch is over and which state is kept, and a second over the same weights.
+
+    - "alternating": after an update of the first, each update of the second that is due, with one optimiser and its one
+      memory. Weights that the second does not share, such as a head's, stay as they are meanwhile.
+    - "summed": one update along ∇L₁ + w·mean ∇L₂, the mean over the second's batches that are due; where none is, along ∇L₁
+      alone. So the published code of Gaschi et al. (2023) joins them, with a fixed number of batches for each update.
+
+    Args:
+        first: its module has all that is trained.
+        beside: the second.
+        processes: of this run.
+
+    Attributes:
+        cosines: between both gradients in the weights that both train, one for each update that had both. Where they
+            alternate, the second's is one update younger. In several processes, of which each knows only its share of a
+            gradient, there are none.
+        seconds: how many updates of the second there were.
+    """
+
+    def __init__(self, first: Objective[Any], beside: Beside, processes: Processes):
+        self.module, self._first, self._beside = first.module, first, beside
+        self._alone = processes.world == 1
+        frozen = {id(weight) for weight in beside.frozen}
+        every = [p for p in beside.objective.module.parameters() if p.requires_grad]
+        self._shared = nn.ParameterList(p for p in every if id(p) not in frozen)
+        self.cosines: list[float] = []
+        self.seconds = 0
+        self._last: list[Tensor | None] | None = None
+
+    def turns(self, update: Joined) -> list[tuple[Joined, nn.Module]]:
+        first, seconds = update
+        if self._beside.how == "summed":
+            return [(update, self.module)]
+        return [((first, []), self.module), *(((None, [each]), self._shared) for each in seconds)]
+
+    def backward(self, update: Joined) -> dict[str, float]:
+        first, seconds = update
+        terms = {} if first is None else self._first.backward(first)
+        if self._beside.how == "alternating":
+            if first is not None:
+                self._last = [weight.grad for weight in self._shared]
+                return terms
+            terms = self._second(seconds)
+            self._compare(self._last, [weight.grad for weight in self._shared])
+            self._last = None  # each update is compared once, and its gradient is not held any longer
+            return terms
+        if not seconds:
+            return terms
+        own = take_gradients(self._shared)
+        terms |= self._second(seconds)
+        other = take_gradients(self._shared)
+        self._compare(own, other)
+        for weight, a, b in zip(self._shared, own, other, strict=True):
+            part = None if b is None else b * (self._beside.weight / len(seconds))
+            weight.grad = part if a is None else a if part is None else a + part
+        return terms
+
+    def _second(self, updates: Sequence[Any]) -> dict[str, float]:
+        """Add the gradients of the second's updates; the terms are means over them."""
+        total: dict[str, float] = {}
+        with self._frozen():
+            for update in updates:
+                for name, value in self._beside.objective.backward(update).items():
+                    total[name] = total.get(name, 0.0) + value / len(updates)
+        self.seconds += len(updates)
+        return {f"second {name}": value for name, value in total.items()}
+
+    @contextmanager
+    def _frozen(self) -> Iterator[None]:
+        try:
+            for weight in self._beside.frozen:
+                weight.requires_grad_(False)
+            yield
+        finally:
+            for weight in self._beside.frozen:
+                weight.requires_grad_(True)
+
+    def _compare(self, own: Sequence[Tensor | None] | None, other: Sequence[Tensor | None]) -> None:
+        if self._alone and own is not None:
+            self.cosines.append(cosine(own, other))
+
+    def after_update(self, step: int) -> None:
+        self._first.after_update(step)
+        self._beside.objective.after_update(self.seconds)
+
+    def after_epoch(self) -> bool:
+        return self._first.after_epoch()
+
+    def state(self) -> dict[str, Any]:
+        second = self._beside.objective.state()
+        return {"first": self._first.state(), "second": second, "seconds": self.seconds}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._first.load_state(state["first"])
+        self._beside.objective.load_state(state["second"])
+        self.seconds = state["seconds"]

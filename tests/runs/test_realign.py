@@ -1,0 +1,192 @@
+"""An encoder that is aligned in the run that trains it for a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from calque.annotated import Labels, TaggedText
+from calque.encoders import load_encoder
+from calque.encoders.random_vectors import RandomVectors
+from calque.errors import SettingError
+from calque.report.questions import _asked
+from calque.report.reading import Record
+from calque.runs.align import align
+from calque.runs.realign import TextRealignment, gradient_cosine, realign_on
+from calque.tasks.datasets import Dataset
+from calque.tasks.experiment import Experiment
+from calque.tasks.tagging import Tagging
+from calque.text import Sentences
+from linked_text import make_text
+from planted import KeyPoints
+
+SETTINGS = {"batch": 4, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def linked():
+    corpus, pairs = make_text("xx", 16, 0)
+    return [corpus], [pairs]
+
+
+@pytest.fixture(scope="module")
+def tags(linked):
+    """What to learn from, and what to test on: capitals are another language."""
+    (corpus,), _ = linked
+
+    def tagged(side, lang):
+        names = ["NOUN" if word.lower() in ("cat", "house") else "X" for each in side for word in each.words]
+        text = TaggedText(Sentences.of([list(each.words) for each in side], lang), Labels.of(names))
+        return Dataset(f"{lang}.tsv", lang, text)
+
+    return tagged(corpus.source, "en"), tagged(corpus.target, "xx")
+
+
+def job(tags, realign=None, **more):
+    more = {"tune": True, "seeds": (0, 1), "options": {"epochs": 2, "batch": 8}, "bootstrap": 0, **more}
+    return Tagging("pos", tags[:1], tags[1:], realign=realign, **more)
+
+
+def realignment(linked, when, **how):
+    options = {**SETTINGS, **({} if when == "during" else {"learning_rate": 1e-3}), **how.pop("options", {})}
+    return TextRealignment(lambda: linked, when=when, options=options, **how)
+
+
+def weights(encoder):
+    return torch.cat([p.detach().flatten() for p in encoder.model.parameters()])
+
+
+def test_before_is_to_align_and_then_to_train_bit_by_bit(linked, tags, tiny_folder, tmp_path):
+    (corpus,), (pairs,) = linked
+    lines = [f"{' '.join(a.words)}\t{' '.join(b.words)}\n" for a, b in zip(corpus.source, corpus.target, strict=True)]
+    (tmp_path / "text.tsv").write_text("".join(lines))
+    pairs.save(tmp_path / "links.align")
+    where = {"langs": [("en", "xx")], "links": [str(tmp_path / "links.align")]}
+    options = {**SETTINGS, "learning_rate": 1e-3}
+    align(
+        [str(tmp_path / "text.tsv")], encoder=str(tiny_folder), method="contrastive", towards="en",
+        out=tmp_path / "aligned", options=options, **where,
+    )  # fmt: skip
+    apart = Experiment(job(tags), load_encoder(tmp_path / "aligned"))
+    realign = realign_on([str(tmp_path / "text.tsv")], options=options, **where)
+    at_once = Experiment(job(tags, realign), load_encoder(tiny_folder))
+    for seed in (0, 1):
+        one, other = apart.learn(seed), at_once.learn(seed)
+        theirs = dict(other.encoder.model.named_parameters())
+        assert all(torch.equal(weight, theirs[name]) for name, weight in one.encoder.model.named_parameters())
+        assert all(map(torch.equal, one.head.parameters(), other.head.parameters()))
+
+
+def test_after_the_head_stays_and_the_encoder_is_aligned(linked, tags, tiny_encoder):
+    plain = Experiment(job(tags), tiny_encoder).learn(1)
+    realign = realignment(linked, "after")
+    found = Experiment(job(tags, realign), tiny_encoder).learn(1)
+    assert all(map(torch.equal, plain.head.parameters(), found.head.parameters()))
+    assert (plain.epoch, plain.score) == (found.epoch, found.score)
+    assert torch.equal(weights(found.encoder), weights(realign.align(plain.encoder, seed=1)))
+    assert not torch.equal(weights(found.encoder), weights(realign.align(plain.encoder, seed=0)))
+
+
+@pytest.mark.parametrize("how", ["alternating", "summed"])
+def test_during_both_are_learnt_and_the_lower_layers_may_be_kept_from_the_alignment(linked, tags, tiny_encoder, how):
+    """The task's loss alone, and both with all layers, and both with the embeddings left to the task."""
+    runs = {}
+    for freeze in (None, 0):
+        realign = realignment(linked, "during", how=how, options={"freeze": freeze})
+        runs[freeze] = Experiment(job(tags, realign), tiny_encoder).learn(0)
+        assert len(runs[freeze].cosines) == 4  # 16 sentence pairs in fours, once
+    plain = Experiment(job(tags), tiny_encoder).learn(0)
+    moved = [weights(run.encoder) for run in (plain, *runs.values())]
+    assert not any(torch.equal(a, b) for k, a in enumerate(moved) for b in moved[:k])
+    assert all(weight.requires_grad for weight in runs[0].encoder.model.parameters())
+
+
+def test_a_score_says_how_its_encoder_was_realigned(linked, tags, tiny_encoder):
+    realign = realignment(linked, "during", how="summed", weight=0.5, options={"freeze": 1})
+    about = job(tags, realign, seeds=(0,)).evaluate(tiny_encoder)[0].settings
+    assert about["realign"].startswith(
+        "during (summed, weight 0.5), contrastive towards en, 16 sentence pairs, batch 4, seed 3, freeze 1 ("
+    )
+    known = {"when": "during", "how": "summed", "weight": 0.5, "passes": 1.0, "method": "contrastive", "towards": "en"}
+    assert known == {name: about["realignment"][name] for name in known}
+    assert -1 <= about["gradient_cosine"]["mean"] <= 1
+    assert about["gradient_cosine"]["n"] == 8
+    assert about["gradient_cosine_during"]["n"] == 4
+    again = gradient_cosine(tiny_encoder, job(tags), *linked, options={**SETTINGS, "freeze": 1})
+    assert again.about() == about["gradient_cosine"]
+
+
+def test_no_two_settings_or_texts_are_the_same_question(linked, tags, tiny_encoder):
+    other = make_text("xx", 16, 1)
+    several = [
+        realignment(linked, "before"), realignment(linked, "after"), realignment(linked, "during"),
+        realignment(linked, "during", how="summed"), realignment(linked, "before", method="finetune"),
+        realignment(linked, "before", towards="xx"), realignment(linked, "before", options={"epochs": 3}),
+        realignment(([other[0]], [other[1]]), "before"),
+    ]  # fmt: skip
+    said = []
+    for each in several:
+        each.prepare(tiny_encoder, ["en"])
+        said.append(each.settings()["realign"])
+    assert len(set(said)) == len(said)
+    plain = {"task": "pos", "metric": "accuracy", "data": "x", "languages": ["en", "xx"], "value": 0.5}
+    records = [Record("f:1", {**plain, "settings": given}) for given in ({}, *({"realign": each} for each in said))]
+    assert len({str(_asked(record)) for record in records}) == len(records)
+
+
+def test_the_language_that_is_learnt_is_the_one_to_move_towards(linked, tiny_encoder):
+    realign = realignment(linked, "before")
+    realign.prepare(tiny_encoder, ["de", "xx"])
+    assert realign.settings()["realignment"]["towards"] == "xx"
+    with pytest.raises(SettingError, match="learnt in de, and the text to realign on is in en-xx: name the language"):
+        realignment(linked, "before").prepare(tiny_encoder, ["de"])
+    with pytest.raises(SettingError, match="cannot realign towards de: the text is in en-xx"):
+        realignment(linked, "before", towards="de").prepare(tiny_encoder, ["en"])
+
+
+def test_what_cannot_be_realigned_is_refused(linked, tags, tiny_encoder):
+    realign = realignment(linked, "before")
+    with pytest.raises(SettingError, match="in the run that trains it: add tune=True"):
+        job(tags, realign, tune=False)
+    with pytest.raises(SettingError, match="cannot be trained"):
+        job(tags, realign).evaluate(RandomVectors())
+    with pytest.raises(SettingError, match="its vectors are of key points, expected words"):
+        realign.prepare(KeyPoints(), ["en"])
+    with pytest.raises(SettingError, match=r"pos has no gradient in the encoder: make it with tune=True"):
+        gradient_cosine(tiny_encoder, job(tags, tune=False), *linked)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"when": "later"}, "before, during or after, got 'later'"),
+        ({"how": "both"}, "alternating or summed, got 'both'"),
+        ({"method": "rotation"}, "rotation cannot realign an encoder for a task: expected contrastive or finetune"),
+        ({"method": "magic"}, "unknown method 'magic'"),
+        ({"when": "during", "weight": 2.0}, "weight of realignment is for during, summed"),
+        ({"when": "during", "options": {"learning_rate": 1.0}}, "learning_rate of contrastive: during the task's training"),
+        ({"options": {"magic": 1}}, "contrastive cannot be made with magic"),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_fit_are_told_before_anything_is_read(how, said):
+    def read():
+        raise AssertionError("too late")
+
+    with pytest.raises(SettingError, match=said):
+        TextRealignment(read, **how)
+
+
+def test_ceilings_are_not_realigned(linked, tags, tiny_encoder):
+    from calque.tasks.ceiling import WithCeilings
+
+    def make(train, tests, **given):
+        return job((train[0], tests[0]), seeds=(0,), **given)
+
+    english, other = tags
+    ceiling = replace(other, name="ceiling.xx.tsv")
+    task = WithCeilings.of(make, [english], [other], [ceiling], [], "last", {"realign": realignment(linked, "during")})
+    zero_shot, top = task.evaluate(tiny_encoder)
+    assert "realign" in zero_shot.settings
+    assert "realign" not in top.settings

@@ -1,0 +1,173 @@
+"""Two objectives over one model: against the gradient of the sum, and against two loops that take turns by hand."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from calque.distributed import Processes
+from calque.errors import SettingError
+from calque.training.gradients import GradientCosine, cosine, gradient_cosine
+from calque.training.loop import Loop, Schedule
+from calque.training.objective import Objective
+from calque.training.together import Beside, Together, TogetherPlan
+from fitted_line import Steps
+
+RATE, EPOCHS = 1e-2, 3.0
+
+
+class Fit(Objective[int]):
+    """Squares of what a module says of points, which the number of an update draws, less some number."""
+
+    def __init__(self, module, wanted, says=None):
+        self.module, self.wanted, self.says = module, wanted, says or module
+        self.steps, self.epochs = [], 0
+
+    def loss(self, update):
+        x = torch.randn(6, 3, generator=torch.Generator().manual_seed(update))
+        return (self.says(x) - self.wanted).square().mean()
+
+    def backward(self, update):
+        loss = self.loss(update)
+        loss.backward()
+        return {"loss": float(loss.detach())}
+
+    def after_update(self, step):
+        self.steps.append(step)
+
+    def after_epoch(self):
+        self.epochs += 1
+        return False
+
+
+def objectives():
+    """A head on a model, and the model alone."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4))
+    head = nn.Linear(4, 1)
+    return Fit(nn.ModuleList([head, model]), 1.0, lambda x: head(model(x))), Fit(model, -1.0)
+
+
+def gradients(module):
+    return [None if p.grad is None else p.grad.clone() for p in module.parameters()]
+
+
+def trained(first, beside, plan):
+    together = Together(first, beside, Processes())
+    schedule = Schedule(epochs=EPOCHS, learning_rate=RATE, warmup=0.3, decay="linear")
+    Loop(together, schedule=schedule, processes=Processes(), identity={}).run(plan)
+    return together, schedule
+
+
+def test_the_summed_gradient_is_that_of_the_sum():
+    first, second = objectives()
+    weight, due = 0.3, [7, 8, 9]
+    total = first.loss(1) + weight * sum(second.loss(update) for update in due) / len(due)
+    total.backward()
+    expected = gradients(first.module)
+    first.module.zero_grad()
+    together = Together(first, Beside(second, Steps(), how="summed", weight=weight), Processes())
+    ((part, trains),) = together.turns((1, due))
+    terms = together.backward(part)
+    assert trains is first.module
+    for found, wanted in zip(gradients(first.module), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+    assert terms["loss"] == pytest.approx(first.loss(1).item())
+    assert terms["second loss"] == pytest.approx(sum(second.loss(update).item() for update in due) / 3)
+    assert together.backward((2, [])).keys() == {"loss"}
+
+
+def test_turns_are_two_loops_that_take_them_by_hand():
+    first, second = objectives()
+    mine, theirs = copy.deepcopy(first.module), None
+    plan = TogetherPlan(Steps(4), Steps(3), epochs=EPOCHS, passes=2.0)  # 12 updates, and 6 of the second
+    together, schedule = trained(first, Beside(second, Steps(3), passes=2.0), plan)
+
+    head, theirs = mine[0], mine[1]
+    adam = torch.optim.Adam(mine.parameters(), betas=schedule.betas, eps=schedule.epsilon)
+
+    def step(loss, k):
+        adam.param_groups[0]["lr"] = schedule.rate(k, 12)
+        adam.zero_grad(set_to_none=True)
+        loss.backward()
+        adam.step()
+
+    done = 0
+    for k in range(12):
+        step(Fit(None, 1.0, lambda x: head(theirs(x))).loss(k), k)
+        while done < (k + 1) * 6 // 12:
+            step(Fit(None, -1.0, theirs).loss(done), k)
+            done += 1
+    assert done == together.seconds == 6
+    for found, wanted in zip(first.module.parameters(), mine.parameters(), strict=True):
+        torch.testing.assert_close(found, wanted)
+    assert len(together.cosines) == 6
+    assert (len(first.steps), first.epochs, len(second.steps)) == (12, 3, 12)
+
+
+@pytest.mark.parametrize(("first", "second"), [(10, 3), (3, 10), (7, 7), (5, 1)])
+def test_the_second_is_gone_through_once_and_spread_evenly(first, second):
+    plan = TogetherPlan(Steps(first), Steps(second), epochs=2.0, passes=1.0)
+    updates = [update for number in (0, 1) for update in plan.epoch(number)]
+    assert [update for update, _ in updates] == list(range(2 * first))
+    assert [each for _, due in updates for each in due] == list(range(second))
+    seen = 0
+    for k, (_, due) in enumerate(updates):
+        seen += len(due)
+        assert abs(seen - (k + 1) * second / (2 * first)) < 1
+
+
+@pytest.mark.parametrize("how", ["alternating", "summed"])
+def test_what_the_second_freezes_only_the_first_moves(how):
+    """With a first objective that has no gradient there, they stay; without `frozen` they do not."""
+    for freezes in (True, False):
+        first, second = objectives()
+        lowest = first.module[1][0]
+        first.says = lambda x, head=first.module[0], above=first.module[1][2]: head(above(x[:, [0, 1, 2, 0]]))
+        before = copy.deepcopy(lowest.state_dict())
+        frozen = list(lowest.parameters()) if freezes else []
+        beside = Beside(second, Steps(), how=how, frozen=frozen)
+        trained(first, beside, TogetherPlan(Steps(), Steps(), epochs=EPOCHS, passes=1.0))
+        same = [torch.equal(value, before[name]) for name, value in lowest.state_dict().items()]
+        assert same == [freezes] * 2
+        assert all(weight.requires_grad for weight in lowest.parameters())
+
+
+def test_the_cosine_is_the_one_between_both_gradients():
+    first, second = objectives()
+    weights = list(second.module.parameters())
+
+    def flat(loss):
+        return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, weights)])
+
+    pairs = [(1, 5), (2, 6), (3, 7)]
+    vectors = [(flat(first.loss(a)), flat(second.loss(b))) for a, b in pairs]
+    each = [float(torch.cosine_similarity(g, h, dim=0)) for g, h in vectors]
+    found = gradient_cosine(first, second, pairs, weights, Processes())
+    whole = torch.cosine_similarity(*(sum(gradients) for gradients in zip(*vectors, strict=True)), dim=0)
+    assert (found.mean, found.n) == (pytest.approx(sum(each) / 3, abs=1e-6), 3)
+    assert found.sd == pytest.approx(float(torch.tensor(each).std()), abs=1e-6)
+    assert found.whole == pytest.approx(float(whole), abs=1e-6)
+    assert all(weight.grad is None for weight in first.module.parameters())
+    together = Together(first, Beside(second, Steps(), how="summed", weight=4.0), Processes())
+    together.backward((1, [5]))
+    assert together.cosines == [pytest.approx(each[0], abs=1e-6)]  # of the gradients, not of what is added
+
+
+def test_the_cosine_of_nothing_is_not_known():
+    some = torch.ones(2)
+    assert cosine([None, some], [some, None]) == 0.0  # no weight in common: at right angles
+    assert math.isnan(cosine([some], [torch.zeros(2)]))
+    assert GradientCosine.of([math.nan]).about() == {"mean": None, "sd": None, "whole": None, "n": 0}
+
+
+def test_a_weight_is_for_sums():
+    _, second = objectives()
+    with pytest.raises(SettingError, match="weight = 2 is of gradients that are summed"):
+        Beside(second, Steps(), weight=2.0)
+    with pytest.raises(SettingError, match="alternating or summed, got 'both'"):
+        Beside(second, Steps(), how="both")  # type: ignore[arg-type]
