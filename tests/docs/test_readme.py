@@ -64,9 +64,14 @@ def test_python_and_commands_give_the_same_links_and_figures(tmp_path, tiny_fold
 def test_the_demo_prints_what_the_readme_shows_by_name():
     """Its figures are those of one machine; methods and languages must be the same everywhere."""
     from calque.corpora.sample import LANGUAGES
-    from calque.runs.demo import METHODS
+    from calque.runs.demo import _SHOWN, METHODS
 
     shown = README.read_text(encoding="utf-8").split("calque demo\n```", 1)[1]
-    table = shown[shown.index("Contextual word retrieval") : shown.index("Word alignment")].splitlines()
-    assert table[1].split()[: len(LANGUAGES)] == list(LANGUAGES)
-    assert [line.split()[0] for line in table[2:] if line] == ["base", *METHODS]
+    printed = shown[shown.index("Contextual") :].split("\n```")[0]
+    tables = [table.splitlines() for table in printed.split("\n\n")]
+    assert [table[0] for table in tables] == [title for title, _ in _SHOWN.values()]
+    for kind, table in zip(_SHOWN, tables, strict=True):
+        langs = ["en", "95%"] if kind == "consistency" else [*LANGUAGES, "mean"]
+        assert table[1].split()[: len(langs)] == langs
+        aligner = ["statistical"] if kind == "alignment" else []
+        assert [line.split()[0] for line in table[2:]] == ["base", *METHODS, *aligner]

@@ -19,19 +19,27 @@ def test_table_folders_and_the_same_again(capsys, tiny_folder, tmp_path, monkeyp
     lines = first.splitlines()
     assert [line.split()[0] for line in lines[2:6]] == ["base", "rotation", "finetune", "contrastive"]
     assert lines[-1].startswith("statistical aligner")
+    blocks = [block.splitlines() for block in first.split("\n\n")]
+    assert [block[0].partition(" ")[0] for block in blocks] == ["Contextual", "The", "English", "Word"]
+    assert [block[1].split()[:2] for block in blocks] == [["de", "tr"], ["de", "tr"], ["en", "95%"], ["de", "tr"]]
     code, second, err = run(capsys, *options, "--out", tmp_path / "two")
     assert second == first
     AutoModel.from_pretrained(tmp_path / "one" / "contrastive")
     scores = [json.loads(line) for line in (tmp_path / "one" / "results.jsonl").read_text().splitlines()]
-    assert {(score["method"], score["task"], score["languages"][1]) for score in scores} == {
-        (method, task, lang)
-        for method in ("base", "rotation", "finetune", "contrastive", "statistical aligner")
-        for task in ("retrieval", "word-alignment")
-        for lang in ("de", "tr")
-        if (method, task) != ("statistical aligner", "retrieval")
-    }
+    methods, langs = ("base", "rotation", "finetune", "contrastive"), ("de", "tr")
+    assert {(score["method"], score["metric"], score["languages"][-1]) for score in scores} == {
+        *((method, metric, lang) for method in methods for metric in ("accuracy.all", "form.all", "aer") for lang in langs),
+        *((method, metric, "en") for method in methods for metric in ("same-form", "similarities")),
+        *(("statistical aligner", "aer", lang) for lang in langs),
+    } - {("base", "similarities", "en")}  # fmt: skip
+    before = {score["method"]: score["value"] for score in scores if score["metric"] == "similarities"}
+    assert before["rotation"] > 1 - 1e-6  # English stays where it is
+    assert before["finetune"] < 1 - 1e-6
     page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
-    assert all(f">{heading}</h2>" in page for heading in ("Verdict", "Word retrieval", "Word pairs before and after"))
+    assert all(
+        f">{heading}</h2>" in page
+        for heading in ("Verdict", "Word retrieval", "Same-language consistency", "Word pairs before and after")
+    )
     assert "calque demo --encoder" in page
     assert len((tmp_path / "one" / "text" / "de.train.tsv").read_text().splitlines()) == 357
     code, out, err = run(capsys, *options, "--out", tmp_path / "one")

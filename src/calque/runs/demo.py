@@ -32,6 +32,17 @@ if TYPE_CHECKING:
 METHODS: dict[str, dict[str, Any]] = {"rotation": {}, "finetune": {"epochs": 4}, "contrastive": {"epochs": 8}}
 
 
+#: what a row has scores of
+_KINDS = ("retrieval", "form", "consistency", "similarities", "alignment")
+#: kinds that the table shows: title, and which value is the good one
+_SHOWN: dict[str, tuple[str, Callable[..., str]]] = {
+    "retrieval": ("Contextual word retrieval, accuracy (higher is better)", max),
+    "form": ("The same by form: any occurrence of the right word counts (higher is better)", max),
+    "consistency": ("English words whose nearest other English word is the same word (higher is better)", max),
+    "alignment": ("Word alignment, error rate against hand-made links (lower is better)", min),
+}
+
+
 @dataclass(frozen=True)
 class _Text:
     """One language's share of the sample."""
@@ -69,7 +80,8 @@ def demo(
         then: adds to the folder, which it is given before that gets its name.
 
     Returns:
-        a row for each encoder: `method`, `retrieval` and `alignment` (scores by language), `folder`.
+        a row for each encoder: `method`; scores by language: `retrieval`, `form`, `alignment`, and for English `consistency`
+        and, after a method, `similarities`; `folder`.
     """
     from calque.encoders import load_encoder
     from calque.encoders.base import require
@@ -103,12 +115,12 @@ def _demo(
         rows.append(_measured(method, aligned, asked, method, progress))
         seconds[method] = round(time.perf_counter() - started, 1)
         say(f"{method}: {seconds[method]:.0f} s")
-    rows.append({"method": "statistical aligner", "retrieval": {}, "folder": None,
+    rows.append({"method": "statistical aligner", **{kind: {} for kind in _KINDS}, "folder": None,
                  "alignment": {lang: text.aligner for lang, text in texts.items()}})  # fmt: skip
     lines = [
         json.dumps({"method": row["method"], **score.to_dict()}, ensure_ascii=False)
         for row in rows
-        for kind in ("retrieval", "alignment")
+        for kind in _KINDS
         for score in row[kind].values()
     ]
     (folder / "results.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -139,15 +151,25 @@ class _Asked:
         self.questions = Questions(WordRetrieval(text.test, text.test_links, data="sample"))
         self.views: list[View] = []
 
-    def retrieval(self, name: str, encoder: Encoder) -> Score:
-        """The headline of `WordRetrieval`; the answers are kept."""
+    def retrieval(self, name: str, encoder: Encoder) -> dict[str, Score]:
+        """The figures of `WordRetrieval` by metric; the answers are kept."""
         task, corpus = self.questions.task, self.questions.corpus
         source, target = encoder.encode(corpus.source), encoder.encode(corpus.target)
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
         view = self.questions.ask(name, source, target, about)
         self.views.append(view)
         answers = (self.questions.pairs, self.questions.unseen, view.answers)
-        return task.evaluate_embeddings(source, target, about=about, asked=answers)[0]
+        scores = task.evaluate_embeddings(source, target, about=about, asked=answers)
+        return {score.metric: score for score in scores}
+
+    def english(self) -> Iterator[Score]:
+        """What the last encoder left of English beside the first one."""
+        from calque.tasks.consistency import Consistency
+
+        first, last = self.views[0], self.views[-1]
+        before, about = (None, {}) if last is first else (first.source, {"base": first.about["encoder"]})
+        task = Consistency(self.questions.corpus.source, data="sample")
+        yield from task.evaluate_embeddings(last.source, about={**last.about, **about}, before=before)
 
     def findings(self, seed: int) -> Iterator[Finding]:
         """Analyses that take no time: what `calque analyze` does besides needs tags, layers or more text."""
@@ -192,11 +214,14 @@ def _measured(
 ) -> dict[str, Any]:
     from calque.tasks import WordAlignment
 
-    retrieval, alignment = {}, {}
+    row: dict[str, Any] = {"method": method, **{kind: {} for kind in _KINDS}, "folder": folder}
     for lang in bar(asked, unit="language", title=f"measure {method}", show=progress):
-        retrieval[lang] = asked[lang].retrieval(method, encoder)
-        alignment[lang] = WordAlignment(*asked[lang].gold, data="sample").evaluate(encoder)[0]
-    return {"method": method, "retrieval": retrieval, "alignment": alignment, "folder": folder}
+        found = asked[lang].retrieval(method, encoder)
+        row["retrieval"][lang], row["form"][lang] = found["accuracy.all"], found["form.all"]
+        row["alignment"][lang] = WordAlignment(*asked[lang].gold, data="sample").evaluate(encoder)[0]
+    for score, kind in zip(next(iter(asked.values())).english(), ("consistency", "similarities"), strict=False):
+        row[kind]["en"] = score  # the English sentences are the same beside every language
+    return row
 
 
 def _write(folder: Path, texts: dict[str, _Text]) -> None:
@@ -209,21 +234,19 @@ def _write(folder: Path, texts: dict[str, _Text]) -> None:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Accuracy of retrieval and error rate of alignment, in per cent, by method and language."""
+    """What every method changes, in per cent, by language: a table for each kind of score that `_SHOWN` has."""
     blocks = []
-    for kind, title, best in (
-        ("retrieval", "Contextual word retrieval, accuracy (higher is better)", max),
-        ("alignment", "Word alignment, error rate against hand-made links (lower is better)", min),
-    ):
+    for kind, (title, best) in _SHOWN.items():
         shown = [row for row in rows if row[kind]]
         langs = list(shown[0][kind])
         values = {row["method"]: mean_of([score.to_dict() for score in row[kind].values()]) for row in shown}
         top = best(values, key=lambda name: values[name][0])
-        lines = [f"{'':20}" + "".join(f"{lang:>7}" for lang in langs) + "   mean  95% interval"]
+        several = len(langs) > 1
+        lines = [f"{'':20}" + "".join(f"{lang:>7}" for lang in langs) + several * "   mean" + "  95% interval"]
         for row in shown:
             value, low, high = values[row["method"]]
-            cells = "".join(f"{100 * row[kind][lang].value:7.1f}" for lang in langs)
+            cells = "".join(f"{100 * row[kind][lang].value:7.1f}" for lang in langs) + several * f"{100 * value:7.1f}"
             mark = " *" if row["method"] == top else ""
-            lines.append(f"{row['method']:20}{cells}{100 * value:7.1f}  {100 * low:.1f} – {100 * high:.1f}{mark}")
+            lines.append(f"{row['method']:20}{cells}  {100 * low:.1f} – {100 * high:.1f}{mark}")
         blocks.append("\n".join([title, *lines]))
     return "\n\n".join(blocks)
