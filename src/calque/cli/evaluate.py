@@ -80,8 +80,8 @@ def evaluate(
         int | None,
         typer.Option(
             min=1,
-            help="Use only N texts of each --train file, evenly spaced; of --text, and of a --test that is parallel or plain, the first N. "
-            "retrieval: --train is read whole, to tell seen pairs.",
+            help="Use only N texts of each --train file, evenly spaced; of --text, and of a --test that is parallel or plain, "
+            "the first N. retrieval: --train is read whole, to tell seen pairs.",
         ),
     ] = None,
     test_limit: Annotated[
