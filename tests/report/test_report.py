@@ -590,6 +590,18 @@ def test_an_answer_to_another_question_replaces_none(tmp_path, task, name):
     assert any("1 lines were superseded" in note or "1 line" in note for note in composed.notes)
 
 
+def test_code_switched_text_is_told_from_text_as_it_is(tmp_path):
+    """A line that says nothing of it, such as one of an earlier version, is of text as it is."""
+    settings = {"encoder": "m", "encoder_fingerprint": "f"}
+    lines = [
+        line("ner", ("en", "de"), "f1", value, 0.02, settings=settings | more)
+        for value, more in ((0.2, {}), (0.4, {"code_switch": "de: 0.5 of texts"}))
+    ]
+    composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
+    captions = [block.caption for block in composed.sections[0].blocks if hasattr(block, "caption")]
+    assert ["code-switched: none" in captions[0], "code-switched: de: 0.5 of texts" in captions[1]] == [True, True]
+
+
 @pytest.mark.parametrize(("features", "tables"), [("tuned", 1), ("frozen", 2)])
 def test_encoders_that_learn_may_have_the_rate_of_their_width(tmp_path, features, tables):
     lines = [
