@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,15 +12,17 @@ import torch
 from calque.annotated import Labels, TaggedText
 from calque.encoders import load_encoder
 from calque.encoders.random_vectors import RandomVectors
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 from calque.report.questions import _asked
 from calque.report.reading import Record
 from calque.runs.align import align
 from calque.runs.realign import TextRealignment, gradient_cosine, realign_on
+from calque.runs.study import read_study
 from calque.tasks.datasets import Dataset
 from calque.tasks.experiment import Experiment
 from calque.tasks.tagging import Tagging
 from calque.text import Sentences
+from command import works
 from linked_text import make_text
 from planted import KeyPoints
 
@@ -176,6 +180,85 @@ def test_settings_that_do_not_fit_are_told_before_anything_is_read(how, said):
 
     with pytest.raises(SettingError, match=said):
         TextRealignment(read, **how)
+
+
+PLAN = """
+seeds = 1
+[encoders]
+tiny = "{encoder}"
+[methods.base]
+[supervision.text]
+xx = "text.tsv"
+[tasks.plain]
+task = "pos"
+tune = true
+epochs = 1
+train = ["en=train.tsv"]
+test = ["xx=test.tsv"]
+[tasks.together]
+task = "pos"
+tune = true
+epochs = 1
+train = ["en=train.tsv"]
+test = ["xx=test.tsv"]
+realign = {realign}
+"""
+
+
+@pytest.fixture
+def plan(linked, tiny_folder, tmp_path):
+    """`plan(realign)` writes a study with its texts."""
+    (corpus,), _ = linked
+    sides = [[each.words for each in side] for side in (corpus.source, corpus.target)]
+    (tmp_path / "text.tsv").write_text("".join(f"{' '.join(a)}\t{' '.join(b)}\n" for a, b in zip(*sides, strict=True)))
+    for name, side in zip(("train", "test"), sides, strict=True):
+        text = "\n".join("".join(f"{word}\t{'AB'[len(word) > 3]}\n" for word in words) for words in side)
+        (tmp_path / f"{name}.tsv").write_text(text)
+
+    def write(realign, more=""):
+        (tmp_path / "study.toml").write_text(PLAN.format(encoder=tiny_folder, realign=realign) + more)
+        return tmp_path / "study.toml"
+
+    return write
+
+
+def test_a_study_realigns_in_a_tasks_own_run(plan, tmp_path, capsys):
+    path = plan('{ when = "during", options = { batch = 4 } }')
+    works(capsys, "study", path, "--out", tmp_path / "out", "-q")
+    lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
+    plain, together = (json.loads(line)["settings"] for line in lines)
+    assert "realign" not in plain
+    assert together["realign"].startswith("during (alternating), contrastive towards en, 16 sentence pairs, batch 4 (")
+    assert together["realignment"]["texts"] == ["text.tsv"]
+    assert together["gradient_cosine_during"]["n"] > 0
+
+
+@pytest.mark.parametrize(
+    ("realign", "more", "said"),
+    [
+        ('{ when = "later" }', "", "tasks.together.realign.when = 'later', expected 'before' or 'during' or"),
+        ("{ whenever = 1 }", "", "unknown setting 'whenever' of tasks.together.realign"),
+        (
+            '{ supervision = "x" }',
+            "",
+            "tasks.together.realign.supervision names 'x', expected one of parallel text: text",
+        ),
+        ("{}", '[supervision.more]\nxx = "text.tsv"\n', "realign.supervision names none, expected one of"),
+        ('{ method = "rotation" }', "", "tasks.together.realign: rotation cannot realign an encoder"),
+        ("{ options = { temperature = 0.0 } }", "", "tasks.together.realign: temperature must be above 0"),
+        ("{ options = { batch = 'x' } }", "", "realign.options.batch = 'x', expected"),
+    ],
+)
+def test_what_is_wrong_in_a_study_is_said_with_its_place(plan, realign, more, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        read_study(plan(realign, more))
+
+
+def test_a_study_must_train_what_it_realigns(plan):
+    path = plan("{}")
+    path.write_text(path.read_text().replace("tune = true", "tune = false"))
+    with pytest.raises(InputError, match="realign: an encoder is realigned in the run that trains it for the task"):
+        read_study(path)
 
 
 def test_ceilings_are_not_realigned(linked, tags, tiny_encoder):

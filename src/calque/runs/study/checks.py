@@ -25,6 +25,7 @@ from calque.runs.study.options import (
 )
 from calque.runs.study.plan import BASE, KINDS, OWN, Study, learns, listed, users
 from calque.runs.study.pretraining import check_pretraining
+from calque.runs.study.realigning import check_realign
 from calque.runs.study.values import Files, check, check_value, no_repetition
 from calque.tasks.table import TASKS
 
@@ -148,6 +149,8 @@ def check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
         what = 'a table by language, { de = "FILE" }' if by_language else "a list of files"
         raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
     check(where, given, {"task": str, **of_task(task)})
+    if "realign" in given:
+        check_realign(study, where, given)
     _check_rows(study, where, given)
     check_entries(where, given)
     check_rows(study, where, given)

@@ -13,6 +13,7 @@ from calque.runs.steps import Step, Steps
 from calque.runs.study.options import OF_LINKS, OF_ROWS, PARTS, SWITCHES, of_anchors
 from calque.runs.study.plan import BASE, Study, is_for, listed
 from calque.runs.study.pretraining import Training, seeds_of, trainings
+from calque.runs.study.realigning import supervision_of
 from calque.runs.study.rows import Base, Row, about_of, label_of
 from calque.tasks.table import TASKS
 
@@ -151,27 +152,27 @@ class Grid:
 
     def _on_links(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
         """From the linked words of parallel texts; for a method that needs no links, from their sides."""
-        words = {
-            "symmetrize": METHODS[about["method"]].symmetrize,
-            **self.plan.words,
-            **_given(texts, "limit", "pretokenized"),
-        }
-        files = [self.plan.path(texts[lang]) for lang in langs]
-        if not METHODS[about["method"]].needs_links:
-            settings, links = {**about, "words": words}, {"links": []}
-            return self._reading(base, "align", settings, {"text": files}, links, label=label)
-        linking = [
-            self._step(
-                "links", {"langs": pair, "words": words}, {"text": [file]}, label=f"word links, {'-'.join(pair)}"
-            )
-            for pair, file in zip(about["langs"], files, strict=True)
-        ]
-        self.preparing += linking
-        after, read = {"links": self._places(linking)}, {"text": files}
+        words, files, links = self._linked(texts, langs, about["method"])
+        read = {"text": files}
         if "link_dictionaries" in texts:
             read["dictionary"] = [self.plan.path(texts["link_dictionaries"][lang]) for lang in langs]
         settings = {**about, "words": words, **_given(texts, *OF_LINKS)}
-        return self._reading(base, "align", settings, read, after, label=label)
+        return self._reading(base, "align", settings, read, {"links": links}, label=label)
+
+    def _linked(self, texts, langs: Sequence[str], method: str) -> tuple[dict[str, Any], list[str], list[str]]:
+        """How words are linked for a method, parallel texts, and where their links will be; none for one without need."""
+        words = {"symmetrize": METHODS[method].symmetrize, **self.plan.words, **_given(texts, "limit", "pretokenized")}
+        files = [self.plan.path(texts[lang]) for lang in langs]
+        linking = [
+            self._step(
+                "links", {"langs": [self.plan.source, lang], "words": words}, {"text": [file]},
+                label=f"word links, {self.plan.source}-{lang}",
+            )
+            for lang, file in zip(langs, files, strict=True)
+            if METHODS[method].needs_links
+        ]  # fmt: skip
+        self.preparing += linking
+        return words, files, self._places(linking)
 
     def _on_words(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
         """From words' anchors, and the dictionaries that pair them, if there are any."""
@@ -234,10 +235,10 @@ class Grid:
                 return []
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
         files = {part: [file for _, file in several] for part, several in texts.items()}
-        for name in SWITCHES:
-            if name in given:
-                about["langs"][name] = list(given[name])
-                files[name] = [plan.path(file) for file in given[name].values()]
+        for part in SWITCHES:
+            if part in given:
+                about["langs"][part] = list(given[part])
+                files[part] = [plan.path(file) for file in given[part].values()]
         if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
             files["keys"] = [key for part in ("train", "test") for file in files[part] for key in _keys(file)]
@@ -250,12 +251,22 @@ class Grid:
         if "seeds" in task.options:
             about["seeds"] = given.get("seeds", plan.seeds)
         after: dict[str, list[str]] = {}
+        if "realign" in given:
+            about["realign"], files["realign"], after["links"] = self._realigned(given["realign"], row.langs)
         before = about.pop("base", row.base) if task.compares else None
         if before is not None:
             self._refer("base", before, about, files, after)
         made_for = "" if row.langs is None else f", {' and '.join(row.langs)}"
         called = f"{name}: {label_of(row.about)}{made_for}"
         return [self._reading(row.encoder, "score", about, files, after, label=called)]
+
+    def _realigned(self, given: Mapping[str, Any], langs: Sequence[str] | None):
+        """How an encoder is realigned, on which texts, and where their links will be."""
+        texts = self.plan.supervision[supervision_of(self.plan, "realign", given)]
+        some = [lang for lang in self.plan.languages(texts) if langs is None or lang in langs]
+        words, files, links = self._linked(texts, some, given.get("method", "contrastive"))
+        how = {name: value for name, value in given.items() if name != "supervision"}
+        return {**how, "langs": [[self.plan.source, lang] for lang in some], "words": words}, files, links
 
     def _by_language(self, row: Row, name: str, given: Mapping[str, Any], about, lang: str, test: str) -> Step:
         plan = self.plan

@@ -150,6 +150,7 @@ def of_task(task: str) -> Types:
     if "key points" in TASKS.load(task).rows:
         files["translations"] = Mapping[str, Sequence[str]]
     files |= {name: _BY_LANGUAGE for name in SWITCHES if name in row.files}
+    files |= {"realign": Mapping[str, Any]} if "realign" in row.files else {}
     unnamed = (*PARTS, *SWITCHES, "text", "links", "train_links", "project", "realign")
     others = {name: str for name in row.files if name not in unnamed}
     read = {"pretokenized": bool, "test_limit": Count} if row.languages == "files" or "text" in row.files else {}

@@ -136,6 +136,7 @@ def _plain(step: Step, folder: Path) -> None:
 def _score(step: Step, folder: Path) -> None:
     from calque.linking import Words
     from calque.runs.evaluate import evaluate
+    from calque.runs.study.realigning import realignment_of
     from calque.tasks.inputs import Inputs
     from calque.tasks.table import TASKS
 
@@ -154,6 +155,8 @@ def _score(step: Step, folder: Path) -> None:
         given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
         given |= {name: _texts(step, name) for name in SWITCHES if name in files}
         given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
+    if "realign" in options:
+        given["realign"] = realignment_of(step, Words(**options.pop("realign")["words"]), LINKS)
     inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
     both = iter(files.get("translations", ()))
     translations = [
