@@ -96,7 +96,7 @@ def test_what_is_held_out_stays_as_it_is(tune, tiny_encoder):
     experiment = Experiment(job, tiny_encoder)
     (held_out,) = experiment.held_out
     assert held_out.tolist() == [9, 19]
-    of_dev, learnt = experiment._part(held_out, tiny_encoder), experiment._trained(source_of(experiment), 0)
+    of_dev, learnt = experiment.source_of(held_out, tiny_encoder), experiment.trained(vectors(experiment), 0)
     original, changed = (tiny_encoder.encode(part.sentences) for part in (data.data, each.switched.data))
     numbers = np.arange(len(experiment.kept))
     for name, given in (("dev", of_dev.take(np.arange(2))), ("train", learnt.take(numbers))):
@@ -109,7 +109,7 @@ def test_what_is_held_out_stays_as_it_is(tune, tiny_encoder):
     assert set(given.numbers.tolist()) == set(range(20)) - {9, 19}
 
 
-def source_of(experiment):
+def vectors(experiment):
     """All texts of an experiment with their vectors as the encoder gives them now."""
     if not experiment.task.tune:
         return experiment.text
