@@ -56,10 +56,10 @@ def gradients(module):
     return [None if p.grad is None else p.grad.clone() for p in module.parameters()]
 
 
-def trained(first, beside, plan):
+def trained(first, beside, plan, processes=None):
     together = Together(first, beside, Processes())
     schedule = Schedule(epochs=EPOCHS, learning_rate=RATE, warmup=0.3, decay="linear")
-    Loop(together, schedule=schedule, processes=Processes(), identity={}).run(plan)
+    Loop(together, schedule=schedule, processes=processes or Processes(), identity={}).run(plan)
     return together, schedule
 
 
@@ -107,6 +107,23 @@ def test_turns_are_two_loops_that_take_them_by_hand():
         torch.testing.assert_close(found, wanted)
     assert len(together.cosines) == 6
     assert (len(first.steps), first.epochs, len(second.steps)) == (12, 3, 12)
+
+
+def test_a_head_does_not_roll_on_while_the_other_has_its_turn():
+    """A sum over several processes has zeros where no process has a gradient, and Adam moves what it has zeros for."""
+
+    class Summing(Processes):
+        def sum_gradients(self, parameters):
+            for p in parameters:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+
+    found = []
+    for processes in (Processes(), Summing()):
+        first, second = objectives()
+        plan = TogetherPlan(Steps(4), Steps(4), epochs=EPOCHS, passes=EPOCHS)
+        trained(first, Beside(second, Steps(4), passes=EPOCHS), plan, processes)
+        found.append([p.detach().clone() for p in first.module.parameters()])
+    assert all(map(torch.equal, *found))
 
 
 @pytest.mark.parametrize(("first", "second"), [(10, 3), (3, 10), (7, 7), (5, 1)])
