@@ -22,7 +22,7 @@ from calque.tasks.datasets import Dataset
 from calque.tasks.experiment import Experiment
 from calque.tasks.tagging import Tagging
 from calque.text import Sentences
-from command import works
+from command import fails, works
 from linked_text import make_text
 from planted import KeyPoints
 
@@ -180,6 +180,21 @@ def test_settings_that_do_not_fit_are_told_before_anything_is_read(how, said):
 
     with pytest.raises(SettingError, match=said):
         TextRealignment(read, **how)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--realign", "t.tsv", "--langs", "en", "de"), "--realign aligns an encoder in the run that trains it: add --tune"),
+        (("--realign", "t.tsv", "--tune"), "the text to realign on needs --langs"),
+        (("--realign-when", "after"), "--realign-when is for the parallel text of --realign, and there is none"),
+        (("--langs", "en", "de"), "--langs does not apply to nli without the parallel text of --realign"),
+        (("--realign", "t.tsv", "--tune", "--langs", "en", "de", "--realign-option", "x=1"), "--realign-option x=1: expected"),
+        (("--realign", "t.tsv", "--record"), "--record is for scores of ENCODER as it is"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_on_the_command_line_is_told_before_anything_is_read(options, said, capsys):
+    assert said in fails(capsys, "evaluate", "no-encoder", "nli", "--train", "a.en.tsv", "--test", "b.en.tsv", *options)
 
 
 PLAN = """

@@ -104,6 +104,8 @@ def evaluate(
     _refuse_unused(named, task, row, projected=bool(texts.project), realigned=bool(realigning.realign))
     if output.against is not None and not output.record:
         raise SettingError("--against is only for --record")
+    if output.record and realigning.realign:
+        raise SettingError("--record is for scores of ENCODER as it is, and --realign measures another one: use --out")
     base = None
     if output.against is not None:
         from calque.runs.compare import read_scores
