@@ -23,7 +23,7 @@ from calque.runs.compare import ONE_RUN, mean_of
 from calque.runs.steps import Step, Steps, digest
 from calque.runs.study import read_study, study, tables
 from calque.runs.study.grid import Grid
-from calque.runs.study.work import WORK, _encoder
+from calque.runs.study.work import WORK, encoder_of
 from calque.runs.study.workers import Workers
 from command import run
 from planted import tagged, trees, words, write_tags, write_trees
@@ -656,7 +656,7 @@ def test_the_content_of_an_encoder_counts_wherever_it_lies(plan, monkeypatch, tm
         touched.write_text(touched.read_text() + "1")
         assert not {step.key for step in grid(plan).scoring} & set(before)
     step = grid(plan).scoring[0]
-    assert _encoder(step) == f"en={tmp_path}/./a.vec,de={tmp_path}/./x_weights.hdf5"
+    assert encoder_of(step) == f"en={tmp_path}/./a.vec,de={tmp_path}/./x_weights.hdf5"
 
 
 # -- processes -------------------------------------------------------------------------------------------------------

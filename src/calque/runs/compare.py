@@ -179,15 +179,23 @@ def p_value(one: Estimate, other: Estimate) -> float:
     gap = one.value - other.value
     if abs(gap) < 1e-12:
         return 1.0
-    texts = min(one.texts, other.texts)
-    if one.resamples is not None and other.resamples is not None:
-        most = min(len(one.resamples), len(other.resamples))
-        of_texts = student.over_resamples(one.resamples[:most] - other.resamples[:most], texts)
-    else:
-        of_texts = student.total([one.of_texts, other.of_texts])
+    texts, of_texts = min(one.texts, other.texts), _gap_over_texts(one, other)
     if texts:
         of_texts = max(of_texts[0], (2 * gap / (texts + 1)) ** 2), min(of_texts[1], max(1, texts - 1))
     return student.probability(gap, student.total([one.of_runs, other.of_runs]), of_texts)
+
+
+def error_of_gap(one: Estimate, other: Estimate) -> float:
+    """Standard error of the difference of two figures on one test: over either's runs, and over texts that both have."""
+    return math.sqrt(student.total([one.of_runs, other.of_runs, _gap_over_texts(one, other)])[0])
+
+
+def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
+    """Variance over texts of a difference: that of paired resamples, where there are some."""
+    if one.resamples is None or other.resamples is None:
+        return student.total([one.of_texts, other.of_texts])
+    most = min(len(one.resamples), len(other.resamples))
+    return student.over_resamples(one.resamples[:most] - other.resamples[:most], min(one.texts, other.texts))
 
 
 def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> dict[K, float]:

@@ -255,7 +255,7 @@ class Grid:
             about["realign"], files["realign"], after["links"] = self._realigned(given["realign"], row.langs)
         before = about.pop("base", row.base) if task.compares else None
         if before is not None:
-            self._refer("base", before, about, files, after)
+            self.refer("base", before, about, files, after)
         made_for = "" if row.langs is None else f", {' and '.join(row.langs)}"
         called = f"{name}: {label_of(row.about)}{made_for}"
         return [self._reading(row.encoder, "score", about, files, after, label=called)]
@@ -287,10 +287,10 @@ class Grid:
     ) -> Step:
         """A step that reads an encoder."""
         about, files, after = dict(settings), dict(files), dict(after or {})
-        self._refer("encoder", encoder, about, files, after)
+        self.refer("encoder", encoder, about, files, after)
         return self._step(kind, about, files, after, label)
 
-    def _refer(self, role: str, encoder: Step | str, about, files, after) -> None:
+    def refer(self, role: str, encoder: Step | str, about, files, after) -> None:
         """Say which encoder a step reads: another step's result; or what `load_encoder` takes. Of that, the content of files
         and folders counts, those that come with calque included; a name on the hub stands for itself.
 

@@ -72,7 +72,7 @@ def _align(step: Step, folder: Path) -> None:
         f"{a}-{b}={file}" for (a, b), file in zip(langs, step.files.get("dictionary", ()), strict=False)
     ]
     done = align(
-        step.files["text"], langs=langs, encoder=_encoder(step), method=options.pop("method"),
+        step.files["text"], langs=langs, encoder=encoder_of(step), method=options.pop("method"),
         towards=options.pop("towards"), out=folder, links=[str(Path(place) / LINKS) for place in step.after["links"]],
         words=words, link_filter=read_filter(langs, **of_filter), pivot_links=options.pop("pivot_links", False), load=load,
         options=options, overwrite=True,
@@ -85,7 +85,7 @@ def _anchors(step: Step, folder: Path) -> None:
 
     options = dict(step.settings)
     options.pop("encoder", None)
-    make_anchors(step.files["text"], encoder=_encoder(step), out=folder, **options)
+    make_anchors(step.files["text"], encoder=encoder_of(step), out=folder, **options)
 
 
 def _fit(step: Step, folder: Path) -> None:
@@ -95,7 +95,7 @@ def _fit(step: Step, folder: Path) -> None:
     options.pop("encoder", None)
     langs, texts = [tuple(pair) for pair in options.pop("langs")], options.pop("texts")
     align_dictionary(
-        [str(Path(place) / ENTRIES) for place in step.after.get("dictionary", ())], langs=langs, encoder=_encoder(step),
+        [str(Path(place) / ENTRIES) for place in step.after.get("dictionary", ())], langs=langs, encoder=encoder_of(step),
         anchors=[f"{lang}={place}" for lang, place in zip(texts, step.after["anchors"], strict=True)], out=folder,
         overwrite=True, **options,
     )  # fmt: skip
@@ -110,7 +110,7 @@ def _train(step: Step, folder: Path) -> None:
     load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
     read = {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
     align_senses(
-        [str(Path(place) / ENTRIES) for place in step.after["dictionary"]], langs=langs, encoder=_encoder(step),
+        [str(Path(place) / ENTRIES) for place in step.after["dictionary"]], langs=langs, encoder=encoder_of(step),
         texts=[f"{lang}={file}" for lang, file in zip(texts, step.files["text"], strict=True)],
         method=options.pop("method"), towards=options.pop("towards"), out=folder, load=load, options=options,
         overwrite=True, **read,
@@ -127,7 +127,7 @@ def _plain(step: Step, folder: Path) -> None:
     load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
     read = {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
     align_text(
-        [f"{lang}={file}" for lang, file in texts], encoder=_encoder(step), method=options.pop("method"),
+        [f"{lang}={file}" for lang, file in texts], encoder=encoder_of(step), method=options.pop("method"),
         towards=options.pop("towards"), out=folder, load=load, options=options, overwrite=True, **read,
     )  # fmt: skip
 
@@ -143,7 +143,7 @@ def _score(step: Step, folder: Path) -> None:
     options, files = dict(step.settings), step.files
     options.pop("encoder", None)
     if "base" in step.after or "base" in files:
-        options["base"] = _encoder(step, "base")
+        options["base"] = encoder_of(step, "base")
     task, load, langs = options.pop("task"), options.pop("load"), options.pop("langs")
     row = TASKS[task]
     read = {name: options.pop(name) for name in ("pretokenized", "limit") if name in options}
@@ -162,7 +162,7 @@ def _score(step: Step, folder: Path) -> None:
     translations = [
         f"{lang}={file},{next(both)}" for lang, file in zip(options.pop("translations", ()), both, strict=False)
     ]
-    scores = evaluate(_encoder(step), inputs, options=options, load=load, translations=translations)
+    scores = evaluate(encoder_of(step), inputs, options=options, load=load, translations=translations)
     _write_scores(folder, [score.to_dict() for score in scores])
 
 
@@ -170,7 +170,7 @@ def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     (folder / SCORES).write_text(json.dumps(scores, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def _encoder(step: Step, role: str = "encoder") -> str:
+def encoder_of(step: Step, role: str = "encoder") -> str:
     """A finished step's folder, or what `load_encoder` takes: local files and folders by their place, others by name."""
     if role in step.after:
         return step.after[role][0]
