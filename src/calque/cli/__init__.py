@@ -19,6 +19,7 @@ import typer
 
 from calque import __version__
 from calque.cli import clcr
+from calque.cli.advise import advise
 from calque.cli.align import align
 from calque.cli.analyze import analyze
 from calque.cli.anchors import anchors
@@ -51,6 +52,7 @@ COMMANDS = (
     neighbours,
     evaluate,
     analyze,
+    advise,
     study,
     encode,
     pretrain,
@@ -125,6 +127,7 @@ _SEVERAL = {
         ),
         2,
     ),
+    "advise": (("--train",), 2),
     "analyze": (("--upos", "--treebank", "--results"), 1),
     "explore": (("--text", "--test"), 1),
     "senses": (("--text",), 1),
