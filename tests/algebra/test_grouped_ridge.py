@@ -57,7 +57,7 @@ def test_variances_are_those_that_made_the_data():
 
 
 def test_one_level_says_nothing_of_another():
-    """Its variance stays what the prior says, not 0: a share of that of y."""
+    """Its variance is what the prior says, not 0: a share of that of y."""
     rng = np.random.default_rng(3)
     y = rng.normal(5, 3, 30)
     found = grouped_ridge(np.ones((30, 1)), y, np.full(30, 0.1), ["level"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from calque.analyses.advice import Cell, Question
 from calque.errors import InputError, SettingError
+from calque.runs import advice_fit
 from calque.runs import advise as advising
 from calque.runs.advice_fit import fit
 from calque.runs.advice_table import AdviceTable, Row
@@ -147,8 +149,19 @@ def studied(tmp_path_factory, tiny_folder):
 def test_a_study_becomes_a_table_and_the_table_advice(
     studied, capsys, tiny_folder, tiny_encoder, monkeypatch, tmp_path
 ):
-    said = []
+    """The gradients of the fit are made up, those of the question are not."""
+    said, asked_for = [], []
+
+    def made_up(encoder, task, train, text, options, *, pretokenized):
+        asked_for.append((task, train, options, text.sentence_pairs, pretokenized))
+        return GAINS["names" if task == "ner" else task] / 20
+
+    monkeypatch.setattr(advice_fit, "gradient_of", made_up)
     table = fit(studied / "study.toml", say=said.append)
+    train = f"en={studied / 'names.en.tsv'}"
+    assert ("ner", [train], {"epochs": 1, "hidden": 8}, 35, False) in [
+        (task, [str(Path(file)) for file in files], *rest) for task, files, *rest in asked_for
+    ]
     assert sum(line.startswith("features of") for line in said) == 3
     assert sum(line.startswith("gradient of") for line in said) == 6
     assert said[-1] == "cells of languages that were not aligned, left out: it 2"
@@ -180,7 +193,9 @@ def test_a_study_becomes_a_table_and_the_table_advice(
     assert lines[0].split() == ["measured", "before", "alignment", "en-de"]
     assert lines[2].split() == ["sentence", "pairs", "35"]
     assert any(line.startswith("cosine of the task's gradient") for line in lines)
-    assert lines[-1].startswith("align: +"), shown
+    code, shown, err = run(capsys, *ask, "--task", "pos", "--fitted", out)
+    assert code == 0, err
+    assert shown.splitlines()[-1].startswith("align: +"), shown
     code, shown, err = run(capsys, *ask, "--task", "ner", "--fitted", out, "--json")
     assert code == 0, err
     found = json.loads(shown)

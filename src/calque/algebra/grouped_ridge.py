@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+_WEIGHT = 0.3  # of the prior of a variance, in observations
 _UPDATES = 500
 _CHANGE = 1e-4  # of a variance in one update, below which nothing is said to change any more
 
@@ -71,11 +72,13 @@ def posterior(
 
 
 def grouped_ridge(z: np.ndarray, y: np.ndarray, errors: np.ndarray, groups: Sequence[str]) -> GroupedRidge:
-    """The posterior, with variances by expectation–maximisation of the marginal likelihood (Dempster et al. 1977).
+    """The posterior, with the variances under which y is most probable, by the fixed point of MacKay (1992, §4.3): τ² = Σ w² / γ,
+    where γ = Σ (1 − V / τ²) is how many coefficients of the group the data decide. σ² by expectation–maximisation, since of
+    what is left over a part is error of measurement.
 
     Groups of few columns say little of their own variance, and where a group has one column alone nothing: a likelihood
-    without a prior would call it 0 and be too sure of a level that was never seen. So each variance has one observation
-    more, as if all groups and the noise had shared the variance of y evenly among them. [choice]
+    without a prior would call it 0 and be too sure of a level that was never seen. So each variance has a part of one
+    observation more, as if all groups and the noise had shared the variance of y evenly among them. [choice]
 
     Args:
         z, y, errors, groups: see `posterior`.
@@ -88,12 +91,14 @@ def grouped_ridge(z: np.ndarray, y: np.ndarray, errors: np.ndarray, groups: Sequ
     full = np.concatenate([np.ones((len(z), 1)), z], axis=1)
     found = posterior(z, y, errors, groups, variances, noise)
     for _ in range(_UPDATES):
-        squares = np.square(found.mean[1:]) + np.diag(found.covariance)[1:]
-        new = {name: float(squares[own].sum() + prior[name]) / (own.sum() + 1) for name, own in columns.items()}
-        # Of what is left over, the part that is not error of measurement.
+        squares, spread = np.square(found.mean[1:]), np.diag(found.covariance)[1:]
+        new = {}
+        for name, own in columns.items():
+            decided = max(float(own.sum() - spread[own].sum() / variances[name]), 0.0)
+            new[name] = (float(squares[own].sum()) + _WEIGHT * prior[name]) / (decided + _WEIGHT)
         left = np.square(y - full @ found.mean) + np.einsum("ij,jk,ik->i", full, found.covariance, full, optimize=True)
         part = noise / (noise + measured)
-        of_noise = float((part**2 * left + part * measured).sum() + share) / (len(y) + 1)
+        of_noise = (float((part**2 * left + part * measured).sum()) + _WEIGHT * share) / (len(y) + _WEIGHT)
         before = np.array([noise, *variances.values()])
         variances, noise = new, of_noise
         found = posterior(z, y, errors, groups, variances, noise)

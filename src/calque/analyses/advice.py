@@ -130,6 +130,11 @@ class Advice:
     Gaussian about 0 whose variance the cells decide. What is asked about may be of a task, language or encoder that was
     never seen: the gain is then that of the mean one, and the error has the group's variance in it.
 
+    The cosine of gradients, which alone tells one task from another, is a group of its own, and counts by its mean over all
+    cells of an encoder and a task; other measurements, but for the amount of text, by that over an encoder and a language.
+    Else the slopes would be those within a task or a language, where what varies is for the most part error of measurement
+    (Mundlak 1978), and not those between them, which a task or a language that was never seen asks for.
+
     Args:
         cells: to learn from.
         features: names, of `FEATURES`; those that do not vary are left out, and `gradient` where too few cells have it.
@@ -151,34 +156,34 @@ class Advice:
                 f"{len(own)} cells with these measurements, of {n} × {over}: a fit needs {_CELLS} cells and "
                 f"{_LEVELS} × {over} at least"
             )
-        values = np.array([[FEATURES[name].scale(cell.about.features[name]) for name in names] for cell in own])
+        measured = np.array([[FEATURES[name].scale(cell.about.features[name]) for name in names] for cell in own])
+        values = _averaged(own, names, measured.reshape(len(own), -1))
         varied = np.ptp(values, axis=0) > _SURE if names else np.zeros(0, dtype=bool)
         self.cells = own
         self.features = [name for name, keep in zip(names, varied, strict=True) if keep]
-        values = values.reshape(len(own), -1)[:, varied]
+        values, measured = values[:, varied], measured.reshape(len(own), -1)[:, varied]
         self._mean, self._scale = values.mean(axis=0), values.std(axis=0)
         self.seen = {
             name: (float(low), float(high))
-            for name, low, high in zip(self.features, values.min(axis=0), values.max(axis=0), strict=True)
+            for name, low, high in zip(self.features, measured.min(axis=0), measured.max(axis=0), strict=True)
         }
         self._levels = {
             group: {level: k for k, level in enumerate(_levels(own, group))} for group in own[0].about.levels
         }
         self.tasks = list(self._levels["task"])
         self.df = len(self._levels[over]) - 1
-        rows = np.array([self._row(cell.about)[0] for cell in own])
-        groups = ["features"] * len(self.features)
+        rows = np.array([self._row(cell.about, measured)[0] for cell, measured in zip(own, values, strict=True)])
+        groups = [name if name == "gradient" else "features" for name in self.features]
         for group, levels in self._levels.items():
             groups += [group] * len(levels)
-        groups += ["features of a task"] * len(self.tasks) * len(self.features)
+        groups += ["features of a task"] * len(self.tasks) * sum(name != "gradient" for name in self.features)
         gains, errors = (
             np.array([getattr(cell, name) for cell in own], dtype=np.float64) for name in ("gain", "error")
         )
         self._fitted = grouped_ridge(rows, gains, errors, groups)
 
-    def _row(self, question: Question) -> tuple[np.ndarray, dict[str, float]]:
-        """The columns of a question, and the squares of what it has where there is no column."""
-        values = np.array([FEATURES[name].scale(question.features[name]) for name in self.features])
+    def _row(self, question: Question, values: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+        """The columns of a question, given its features, and the squares of what it has where there is no column."""
         x = (values - self._mean) / self._scale
         parts, unknown = [x], {}
         for group, level in question.levels.items():
@@ -188,16 +193,18 @@ class Advice:
             else:
                 unknown[group] = 1.0
             parts.append(known)
-        slopes = np.zeros((len(self.tasks), len(x)))
+        others = x[[name != "gradient" for name in self.features]]
+        slopes = np.zeros((len(self.tasks), len(others)))
         if question.task in self._levels["task"]:
-            slopes[self._levels["task"][question.task]] = x
-        elif len(x):
-            unknown["features of a task"] = float(x @ x)
+            slopes[self._levels["task"][question.task]] = others
+        elif len(others):
+            unknown["features of a task"] = float(others @ others)
         return np.concatenate([*parts, slopes.ravel()]), unknown
 
     def ask(self, question: Question) -> Forecast:
         """What alignment will bring; the features are those of the fit at least."""
-        gain, variance = self._fitted.predict(*self._row(question))
+        values = np.array([FEATURES[name].scale(question.features[name]) for name in self.features])
+        gain, variance = self._fitted.predict(*self._row(question, values))
         return Forecast(gain, math.sqrt(variance), self.df, tuple(self._doubts(question)))
 
     def _doubts(self, question: Question) -> Iterator[str]:
@@ -218,6 +225,19 @@ def _with(cells: Sequence[Cell], names: Sequence[str]) -> list[Cell]:
 
 def _levels(cells: Sequence[Cell], group: str) -> list[Any]:
     return list(dict.fromkeys(cell.about.levels[group] for cell in cells))
+
+
+def _averaged(cells: Sequence[Cell], names: Sequence[str], values: np.ndarray) -> np.ndarray:
+    """Measurements `[n_cells, n_features]` by their means over the cells that they are of, see `Advice`."""
+    means = values.copy()
+    for column, name in enumerate(names):
+        places: dict[tuple[str, str], list[int]] = {}
+        for row, cell in enumerate(cells):
+            of = cell.about.task if name == "gradient" else cell.about.lang
+            places.setdefault((cell.about.encoder, of), []).append(row)
+        for rows in places.values() if name != "pairs" else ():
+            means[rows, column] = values[rows, column].mean()
+    return means
 
 
 def _enough(cells: Sequence[Cell], over: str) -> bool:

@@ -18,12 +18,11 @@ from calque.runs.compare import Estimate, error_of_gap, estimate, over_tests, ov
 from calque.runs.shown import columns
 from calque.runs.steps import Step, Steps
 from calque.runs.study.grid import Grid
-from calque.runs.study.options import OF_ROWS, PARTS
 from calque.runs.study.plan import BASE, Study, listed
 from calque.runs.study.reading import read_study
 from calque.runs.study.rows import Row as Encoded
 from calque.runs.study.work import WORK, encoder_of
-from calque.tasks.table import TASKS
+from calque.tasks.table import TASKS, option_names
 
 MEASURED = "measured.json"
 Key = tuple[str, int | None, str, str, str, str, str]  # encoder, layer, method, supervision, task, test, language
@@ -170,8 +169,8 @@ class _Measures:
         values = dict(found["features"])
         train = [self.plan.named(file) for file in listed(given.get("train"))]
         if learns(given["task"]) and train:
-            own = (*PARTS, *OF_ROWS, "texts", "translations", "task", "test_limit", "limit", "seeds", "tune", "realign")
-            options = {name: value for name, value in given.items() if name not in own}
+            own = [*option_names(TASKS.load(given["task"])), "pretokenized"]
+            options = {name: given[name] for name in own if name in given and not name.startswith("code_switch")}
             settings = {**about, "task": given["task"], "train": [name for name, _ in train], "options": options}
             files = {**files, "train": [file for _, file in train]}
             cosine = self._done("gradient", row, settings, files, f"{label}, {task}")["gradient"]
