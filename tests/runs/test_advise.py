@@ -78,7 +78,7 @@ def test_a_table_comes_back_as_it_was(table, tmp_path):
 
 def test_what_is_no_table_is_told(tmp_path):
     path = tmp_path / "advice.json"
-    for text in ("", "[]", '{"about": {}, "cells": [{"gain": 1}]}', '{"about": {}}'):
+    for text in ("", "[]", '{"about": {"source": "en"}, "cells": [{"gain": 1}]}', '{"about": {}, "cells": []}'):
         path.write_text(text)
         with pytest.raises(InputError, match="is no table of advice, as `calque advise --fit` writes it"):
             AdviceTable.open(path)

@@ -121,12 +121,16 @@ def _scaled(figure: Estimate, scale: float) -> Estimate:
 
 def _rows(plan: Study, gains: Sequence[Gain], tuned: Mapping[str, bool], measures: _Measures) -> Iterator[Row]:
     unaligned: dict[str, int] = {}
+    languages: dict[str, set[str]] = {}  # in which a task is tested
+    for key, *_ in gains:
+        languages.setdefault(key[4], set()).add(key[6])
     for (encoder, layer, method, learnt, name, test, lang), gain, error in gains:
         langs, source = plan.languages(plan.supervision[learnt]), lang == plan.source
         if not source and lang not in langs:  # nothing is measured of it
             unaligned[lang] = unaligned.get(lang, 0) + 1
             continue
-        measured = [measures.of(encoder, layer, learnt, each, name) for each in (langs if source else [lang])]
+        own = [lang] if not source else [each for each in langs if each in languages[name]] or langs
+        measured = [measures.of(encoder, layer, learnt, each, name) for each in own]
         shared = set.intersection(*(set(each.values) for each in measured))
         values = {key: sum(each.values[key] for each in measured) / len(measured) for key in measured[0].values
                   if key in shared}  # fmt: skip

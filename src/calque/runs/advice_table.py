@@ -82,7 +82,7 @@ class AdviceTable:
         """
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls(dict(found["about"]), [_row(each) for each in found["cells"]])
+            return cls({**found["about"], "source": str(found["about"]["source"])}, list(map(_row, found["cells"])))
         except OSError as error:
             raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
