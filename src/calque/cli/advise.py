@@ -25,9 +25,12 @@ def advise(
     context: typer.Context,
     loading: Loading,
     linking: Linking,
-    encoder: Annotated[str | None, typer.Argument(help="Hub name, folder or mini (bundled), before alignment.")] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Argument(metavar="ENCODER", help="Hub name, folder or mini (bundled), before alignment."),
+    ] = None,
     text: Annotated[
-        str | None, typer.Argument(metavar="[PARALLEL]", help="Parallel text that it may be aligned on.")
+        str | None, typer.Argument(metavar="PARALLEL", help="Parallel text that it may be aligned on.")
     ] = None,
     langs: Annotated[
         list[str] | None,
