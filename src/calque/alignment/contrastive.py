@@ -62,11 +62,11 @@ class Contrastive(Tuner):
 
     temperature: float = 0.05
     strong: bool = False
-    same: Same = "negative"
-    same_share: float = 1.0
+    same: Same = "each"
+    same_share: float = 0.5
     same_senses: int = 1
     weight: float = 0.0
-    keep: float = 0.0
+    keep: float = 0.2
     epochs: float = 2.0
     decay: Literal["constant", "linear", "cosine"] = "linear"
     clip: float | None = 1.0
