@@ -56,8 +56,9 @@ def update(tuner, encoder, corpora, pairs, chosen=np.array([0, 2, 3])):
 def test_such_text_adds_the_loss_of_its_pairs_and_keeps_nothing_in_place(tiny_encoder, texts, make, how):
     corpora, pairs = texts
     two, gradients_of_two = update(make(towards="en", weight=1.0, **how), tiny_encoder, corpora[:2], pairs[:2])
-    # Alone it is text that moves towards French, without the term that would keep French.
-    third, gradients_of_third = update(make(towards="fr", weight=0.0, **how), tiny_encoder, corpora[2:], pairs[2:])
+    # Alone it is text that moves towards French, without the terms that would keep French.
+    alone = {**how, "weight": 0.0, **({"keep": 0.0} if make is Contrastive else {})}
+    third, gradients_of_third = update(make(towards="fr", **alone), tiny_encoder, corpora[2:], pairs[2:])
     terms, gradients = update(make(towards="en", weight=1.0, **how), tiny_encoder, corpora, pairs)
     main = "align" if make is FineTune else "contrast"
     assert third[main] > 0
