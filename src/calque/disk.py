@@ -222,6 +222,13 @@ def unwritten(error: BaseException) -> str | None:
     return _TORN if torch else None
 
 
+def finished(path: Path) -> Path:
+    """Where a file will stand once the folder that is being written is whole."""
+    ends = "|".join(map(re.escape, PARTS))
+    parts = [re.sub(f"({ends})$", "", part) for part in path.parts]
+    return Path(*(part for part in parts if part))
+
+
 def failure(path: str | PathLike[str], reason: str, size: int | None = None) -> OutputError:
     """The one line: what was to be written, why it is not, how large it is and how much room there is."""
     name = fspath(path)

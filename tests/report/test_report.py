@@ -896,6 +896,11 @@ def test_short_names_tell_files_apart():
     assert short_names([Path("/x/a/r.jsonl"), Path("/y/a/r.jsonl")]) == ["x/a/r.jsonl", "y/a/r.jsonl"]
 
 
+def test_short_names_are_those_after_the_folder_was_renamed():
+    assert short_names([Path("/x/demo.part/r.jsonl"), Path("/x/demo.part/s.jsonl")]) == ["demo/r.jsonl", "demo/s.jsonl"]
+    assert short_names([Path("/x/demo/.part/r.jsonl")]) == ["demo/r.jsonl"]
+
+
 # -- drawing -------------------------------------------------------------------------------------------------------------------
 def test_colours_have_contrast():
     for palette in (colours.LIGHT, colours.DARK):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from calque.analyses.table import ANALYSES
+from calque.disk import finished
 from calque.errors import InputError
 
 _NUMBERS = ("value", "low", "high", "x", "n")
@@ -172,7 +173,8 @@ def _listed(value: Any) -> list[Any]:
 
 def short_names(paths: Sequence[Path]) -> list[str]:
     """The shortest endings of paths, a folder and a name at least, that tell them apart: a report that is sent to somebody
-    need not say where its author keeps things."""
+    need not say where its author keeps things, nor that its own folder was not whole when it was written."""
+    paths = [finished(path) for path in paths]
     for length in range(2, 2 + max((len(path.parts) for path in paths), default=0)):
         names = ["/".join(path.parts[-length:]).lstrip("/") for path in paths]
         if len(set(names)) == len(paths):
