@@ -164,7 +164,7 @@ def test_an_update_learns_from_them(tiny_encoder, corpus, pairs):
     negative, ignored, one, each = (first_loss(same) for same in ("negative", "ignored", "one", "each"))
     assert one < ignored < negative
     assert first_loss("each", 0.25) == pytest.approx(0.75 * negative + 0.25 * each, rel=1e-4)
-    assert first_loss("one", 0.0) == pytest.approx(negative, rel=1e-6)
+    assert first_loss("one", 0.0) == first_loss("negative", 0.5) == pytest.approx(negative, rel=1e-6)
 
 
 def test_what_cannot_be_is_refused():

@@ -113,7 +113,9 @@ class Contrastive(Tuner):
         kinds = None
         if group.kinds is not None:
             kinds = processes.gather_rows(group.kinds, group.pairs_of_process).squeeze(1)
-        shares: dict[Same, float] = {"negative": 1 - self.same_share, self.same: self.same_share}
+        shares: dict[Same, float] = {"negative": 1.0}
+        if self.same != "negative":
+            shares = {"negative": 1 - self.same_share, self.same: self.same_share}
         terms = {"contrast": info_nce(x, y, temperature=self.temperature, strong=self.strong, kinds=kinds, same=shares)}
         if group.reference is not None and self.weight:
             # Summed here and divided by everyone's number of elements: a mean over all processes.
