@@ -361,13 +361,13 @@ def test_the_sampler_draws_from_its_conditionals(across):
     (block,) = text.blocks()
     places = across, given.words, given.offsets, observed.words, observed.offsets, links
     gibbs.tally(*block, *places, counts, total, nulls, jumps, middle, fertilities)
-    null_total = np.array([nulls.sum(dtype=np.float64)])
+    sums = np.array([nulls.sum(dtype=np.float64), jumps.sum(), len(nulls)])
     marginal, null_marginal = np.zeros(len(block[2]), np.float32), np.zeros(len(links), np.float32)
     state = np.array([77], np.uint64)
     for _ in range(3):
         gibbs.sample(
-            *block, *places, counts, total, nulls, null_total, jumps, middle, fertilities, shape, np.float32(0.15),
-            np.float32(0.02), True, marginal, null_marginal, state,
+            *block, *places, counts, total, nulls, sums, jumps, middle, fertilities, shape, np.float32(0.15),
+            np.float32(0.02), True, marginal, null_marginal, state, np.zeros(0, np.uint64),
         )  # fmt: skip
     expected, marginals = literal_gibbs(
         source_text, start, by_pair, shape, null=0.15, null_strength=0.02, jump_strength=0.7, longest=text.longest,

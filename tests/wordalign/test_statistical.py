@@ -120,6 +120,21 @@ def test_saved_aligners_align_new_text_alike(text, aligners, model, tmp_path):
 
 
 @pytest.mark.parametrize("model", MODELS)
+def test_links_do_not_depend_on_the_other_sentences(text, aligners, model):
+    """Nor on how a text is cut: also where words are unknown, repeated, and met before in another order."""
+    new, _ = planted(40, 9, first=100, size=140)
+    rows = [(list(a.words), list(b.words)) for a, b in new]
+    rows += [(["new", "aqbxq", "news"], ["nova", "oqbjw"]), (["news", "new", "new"], ["nova", "oqbjw"]), ([], ["x"])]
+    aligner = aligners[model]
+    whole = list(aligner.link(rows, symmetrize="union"))
+    assert len(whole) == len(rows)
+    assert list(aligner.link(iter(rows[::-1]), symmetrize="union", block=7))[::-1] == whole
+    assert [next(aligner.link([row], symmetrize="union")) for row in rows] == whole
+    long = (["word"] * 200, ["mot"] * 150)  # the widest jumps do not matter to others
+    assert list(aligner.link([*rows, long], symmetrize="union"))[:-1] == whole
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_unseen_words(aligners, model):
     strange = ParallelCorpus.of(
         [["abbxq", "Ostrogoth", "accxq"], ["never", "seen"], [], ["x"]],

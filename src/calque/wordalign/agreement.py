@@ -143,11 +143,11 @@ class HmmPass:
         """The best position of every word, for both directions."""
         out = Links.none(self.bitext)
         arrays = (out.forward[None], out.backward[None], out.forward_posterior, out.backward_posterior)
-        self.sweep(HMM, LINK, tables, lambda _: (*_NO_COUNTS, *arrays, _NO_SEEDS))
+        self.sweep(HMM, LINK, tables, lambda _: (*_NO_COUNTS, *arrays, *_NO_SEEDS))
         return out
 
-    def samples(self, tables: HmmTables, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Draw a position for every word from its posterior, once for each seed.
+    def samples(self, tables: HmmTables, seeds: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Draw a position for every word from its posterior, once for each seed, with the sentence's key.
 
         Returns:
             forward, int32 `[n_seeds, n_target_words]`; backward, int32 `[n_seeds, n_source_words]`.
@@ -155,13 +155,13 @@ class HmmPass:
         forward, backward = (
             np.full((len(seeds), len(side.words)), -1, np.int32) for side in (self.bitext.target, self.bitext.source)
         )
-        self.sweep(HMM, SAMPLE, tables, lambda _: (*_NO_COUNTS, forward, backward, *_NO_LINKS[2:], seeds))
+        self.sweep(HMM, SAMPLE, tables, lambda _: (*_NO_COUNTS, forward, backward, *_NO_LINKS[2:], seeds, keys))
         return forward, backward
 
 
 _NO_COUNTS = (np.zeros(0, np.float32),) * 3 + (np.zeros(0),) * 2
 _NO_LINKS = (np.zeros((1, 0), np.int32),) * 2 + (np.zeros(0, np.float32),) * 2
-_NO_SEEDS = np.zeros(0, np.uint64)
+_NO_SEEDS = (np.zeros(0, np.uint64),) * 2
 
 
 def train(passes: HmmPass) -> HmmTables:
@@ -185,7 +185,7 @@ def train(passes: HmmPass) -> HmmTables:
         flows = np.zeros((2, shards, len(weights)))
 
         def out(k: int, rest=(source_nulls, target_nulls, *flows)) -> tuple[np.ndarray, ...]:
-            return (pair_counts[k], *(array[k] for array in rest), *_NO_LINKS, _NO_SEEDS)
+            return (pair_counts[k], *(array[k] for array in rest), *_NO_LINKS, *_NO_SEEDS)
 
         passes.sweep(model, COUNT, tables, out)
         for k in range(1, shards):
@@ -258,7 +258,10 @@ class HmmModel(Model):
 
 def known(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """The values with these numbers, 0 for the number -1."""
-    return np.append(values, np.zeros(1, values.dtype))[numbers]
+    found = np.zeros(len(numbers), values.dtype)
+    met = np.flatnonzero(numbers >= 0)
+    found[met] = values[numbers[met]]
+    return found
 
 
 def _lengthened(null: np.ndarray, n: int) -> np.ndarray:

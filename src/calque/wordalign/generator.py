@@ -27,6 +27,28 @@ def unit(state):
     return (mix(state) >> _11) * (1.0 / 9007199254740992.0)
 
 
+@njit(cache=True, nogil=True)
+def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
+    """A number for every sentence pair, uint64, from its words alone; unknown ones, from `n_source` and `n_target` on, by
+    which of the sentence's unknown words they are."""
+    keys = np.empty(len(source_offsets) - 1, np.uint64)
+    for b in range(len(keys)):
+        key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))
+        for words, low, high, known in (
+            (source, source_offsets[b], source_offsets[b + 1], n_source),
+            (target, target_offsets[b], target_offsets[b + 1], n_target),
+        ):
+            first = -1
+            for k in range(low, high):
+                word = words[k]
+                if word >= known:
+                    first = word if first < 0 else first
+                    word += known - first
+                key = mix(key ^ np.uint64(word))
+        keys[b] = key
+    return keys
+
+
 def seeds(seed: int, n: int) -> np.ndarray:
     """Well separated states for `n` generators, uint64 `[n]`."""
     return np.random.SeedSequence(seed).generate_state(n, dtype=np.uint64)

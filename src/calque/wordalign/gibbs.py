@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from calque.wordalign.generator import GOLDEN, unit
+from calque.wordalign.generator import GOLDEN, mix, unit
 from calque.wordalign.hmm import F
 
 FERTILITIES = 12  # higher fertilities share a count
@@ -76,8 +76,8 @@ def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def sample(
     sentences, origin, cells, across, given, given_offsets, observed, observed_offsets, links,
-    counts, given_total, observed_null, null_total, jumps, middle, fertilities, fertility_prior,
-    null, null_strength, learn, marginal, null_marginal, state,
+    counts, given_total, observed_null, sums, jumps, middle, fertilities, fertility_prior,
+    null, null_strength, learn, marginal, null_marginal, state, keys,
 ):  # fmt: skip
     """One sweep: draw the position of every observed word anew.
 
@@ -85,23 +85,28 @@ def sample(
         across: True where `given` is the source side, so that a row of cells belongs to a given word.
         links: int32 `[n_observed]`, positions, -1 for none; changed in place.
         counts, given_total: float32, links of each pair of types and of each given type, with their priors.
-        observed_null, null_total: links of each observed type, and of all, to nothing; without priors.
+        observed_null: links of each observed type to nothing, without prior.
+        sums: float64 `[3]`: links to nothing, without prior; jumps, with their prior (counted anew if `learn`); observed
+            types.
         jumps, middle: float64, jumps by d at `middle + d`, with their prior.
         fertilities, fertility_prior: float32 `[n_given, FERTILITIES]`, types by fertility; float32 `[FERTILITIES]`.
         learn: update the counts; else they stay as they are, as for new text.
         marginal, null_marginal: per cell and per observed word, the conditional distributions are added; where
             `marginal` is empty they are not.
         state: uint64 `[1]`, the generator.
+        keys: uint64 `[n_sentences]`, which begin it anew in every sentence; not read if `learn`.
     """
     collect = len(marginal) > 0
     included = F(1) if learn else F(0)
     weight, factor = np.zeros(middle + 1, F), np.zeros(middle + 1, F)
     phi = np.zeros(middle + 1, np.int32)
-    moves = jumps.sum()
+    moves = jumps.sum() if learn else sums[1]
     generator = state[0]
-    empty = null_total[0]
-    vocabulary = null_strength * F(len(observed_null))
+    empty = sums[0]
+    vocabulary = null_strength * F(sums[2])
     for b in sentences:
+        if not learn:
+            generator = mix(state[0] ^ mix(keys[b]))
         top, left, cell = given_offsets[b], observed_offsets[b], origin[b]
         n, m = given_offsets[b + 1] - top, observed_offsets[b + 1] - left
         row, column = (m, 1) if across else (1, n)
@@ -184,8 +189,8 @@ def sample(
             elif learn:
                 observed_null[f] += 1
                 empty += 1
-    null_total[0] = empty
-    state[0] = generator
+    sums[0] = empty
+    state[0] = generator if learn else state[0] + GOLDEN
 
 
 @njit(cache=True, nogil=True)

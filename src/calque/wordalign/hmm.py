@@ -158,7 +158,7 @@ def sweep(
     model, want, sentences, origin, cells, source, source_offsets, target, target_offsets, longest, table,
     source_null, target_null, forward_jump, backward_jump, middle, null, floor,
     counts, source_nulls, target_nulls, forward_flow, backward_flow,
-    forward_links, backward_links, forward_posterior, backward_posterior, seeds,
+    forward_links, backward_links, forward_posterior, backward_posterior, seeds, keys,
 ):  # fmt: skip
     """One pass over sentence pairs: posteriors in both directions, and what is wanted of them.
 
@@ -167,8 +167,8 @@ def sweep(
         want: `COUNT` adds expected counts to `counts`, `source_nulls`, `target_nulls` and the flows; `LINK` writes the
             position of each word whose geometric mean of both directions' posteriors is largest, if that is larger
             than the posterior of no position, else -1, and its posterior in the direction itself; `SAMPLE` draws a
-            position of each word for every row of `forward_links` and `backward_links`; row k depends on `seeds[k]`
-            and the sentence alone.
+            position of each word for every row of `forward_links` and `backward_links`; row k depends on `seeds[k]`,
+            the sentence and its `keys[b]` alone.
         table: float32 `[n_pairs, 2]`, p(target | source) and p(source | target).
 
     Returns:
@@ -251,7 +251,7 @@ def sweep(
             _link(post_b, post_f, none_b, n, m, backward_links[0, top:], backward_posterior[top:])
         else:
             for k in range(len(seeds)):
-                state = mix(seeds[k] ^ mix(np.uint64(b)))
+                state = mix(seeds[k] ^ mix(keys[b]))
                 state = _draw(post_f, m, n, state, forward_links[k, left:])
                 _draw(post_b, n, m, state, backward_links[k, top:])
     return forward, backward

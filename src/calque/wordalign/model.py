@@ -50,6 +50,7 @@ class Job:
         bitext: the text.
         ratio: how alike each pair of types is spelt, float32 `[n_pairs]`; empty for a model that does not look.
         seed: of what is drawn.
+        keys: of what is drawn for each sentence pair of a further text, uint64 `[n_sentences]`; None in training.
         threads: the result does not depend on it.
         step: called after every pass.
     """
@@ -57,6 +58,7 @@ class Job:
     bitext: Bitext
     ratio: np.ndarray
     seed: int = 0
+    keys: np.ndarray | None = None
     threads: int = 1
     step: Callable[[], object] = lambda: None
 
@@ -85,6 +87,11 @@ class Model(ABC):
     @abstractmethod
     def links(self, job: Job) -> Links:
         """Align further text; what was learnt stays as it is."""
+
+    @classmethod
+    def settings_of(cls, saved: dict[str, Any]) -> Any:
+        """Its settings, from what `asdict` made of them."""
+        return cls.settings_type(**saved)
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:

@@ -101,7 +101,10 @@ class Chain:
         seed: int,
         settings: GibbsSettings,
         begin: DirectionTables,
+        trained: DirectionTables | None,
+        of_sentence: np.ndarray,
     ):
+        self.trained, self.of_sentence = trained, of_sentence
         self.across, self.links, self.settings = across, links, settings
         given, observed = bitext.sides(across)
         self._words = (given.words, given.offsets, observed.words, observed.offsets)
@@ -121,19 +124,22 @@ class Chain:
 
     def settle(self, prior: np.ndarray) -> None:
         """Add the priors to the counts."""
-        self.null_total = np.array([self.observed_null.sum(dtype=np.float64)])
+        counted = self.trained or self  # sums over a further text would say how many unknown words are in it
+        nulls, jumps = counted.observed_null, counted.jumps
+        total = [nulls.sum(dtype=np.float64), jumps.sum() + len(jumps) * self.settings.jump_strength, len(nulls)]
+        self.sums = np.array(total, dtype=np.float64)
         self.counts += prior
         self.given_total += self.given_prior
         self.jumps += self.settings.jump_strength
-        shape = self.fertilities.sum(0, dtype=np.float64) + 1
+        shape = counted.fertilities.sum(0, dtype=np.float64) + 1
         self.fertility_prior = (self.settings.fertility_strength * shape / shape.sum()).astype(np.float32)
 
     def sweep(self, block: Block, learn: bool, marginals: tuple[np.ndarray, np.ndarray]) -> None:
         """Draw all links of a block anew."""
         sample(
             *block, self.across, *self._words, self.links, self.counts, self.given_total, self.observed_null,
-            self.null_total, self.jumps, self.middle, self.fertilities, self.fertility_prior, F(self.settings.null),
-            F(self.settings.null_strength), learn, *marginals, self.state,
+            self.sums, self.jumps, self.middle, self.fertilities, self.fertility_prior, F(self.settings.null),
+            F(self.settings.null_strength), learn, *marginals, self.state, self.of_sentence,
         )  # fmt: skip
 
     def tables(self, prior: np.ndarray) -> DirectionTables:
@@ -160,7 +166,7 @@ class GibbsModel(Model):
         hmm = HmmModel(settings.hmm, train(passes))
         prior = pair_prior(job.ratio, settings.strength, settings.spelling)
         tables = [DirectionTables.empty(job.bitext, across, prior) for across in (True, False)]
-        chains = _chains(job, settings, passes, hmm.tables, tables)
+        chains = _chains(job, settings, passes, hmm.tables, tables, (None, None))
         del passes
         for block in job.bitext.blocks():
             run([partial(chain.tally, block) for side in chains for chain in side], job.threads)
@@ -176,8 +182,12 @@ class GibbsModel(Model):
             DirectionTables.empty(bitext, across, prior).learnt(old, numbers)
             for across, old in zip((True, False), self.directions, strict=True)
         ]
-        chains = _chains(job, settings, *self.hmm.passes(job), tables)
+        chains = _chains(job, settings, *self.hmm.passes(job), tables, self.directions)
         return _sample(job, chains, prior, settings, learn=False)
+
+    @classmethod
+    def settings_of(cls, saved: dict) -> GibbsSettings:
+        return GibbsSettings(**{**saved, "hmm": HmmSettings(**saved["hmm"])})
 
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = {f"hmm.{name}": array for name, array in self.hmm.arrays().items()}
@@ -196,13 +206,22 @@ class GibbsModel(Model):
 
 
 def _chains(
-    job: Job, settings: GibbsSettings, passes: HmmPass, hmm: HmmTables, begin: list[DirectionTables]
+    job: Job,
+    settings: GibbsSettings,
+    passes: HmmPass,
+    hmm: HmmTables,
+    begin: list[DirectionTables],
+    trained: tuple[DirectionTables | None, DirectionTables | None],
 ) -> list[list[Chain]]:
     """The chains of both directions, with samples of the HMM's posterior as first links."""
     keys = seeds(job.seed, 3 * settings.chains).reshape(3, -1)
-    starts = passes.samples(hmm, keys[0])
+    of_sentence = np.arange(len(job.bitext), dtype=np.uint64) if job.keys is None else job.keys
+    starts = passes.samples(hmm, keys[0], of_sentence)
     return [
-        [Chain(job.bitext, d == 0, starts[d][k], keys[d + 1, k], settings, begin[d]) for k in range(settings.chains)]
+        [
+            Chain(job.bitext, d == 0, starts[d][k], keys[d + 1, k], settings, begin[d], trained[d], of_sentence)
+            for k in range(settings.chains)
+        ]
         for d in range(2)
     ]
 

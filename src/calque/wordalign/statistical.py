@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
-from dataclasses import asdict
-from os import PathLike, fspath
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from calque.disk import whole
-from calque.errors import InputError, SettingError
+from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.progress import bar
@@ -21,9 +19,11 @@ from calque.text import ParallelCorpus, Sentences
 from calque.wordalign.agreement import HmmModel, HmmSettings
 from calque.wordalign.bitext import Bitext, Side
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
+from calque.wordalign.generator import sentence_keys
 from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import n_threads
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
+from calque.wordalign.saved import Tables, open_tables, save_tables
 from calque.wordalign.spelling import similarity
 from calque.wordalign.symmetrize import check_method
 from calque.wordalign.symmetrize import symmetrize as join_directions
@@ -32,6 +32,7 @@ from calque.wordalign.vocabulary import Classes, Vocabulary
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
 FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
 MAX_WORDS = 500
+BLOCK = 1 << 14  # sentence pairs linked at a time where they come one after the other
 _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
 
 
@@ -142,7 +143,7 @@ class WordAligner:
         bitext = _bitext(*sides, max_words)
         ratio = _ratio(kind, bitext, source.forms, target.forms)
         with _bar(chosen.passes, model, text.langs, progress) as shown:
-            trained, links = kind.fit(Job(bitext, ratio, seed, workers, shown.update), chosen)
+            trained, links = kind.fit(Job(bitext, ratio, seed, None, workers, shown.update), chosen)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words)
         aligner._trained_on = corpus, links
         return aligner
@@ -157,7 +158,8 @@ class WordAligner:
         progress: bool = False,
     ) -> WordPairs:
         """Link the words of a text, which may be new: words and pairs of words that training never met go by spelling
-        and position. For the very corpus it was trained on, the links are those of the training.
+        and position. The links of a sentence pair do not depend on the others, however the text is cut. For the very
+        corpus it was trained on, they are those of the training.
 
         Args:
             corpus: the text, in the languages of the aligner.
@@ -172,6 +174,37 @@ class WordAligner:
         check_method(symmetrize)
         directions = self.directions(corpus, seed=seed, threads=threads, progress=progress)
         return join_directions(*directions, symmetrize)
+
+    def link(
+        self,
+        pairs: Iterable[tuple[Sequence[str], Sequence[str]]],
+        *,
+        symmetrize: str = "one-to-one",
+        seed: int = 0,
+        threads: int | None = None,
+        block: int = BLOCK,
+    ) -> Iterator[list[tuple[int, int]]]:
+        """Link sentence pairs as they come, for text that is no corpus: a shard of a table, a stream.
+
+        Args:
+            pairs: the words of each source sentence and of its translation; never more than a block of them is held.
+            symmetrize, seed, threads: see `align`, whose links these are.
+            block: sentence pairs of a block. Links do not depend on it.
+
+        Yields:
+            the links of each sentence pair, (source word, target word), counted from 0, sorted.
+
+        Raises:
+            SettingError: no such symmetrisation, or a sentence that is one string.
+        """
+        check_method(symmetrize)
+        rest = iter(pairs)
+        while some := list(islice(rest, block)):
+            corpus = ParallelCorpus.of([source for source, _ in some], [target for _, target in some], self.langs)
+            found = self.align(corpus, symmetrize=symmetrize, seed=seed, threads=threads)
+            offsets = found.offsets().tolist()
+            links = list(zip(found.source.tolist(), found.target.tolist(), strict=True))
+            yield from (links[first:last] for first, last in pairwise(offsets))
 
     def directions(
         self, corpus: ParallelCorpus, *, seed: int = 0, threads: int | None = None, progress: bool = False
@@ -188,30 +221,18 @@ class WordAligner:
             )
             bitext = _bitext(source, target, self.max_words)
             ratio = _ratio(type(self.model), bitext, source_forms, target_forms)
+            known = (len(vocabulary) for vocabulary in self.vocabularies)
+            (of_source, of_target) = (
+                (side.words, side.offsets, n) for side, n in zip((source, target), known, strict=True)
+            )
+            keys = sentence_keys(*of_source, *of_target)
             with _bar(None, self.model.kind, self.langs, progress) as shown:
-                links = self.model.links(Job(bitext, ratio, seed, n_threads(threads), shown.update))
+                links = self.model.links(Job(bitext, ratio, seed, keys, n_threads(threads), shown.update))
         return _pairs(corpus, links, True), _pairs(corpus, links, False)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write words and tables as one safetensors file."""
-        from safetensors.numpy import save_file
-
-        arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in self.model.arrays().items()}
-        for name, vocabulary in zip(("source", "target"), self.vocabularies, strict=True):
-            for part in ("names", "forms"):
-                arrays |= _packed(f"{name}.{part}", getattr(vocabulary, part))
-        about = {
-            "format": "calque word aligner 1",
-            "model": self.model.kind,
-            "langs": list(self.langs),
-            "max_words": self.max_words,
-            "settings": asdict(self.model.settings),
-            "classes": asdict(self.vocabularies[0].classes),
-        }
-        # One entry: safetensors writes several in an order that changes from one time to the next.
-        record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
-        with whole(path, sum(array.nbytes for array in arrays.values())) as part:
-            save_file(arrays, part, metadata={"calque": record})
+        save_tables(Tables(self.model, self.vocabularies, self.langs, self.max_words), path)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> WordAligner:
@@ -220,43 +241,8 @@ class WordAligner:
         Raises:
             InputError: the file cannot be read, or holds no word aligner.
         """
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(fspath(path), framework="numpy") as file:
-                metadata = file.metadata() or {}
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            # Compiled loops follow these numbers without asking whether they stay in their arrays.
-            about = json.loads(metadata["calque"])
-            if about.pop("digest") != _digest(json.dumps(about), arrays):
-                raise ValueError("its check sum is wrong: the file is damaged; train it again")
-            kind = _KINDS[about["model"]]
-            settings = dict(about["settings"])
-            if "hmm" in settings:
-                settings["hmm"] = HmmSettings(**settings["hmm"])
-            classes = Classes(**about["classes"])
-            tables = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}
-            vocabularies = tuple(
-                Vocabulary(_unpacked(f"{name}.names", arrays), _unpacked(f"{name}.forms", arrays), classes)
-                for name in ("source", "target")
-            )
-            model = kind.from_arrays(tables, kind.settings_type(**settings))
-            langs = tuple(about["langs"])
-            if len(langs) != 2 or not all(isinstance(lang, str) for lang in langs):
-                raise ValueError(f"languages {langs!r:.60}, expected two names")
-            return cls(model, vocabularies, langs, max_words=about["max_words"])  # type: ignore[arg-type]
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError,
-                RecursionError, SettingError) as error:  # fmt: skip
-            raise InputError(f"not a word aligner saved by calque ({error})", path=path) from error
-
-
-def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
-    """Hash of everything in the file."""
-    digest = hashlib.blake2b(record.encode("utf-8", "replace"), digest_size=16)
-    for name in sorted(arrays):
-        digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace"))
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return digest.hexdigest()
+        read = open_tables(path, _KINDS)
+        return cls(read.model, read.vocabularies, read.langs, max_words=read.max_words)
 
 
 def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side, pa.Array]:
@@ -292,21 +278,6 @@ def _pairs(corpus: ParallelCorpus, links: Links, across: bool) -> WordPairs:
     position = at - offsets_of(observed)[sentence]
     ends = (others[at], position) if across else (position, others[at])
     return WordPairs(sentence, *ends, n_sentences=len(observed), posterior=posterior[at])
-
-
-def _packed(name: str, words: pa.Array) -> dict[str, np.ndarray]:
-    text = [word.encode() for word in words.to_pylist()]
-    offsets = offsets_of([len(word) for word in text])
-    return {f"{name}.bytes": np.frombuffer(b"".join(text), np.uint8), f"{name}.offsets": offsets}
-
-
-def _unpacked(name: str, arrays: dict[str, np.ndarray]) -> pa.Array:
-    offsets = arrays[f"{name}.offsets"]
-    large = pa.LargeStringArray.from_buffers(
-        len(offsets) - 1, pa.py_buffer(offsets.tobytes()), pa.py_buffer(arrays[f"{name}.bytes"].tobytes())
-    )
-    large.validate(full=True)
-    return large.cast(pa.string())
 
 
 def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):

@@ -79,6 +79,9 @@ class Vocabulary:
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
         """Number the words of a further text; a word in no class gets a number from `len(self)` on.
 
+        In another sentence such a word is another: what training never met says nothing about other sentences, so that
+        links do not depend on what else is in the text.
+
         Returns:
             classes, int32 `[n_words]`; offsets of the sentences, int64 `[n + 1]`; spellings of the unknown words.
         """
@@ -86,10 +89,14 @@ class Vocabulary:
         class_of = pc.index_in(types, self.names)
         if self.classes.stem:
             class_of = pc.coalesce(class_of, pc.index_in(_stem(types, self.classes), self.names))
-        of_type = to_numpy(pc.fill_null(class_of, scalar(np.int32(-1))))
-        unknown = np.flatnonzero(of_type < 0)
-        of_type[unknown] = len(self) + np.arange(len(unknown), dtype=np.int32)
-        return of_type[numbers], offsets, types.take(from_numpy(unknown))
+        words = to_numpy(pc.fill_null(class_of, scalar(np.int32(-1))))[numbers]
+        at = np.flatnonzero(words < 0)
+        sentence = np.searchsorted(offsets, at, side="right")
+        _, first, of_word = np.unique(
+            sentence * max(len(types), 1) + numbers[at], return_index=True, return_inverse=True
+        )
+        words[at] = len(self) + np.argsort(np.argsort(first))[of_word].astype(np.int32)
+        return words, offsets, types.take(from_numpy(numbers[at[np.sort(first)]]))
 
 
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
