@@ -1,6 +1,7 @@
 """Anchors are means over occurrences, however the text is cut into parts."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from calque.encoders.anchors import compute_anchors, sum_anchors
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.errors import InputError, SettingError
 from calque.text import Sentences
-from calque.vectors import Embeddings
+from calque.vectors import Embeddings, map_arrays, write_arrays
 
 DIM = 7
 
@@ -78,10 +79,15 @@ def summed(parts, **options):
 
 
 def same(a, b, tolerance=1e-12):
+    """Anchors are equal; with None, in every bit."""
     assert a.keys() == b.keys()
     for layer in a:
         assert a[layer].words == b[layer].words
         np.testing.assert_array_equal(a[layer].counts, b[layer].counts)
+        if tolerance is None:
+            for name in ("vectors", "variances", "norms"):
+                np.testing.assert_array_equal(getattr(a[layer], name), getattr(b[layer], name))
+            continue
         np.testing.assert_allclose(a[layer].vectors, b[layer].vectors, rtol=max(tolerance, 1e-7))
         np.testing.assert_allclose(a[layer].variances, b[layer].variances, rtol=1e4 * tolerance, atol=1e4 * tolerance)
         np.testing.assert_allclose(a[layer].norms, b[layer].norms, rtol=tolerance)
@@ -120,9 +126,38 @@ def test_merged_shards_equal_one_pass():
     a, b, c = (summed([part]) for part in cut(sentences, found, 50, 120))
     merged = a.merge(b).merge(c)
     assert (merged.n_sentences, merged.uncovered) == (whole.n_sentences, whole.uncovered) == (200, whole.uncovered)
-    same(merged.finish(), whole.finish())
+    same(merged.finish(), whole.finish(), None)
     fixed = summed([], vocabulary=["w1", "w2"]).merge(whole)
     assert set(fixed.finish()[0].words) == {"w1", "w2"}
+
+
+def test_sums_are_exact_in_any_order_and_any_parts(tmp_path):
+    sentences, found = zipf(types=6, uncovered=0)
+    rng = np.random.default_rng(1)
+    for embeddings in found.values():  # large numbers that cancel, and small ones that are left
+        embeddings.data[...] *= 10.0 ** rng.integers(-7, 8, len(embeddings.data))[:, None]
+        embeddings.data[...] *= rng.choice([-1, 1], embeddings.data.shape)
+    whole = summed([(sentences, found)])
+    parts = [summed([part]) for part in cut(sentences, found, 50, 120, 180)]
+    (parts[1].merge(parts[3])).save(tmp_path / "sums")
+    joined = (
+        summed([], vocabulary=whole.words).merge(AnchorSums.open(tmp_path / "sums")).merge(parts[2]).merge(parts[0])
+    )
+    same(joined.finish(), whole.finish(), None)
+    flat = np.array([word for sentence in sentences for word in sentence.words])
+    for layer, got in whole.finish().items():
+        for word, vector, norm, n in zip(got.words, got.vectors, got.norms, got.counts, strict=True):
+            rows = found[layer].data[flat == word].astype(np.float64)
+            np.testing.assert_array_equal(vector, np.float32([math.fsum(column) / n for column in rows.T]))
+            assert norm == pytest.approx(math.fsum(np.linalg.norm(rows, axis=1)) / n, rel=1e-15)
+
+
+def test_files_of_older_versions_have_rounded_sums_only(tmp_path):
+    whole = summed([zipf()])
+    whole.save(tmp_path / "new")
+    arrays, about = map_arrays(tmp_path / "new")
+    write_arrays(tmp_path / "old", {name: a for name, a in arrays.items() if ".lost" not in name}, about)
+    same(AnchorSums.open(tmp_path / "old").finish(), whole.finish())
 
 
 def test_only_the_first_occurrences_count():

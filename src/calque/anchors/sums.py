@@ -21,12 +21,13 @@ _BLOCK = 256  # types that are divided at a time
 
 
 class AnchorSums:
-    """Sums over the occurrences of each word type, layer by layer, in float64.
+    """Sums over the occurrences of each word type, layer by layer: exact ones.
 
     `add` takes a text a part at a time, with its vectors; `merge` joins what several processes have summed; `save` and
-    `open` carry a pass over from one day to the next; `finish` gives the anchors. Memory is that of one float64 vector
-    for each type and layer (twice that for a moment when a collected vocabulary outgrows its place), and never grows
-    with the text. The running mean of the published code, (n · mean + x) / (n + 1), is the same but for rounding.
+    `open` carry a pass over from one day to the next; `finish` gives the anchors, the same bits however the text was cut
+    and its parts were joined. Memory is that of one float64 vector for each type and layer, two for those so frequent
+    that float64 has to round (and twice that for a moment when a collected vocabulary outgrows its place), and never
+    grows with the text. The running mean of the published code, (n · mean + x) / (n + 1), is the same but for rounding.
 
     Args:
         dim: dimensions of a vector.
@@ -67,8 +68,8 @@ class AnchorSums:
         self.n_sentences = self.uncovered = 0
         self._counts = np.zeros(0, dtype=np.int64)
         self._sums = {layer: np.zeros((0, dim)) for layer in self.layers}
-        self._squares = {layer: np.zeros(0) for layer in self.layers}
-        self._norms = {layer: np.zeros(0) for layer in self.layers}
+        self._lost = {layer: np.zeros((0, dim)) for layer in self.layers}  # see `scatter.add_exactly`
+        self._lengths = {layer: np.zeros((0, 2, 2)) for layer in self.layers}  # both, of squared norms and of norms
         self.samples = Samples(samples, len(self.layers), dim, seed) if samples else None
         self._grow(len(self._numbers))
 
@@ -116,7 +117,7 @@ class AnchorSums:
         # By type: its sum is fetched and written back once a part, not once a word.
         order = np.argsort(chosen, kind="stable")
         for layer in self.layers:
-            sums = self._sums[layer], self._squares[layer], self._norms[layer]
+            sums = self._sums[layer], self._lost[layer], self._lengths[layer]
             add_rows(data[layer], rows[order], chosen[order], *sums)
         if self.samples is not None:
             self.samples.add(rows, chosen, len(self._numbers), [data[layer] for layer in self.layers])
@@ -149,7 +150,7 @@ class AnchorSums:
             return
         room = max(n, len(self._counts) * 3 // 2) if self.is_open else n
         self._counts = _longer(self._counts, room)
-        for store in (self._sums, self._squares, self._norms):
+        for store in (self._sums, self._lost, self._lengths):
             for layer in self.layers:
                 store[layer] = _longer(store[layer], room)
 
@@ -160,6 +161,8 @@ class AnchorSums:
         Raises:
             SettingError: sums over other layers, dimensions or languages.
         """
+        from calque.anchors.scatter import join_rows
+
         mine, theirs = (
             (sums.dim, sums.layers, sums.lang, sums.samples and sums.samples.size) for sums in (self, other)
         )
@@ -171,9 +174,12 @@ class AnchorSums:
         self._grow(len(self._numbers))
         known, n = rows >= 0, len(rows)
         self._counts[rows[known]] += other._counts[:n][known]
-        for ours, more in ((self._sums, other._sums), (self._squares, other._squares), (self._norms, other._norms)):
-            for layer in self.layers:
-                ours[layer][rows[known]] += more[layer][:n][known]
+        for layer in self.layers:
+            for theirs in (other._sums[layer], other._lost[layer]):
+                join_rows(theirs[:n], rows, self._sums[layer], self._lost[layer])
+            lengths = self._lengths[layer]
+            for k in (0, 1):
+                join_rows(other._lengths[layer][:n, k], rows, lengths[:, 0], lengths[:, 1])
         if self.samples is not None and other.samples is not None:
             self.samples.merge(other.samples, rows, len(self._numbers))
         self.n_sentences += other.n_sentences
@@ -196,11 +202,12 @@ class AnchorSums:
             vectors, spread = np.empty((len(order), self.dim), dtype=np.float32), np.empty(len(order))
             for start in range(0, len(order), _BLOCK):  # new memory costs more than the sums did
                 part = slice(start, start + _BLOCK)
-                means = self._sums[layer][order[part]] / counts[part, None]
+                sums = self._sums[layer][order[part]] + self._lost[layer][order[part]]
+                means = sums / counts[part, None]
                 vectors[part] = means
-                spread[part] = self._squares[layer][order[part]] / counts[part] - np.einsum("ij,ij->i", means, means)
-            norms = self._norms[layer][order] / counts
-            anchors[layer] = Anchors(words, vectors, counts, self.lang, np.maximum(spread, 0.0), norms)
+                spread[part] = np.einsum("ij,ij->i", means, means)
+            squares, norms = (self._lengths[layer][order].sum(axis=1) / counts[:, None]).T
+            anchors[layer] = Anchors(words, vectors, counts, self.lang, np.maximum(squares - spread, 0.0), norms)
         return anchors
 
     def order(self, *, at_least: int = 1, most: int | None = None) -> np.ndarray:
@@ -218,10 +225,10 @@ class AnchorSums:
             note: kept with it, and given back by `note_of`.
         """
         n = len(self._numbers)
-        tensors = {"counts": self.counts}
-        for layer in self.layers:
-            tensors[f"{layer}.sums"] = self._sums[layer][:n]
-            tensors[f"{layer}.squares"], tensors[f"{layer}.norms"] = self._squares[layer][:n], self._norms[layer][:n]
+        tensors = {"counts": self.counts, **self._arrays()}
+        for layer, lost in self._lost.items():
+            tensors[f"{layer}.lost.types"] = types = np.flatnonzero(lost[:n].any(axis=1))
+            tensors[f"{layer}.lost"] = lost[types]
         if self.samples is not None:
             tensors |= self.samples.arrays()
         about = {
@@ -230,6 +237,16 @@ class AnchorSums:
             "samples": self.samples.size if self.samples else 0, "words": self.words,
         }  # fmt: skip
         write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json.dumps(about)})
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """What is summed of the types, by the name that it has in a file; changing it changes the sums."""
+        n, arrays = len(self._numbers), {}
+        for layer in self.layers:
+            arrays[f"{layer}.sums"] = self._sums[layer][:n]
+            for k, name in enumerate(("squares", "norms")):
+                arrays[f"{layer}.{name}"] = self._lengths[layer][:n, 0, k]
+                arrays[f"{layer}.{name}.lost"] = self._lengths[layer][:n, 1, k]
+        return arrays
 
     @staticmethod
     def note_of(path: str | PathLike[str]) -> str:
@@ -253,11 +270,16 @@ class AnchorSums:
             )  # fmt: skip
             sums._numbers = {word: k for k, word in enumerate(about["words"])}
             n = len(sums._numbers)
+            if any(arrays[f"{layer}.sums"].shape != (n, sums.dim) for layer in sums.layers):
+                raise ValueError("sums and words differ in number")
+            sums._grow(n)
             sums._counts = np.array(arrays["counts"])
-            for layer in sums.layers:
-                sums._sums[layer] = np.array(arrays[f"{layer}.sums"]).reshape(n, sums.dim)
-                sums._squares[layer] = np.array(arrays[f"{layer}.squares"]).reshape(n)
-                sums._norms[layer] = np.array(arrays[f"{layer}.norms"]).reshape(n)
+            for name, array in sums._arrays().items():
+                if name in arrays or not name.endswith(".lost"):  # files of older versions have only the rest
+                    array[...] = arrays[name].reshape(array.shape)
+            for layer, lost in sums._lost.items():
+                if f"{layer}.lost" in arrays:
+                    lost[np.asarray(arrays[f"{layer}.lost.types"])] = arrays[f"{layer}.lost"]
             if sums._counts.shape != (n,):
                 raise ValueError("counts and words differ in number")
             if sums.samples is not None:
@@ -302,7 +324,9 @@ def _check(about: Any) -> None:
 
 def _longer(array: np.ndarray, room: int) -> np.ndarray:
     longer = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
-    longer[: len(array)] = array
+    for start in range(0, len(array), _BLOCK):
+        if (part := array[start : start + _BLOCK]).any():  # what is all zero takes no memory before it is written to
+            longer[start : start + _BLOCK] = part
     return longer
 
 
