@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
+import forked
 from calque.alignment import METHODS, MethodRow
 from calque.encoders import load_encoder
 from command import fails, works
@@ -117,8 +116,7 @@ def test_a_row_is_found_in_help_study_report_and_documentation(capsys, own, tiny
         "from calque.alignment import METHODS, MethodRow; METHODS.rows['shift'] = MethodRow('shifting:Shift', '')\n"
         "from calque.cli import main; main(['align', '--help'])"
     )
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert "contrastive (default), clcr, shift" in " ".join(shown.split())
+    assert "contrastive (default), clcr, shift" in " ".join(forked.run("-c", program).stdout.split())
 
 
 def test_in_a_study(capsys, own, tiny_folder):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import forked
 from calque.cli import spread
 from calque.errors import SettingError
 from command import fails, run
@@ -91,7 +92,7 @@ def test_the_folder_is_a_transformers_model(capsys, texts, tiny_folder, tmp_path
         f"model, tokenizer = AutoModel.from_pretrained({str(out)!r}), AutoTokenizer.from_pretrained({str(out)!r})\n"
         "print(model(**tokenizer('the cat', return_tensors='pt')).last_hidden_state.shape[-1])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+    done = forked.run("-c", code)
     assert done.returncode == 0, done.stderr[-2000:]
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "en-xx.tsv" in card

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import forked
 from calque.encoders import load_encoder
 from calque.errors import CalqueError, InputError
 from calque.text import ParallelCorpus
@@ -25,7 +24,7 @@ SCRIPT = Path(__file__).parents[2] / "dev" / "fuzz_readers.py"
 @pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
 def test_no_reader_is_brought_down_by_damaged_files():
     """The quick version; `python dev/fuzz_readers.py` gives each reader 1,000 inputs."""
-    done = subprocess.run([sys.executable, str(SCRIPT), "--inputs", "10"], capture_output=True, text=True)
+    done = forked.run(SCRIPT, "--inputs", 10)
     rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert len(rows) > 35, done.stderr[-2000:]
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failure"), done.stdout

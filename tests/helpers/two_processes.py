@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
+import tempfile
+from pathlib import Path
+
+import forked
 
 
 def free_port() -> str:
@@ -16,16 +18,13 @@ def free_port() -> str:
 
 def run_two(*arguments: str) -> None:
     """Start a program as two processes over gloo, as torchrun would, and wait for both."""
-    port = free_port()
-    processes = []
-    for rank in range(2):
-        environment = {
-            **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
-        processes.append(
-            subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
-        )
-    for process in processes:
-        _, errors = process.communicate(timeout=900)
-        assert process.returncode == 0, errors[-3000:]
+    group = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(),
+             "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        programs = []
+        for rank in ("0", "1"):
+            environment = {**os.environ, **group, "RANK": rank, "LOCAL_RANK": rank}
+            programs.append(forked.start(*arguments, folder=Path(folder, rank), environment=environment))
+        for program in programs:
+            ended = program.wait(timeout=900)
+            assert ended.returncode == 0, ended.stderr[-3000:]

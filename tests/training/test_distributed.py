@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import forked
 import training_job
 from calque.distributed import Processes, own_device
 from calque.encoders import load_encoder, numerics
@@ -75,14 +74,11 @@ def test_a_process_without_a_pair_goes_along(runs, method):
     assert two == pytest.approx(one, rel=1e-2)
 
 
-def calque(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    """`python …` with nothing of accelerate's or torchrun's in its environment but what is given."""
+def environment(**given: str) -> dict[str, str]:
+    """With nothing of accelerate's or torchrun's but what is given."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ACCELERATE_", "MASTER_"))}
     kept = {name: value for name, value in kept.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
-    return subprocess.run(
-        [sys.executable, *arguments], env={**kept, "OMP_NUM_THREADS": "1", **environment}, capture_output=True,
-        text=True, timeout=600,
-    )  # fmt: skip
+    return {**kept, "OMP_NUM_THREADS": "1", **given}
 
 
 def align_command(tiny_folder, tmp_path, out: str) -> list[str]:
@@ -96,9 +92,9 @@ def align_command(tiny_folder, tmp_path, out: str) -> list[str]:
 
 def test_torchrun_on_a_processor_is_one_run_with_one_folder(tiny_folder, tmp_path):
     command = align_command(tiny_folder, tmp_path, "two")
-    done = calque(
+    done = forked.run(
         "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", free_port(), "-m", *command,
-        CUDA_VISIBLE_DEVICES="",
+        environment=environment(CUDA_VISIBLE_DEVICES=""),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     record = json.loads((tmp_path / "two" / "calque-run.json").read_text())
@@ -111,7 +107,7 @@ def test_torchrun_on_a_processor_is_one_run_with_one_folder(tiny_folder, tmp_pat
 
 def test_processes_that_cannot_meet_say_so_in_one_line(tiny_folder, tmp_path):
     command = align_command(tiny_folder, tmp_path, "out")
-    done = calque("-m", *command, WORLD_SIZE="2", CUDA_VISIBLE_DEVICES="")
+    done = forked.run("-m", *command, environment=environment(WORLD_SIZE="2", CUDA_VISIBLE_DEVICES=""))
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if "error" in line.lower()]
     assert "WORLD_SIZE is 2, but the processes could not form a group" in line
@@ -124,7 +120,7 @@ def test_one_process_of_accelerate_where_several_were_asked_for_is_told():
     # What accelerate launch --cpu --num_processes 2 gives the one process that it starts.
     launched = {"ACCELERATE_USE_CPU": "true", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     configured = {"ACCELERATE_MIXED_PRECISION": "bf16"}
-    done = calque("-c", code, **launched, **configured)
+    done = forked.run("-c", code, environment=environment(**launched, **configured))
     assert done.stdout == "1\n"
     assert "accelerate launch --cpu starts a single process" in done.stderr
     assert "accelerate is configured for bf16, which is not used here" in done.stderr

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
+import forked
 import training_job
 from calque.alignment.contrastive import Contrastive
 from calque.errors import InputError, SettingError
@@ -37,20 +36,19 @@ def test_killed_and_resumed_equals_undisturbed(tiny_folder, tmp_path):
     main(str(tiny_folder), str(whole), method, dropout=0.1)
     rng = random.Random(0)
     killed = 0
-    for _ in range(6):
-        process = subprocess.Popen(
-            [sys.executable, str(JOB), str(tiny_folder), str(broken), method, "0.1"], stdout=subprocess.PIPE
-        )
+    for attempt in range(6):
+        job = forked.start(JOB, tiny_folder, broken, method, 0.1, folder=tmp_path / str(attempt))
         if killed < 2:
             seen = broken / "training" / "checkpoint.pt"
             stamp = seen.stat().st_mtime_ns if seen.exists() else 0
-            while process.poll() is None and (not seen.exists() or seen.stat().st_mtime_ns == stamp):
+            while job.runs and (not seen.exists() or seen.stat().st_mtime_ns == stamp):
                 time.sleep(0.001)
             time.sleep(rng.random() * 0.02)  # anywhere within the updates that follow, or within a write
-            process.send_signal(signal.SIGKILL)
-            killed += process.wait() == -signal.SIGKILL
+            job.kill()
+            killed += job.wait().returncode == -signal.SIGKILL
         else:
-            assert process.wait(timeout=900) == 0
+            ended = job.wait()
+            assert ended.returncode == 0, ended.stderr
             break
     assert killed == 2
     assert same(weights(whole), weights(broken))
