@@ -7,21 +7,20 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import forked
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
 from calque.runs import sources
 from calque.runs.compare import ONE_RUN, mean_of
 from calque.runs.steps import Step, Steps, digest
-from calque.runs.study import read_study, study, tables
+from calque.runs.study import read_study, study, tables, workers
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK, encoder_of
 from calque.runs.study.workers import Workers
@@ -126,7 +125,12 @@ def test_a_study_knows_the_encoder_before_alignment(plan):
     assert "## consistency, similarities as before\n" in shown
 
 
-def test_the_command_and_two_workers(plan, capsys):
+def test_the_command_and_two_workers(plan, capsys, monkeypatch):
+    def clean(kind):
+        assert kind == "spawn"  # a process that begins with nothing of calque, as a fork of that server does
+        return forked.SERVER
+
+    monkeypatch.setattr(workers, "get_context", clean)
     code, said, news = run(capsys, "study", plan, "--workers", 2, "--test", f"ner=nl={plan.parent / 'ner.test.es.tsv'}")
     assert code == 0, news
     assert said.startswith("## ner, f1")
@@ -574,18 +578,31 @@ def test_a_file_edited_during_a_step_stops_it(tmp_path):
 
 
 def test_code_is_part_of_what_a_step_depends_on(tmp_path, monkeypatch):
-    """An edit of what a step can reach changes its name; comments and docstrings do not, nor does what it cannot reach."""
+    """An edit of what a step can reach changes its name; comments and docstrings do not, nor does what it cannot reach.
+
+    All is computed again after each edit, as another process would, but of files that are as they were: a second or two."""
     package = tmp_path / "calque"
     shutil.copytree(sources.ROOT, package, ignore=shutil.ignore_patterns("data", "__pycache__"))
     monkeypatch.setattr(sources, "ROOT", package)
 
-    def forget():
-        for kept in (sources.digest_of, sources._reached, sources._imported, sources._code, sources._tree):
-            kept.cache_clear()
+    def by_content(name, path_of=lambda path: path):
+        function, known = getattr(sources, name).__wrapped__, {}
+
+        def remembered(given):
+            key = given, path_of(given).read_bytes()
+            if key not in known:
+                known[key] = function(given)
+            return known[key]
+
+        monkeypatch.setattr(sources, name, remembered)
+
+    by_content("_tree")
+    by_content("_imported")
+    by_content("_code", sources._path)
+    monkeypatch.setattr(sources, "_reached", sources._reached.__wrapped__)
 
     def digests():
-        forget()
-        return {kind: sources.digest_of(WORK[kind]) for kind in ("links", "align", "score")}
+        return {kind: sources.digest_of.__wrapped__(WORK[kind]) for kind in ("links", "align", "score")}
 
     def edit(name, old, new):
         text = (package / name).read_text()
@@ -604,7 +621,6 @@ def test_code_is_part_of_what_a_step_depends_on(tmp_path, monkeypatch):
     assert {kind for kind in first if second[kind] != third[kind]} >= {"links"}
     edit("report/page.py", "\nimport", "\nimport this\nimport")
     assert digests() == third
-    forget()
 
 
 def test_the_code_of_own_classes_is_part_of_it_too(tmp_path, monkeypatch):
@@ -669,24 +685,24 @@ def test_two_studies_do_not_share_a_folder(tmp_path):
         pass
 
 
-def test_a_killed_study_takes_its_workers_with_it():
+def test_a_killed_study_takes_its_workers_with_it(tmp_path):
     program = (
         "import os, time\n"
         "from concurrent.futures import ProcessPoolExecutor\n"
         "from multiprocessing import get_context\n"
         "from calque.runs.study.workers import _begin\n"
-        "pool = ProcessPoolExecutor(1, get_context('spawn'), initializer=_begin, initargs=(1,))\n"
+        "pool = ProcessPoolExecutor(1, get_context('fork'), initializer=_begin, initargs=(1,))\n"
         "print(pool.submit(os.getpid).result(), flush=True)\n"
         "pool.submit(time.sleep, 600)\n"
         "time.sleep(600)\n"
     )
-    study = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert study.stdout is not None
-    worker = int(study.stdout.readline())
+    study = forked.start("-c", program, folder=tmp_path)
+    while study.runs and not study.printed.endswith("\n"):
+        time.sleep(0.01)
+    worker = int(study.printed)
     os.kill(worker, 0)  # it lives
     study.kill()
     study.wait()
-    study.stdout.close()
     for _ in range(300):
         try:
             os.kill(worker, 0)
