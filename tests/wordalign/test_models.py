@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from calque.wordalign import diagonal as fast
-from calque.wordalign import gibbs, hmm
 from calque.wordalign.agreement import HmmPass, HmmSettings, first_jumps, spread, train
 from calque.wordalign.bitext import Bitext, Side
+from calque.wordalign.constants import FERTILITIES, GOLDEN, LANES
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
-from calque.wordalign.generator import GOLDEN, unit
+from calque.wordalign.loops import diagonal, gibbs, hmm
+from calque.wordalign.loops.generator import unit
 from calque.wordalign.model import Job, Links
 
 TEXT = [
@@ -103,8 +104,8 @@ def test_fast_align_is_its_paper(alpha, iterations):
 
 def test_exp_digamma():
     for x in (1e-3, 0.01, 0.3, 1.0, 5.9, 6.0, 17.5, 1e6):
-        assert fast.exp_digamma(x) == pytest.approx(math.exp(digamma(x)), rel=1e-8)
-    assert math.log(fast.exp_digamma(1.0)) == pytest.approx(-0.5772156649015329, abs=1e-8)
+        assert diagonal.exp_digamma(x) == pytest.approx(math.exp(digamma(x)), rel=1e-8)
+    assert math.log(diagonal.exp_digamma(1.0)) == pytest.approx(-0.5772156649015329, abs=1e-8)
 
 
 @pytest.mark.parametrize("tension", [0.0, 4.0])
@@ -117,7 +118,7 @@ def test_the_likelihood_does_not_fall(tension):
         likelihood, _ = fast.one_pass(text, True, settings, d, None, counts, nulls)
         assert likelihood >= before - 1e-9
         before = likelihood
-        fast.normalize(True, text.pairs.starts, text.pairs.target, N_SOURCE, counts, nulls, 0.0)
+        diagonal.normalize(True, text.pairs.starts, text.pairs.target, counts, nulls, 0.0, np.zeros(N_SOURCE))
         d.table, d.null_table = counts, nulls
 
 
@@ -133,7 +134,7 @@ def test_the_tension_follows_the_gradient():
 
     lengths = np.array([(len(b), len(a)) for a, b in TEXT if a and b])
     slope = (at(3 + 1e-5)[0] - at(3 - 1e-5)[0]) / 2e-5
-    expected = fast.expected_feature(lengths, np.ones(len(lengths), np.int64), 3.0, True)
+    expected = diagonal.expected_feature(lengths, np.ones(len(lengths), np.int64), 3.0, True, np.zeros(9))
     assert slope == pytest.approx(at(3.0)[1] - expected, rel=1e-5)
 
 
@@ -141,12 +142,12 @@ def test_the_diagonal_sums_to_what_the_program_computes():
     row = np.zeros(9)
     for m, n, j in itertools.product((1, 4, 9), (1, 5, 9), (1, 3)):
         if j <= m:
-            total = fast.diagonal(j, m, n, 4.0, row)
+            total = diagonal.diagonal(j, m, n, 4.0, row)
             np.testing.assert_allclose(row[:n], [math.exp(-4 * abs(i / n - j / m)) for i in range(1, n + 1)])
             assert total == pytest.approx(row[:n].sum())
             # the program's closed form agrees with the sum where the sentences are equally long
             if m == n:
-                assert fast.transposed_sum(j, m, n, 4.0) == pytest.approx(total)
+                assert diagonal.transposed_sum(j, m, n, 4.0) == pytest.approx(total)
 
 
 # -- HMM ---------------------------------------------------------------------------------------------------------------
@@ -182,16 +183,16 @@ def enumerate_hmm(emission, nulls, jump, null):
 
 def run_chain(emission, nulls, jumps, null, floor=0.0):
     n, width = emission.shape
-    padded = (width + hmm.LANES) // hmm.LANES * hmm.LANES
+    padded = (width + LANES) // LANES * LANES
     weights, middle = spread(jumps, max(n, width))
     slots = np.zeros((n, padded), np.float32)
     slots[:, 1 : width + 1] = emission
-    room = [np.zeros((n + 1, padded), np.float32) for _ in range(3)]
+    room = [np.zeros((n + 1) * padded, np.float32) for _ in range(3)]
     flow, posterior, empty = np.zeros_like(weights), np.zeros((n, padded), np.float32), np.zeros(n, np.float32)
     likelihood = hmm.chain(
-        slots, nulls.astype(np.float32), n, width, padded, weights, middle, np.float32(null), np.float32(floor),
+        slots.ravel(), nulls.astype(np.float32), n, width, padded, weights, middle, np.float32(null), np.float32(floor),
         *room, np.zeros(n, np.float32), np.zeros(padded, np.float32), np.zeros(padded, np.float32),
-        np.zeros((n, padded), np.int32), np.zeros(n, np.int64), flow, posterior, empty,
+        np.zeros(n * padded, np.int32), np.zeros(n, np.int64), flow, posterior.ravel(), empty,
     )  # fmt: skip
     return likelihood, posterior[:, 1 : width + 1], empty, flow * weights, middle
 
@@ -283,7 +284,7 @@ def literal_gibbs(
     text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order
 ):
     """The conditional distributions of the module's docstring with counters, and the same random numbers."""
-    state, cap = int(state), gibbs.FERTILITIES - 1
+    state, cap = int(state), FERTILITIES - 1
     n_jumps = 2 * (2 * longest + 2) + 1
     links = [list(sentence) for sentence in links]
     meet = {(s, t) for a, b in text for s in a for t in b if a and b}
@@ -352,22 +353,23 @@ def test_the_sampler_draws_from_its_conditionals(across):
     prior = (0.01 + rng.random(len(text.pairs))).astype(np.float32)
     keys = list(zip(text.pairs.source.tolist(), text.pairs.target.tolist(), strict=True))
     by_pair = {(pair if across else pair[::-1]): float(p) for pair, p in zip(keys, prior, strict=True)}
-    shape = rng.random(gibbs.FERTILITIES).astype(np.float32)
+    shape = rng.random(FERTILITIES).astype(np.float32)
     middle = 2 * text.longest + 2
     counts, total, nulls = prior.copy(), np.zeros(5, np.float32), np.zeros(5, np.float32)
-    jumps, fertilities = np.full(2 * middle + 1, 0.7), np.zeros((5, gibbs.FERTILITIES), np.float32)
+    jumps, fertilities = np.full(2 * middle + 1, 0.7), np.zeros((5, FERTILITIES), np.float32)
     for p, (s, t) in enumerate(keys):
         total[s if across else t] += prior[p]
     (block,) = text.blocks()
     places = across, given.words, given.offsets, observed.words, observed.offsets, links
-    gibbs.tally(*block, *places, counts, total, nulls, jumps, middle, fertilities)
+    room = np.zeros(middle + 1, np.int32), *np.zeros((2, middle + 1), np.float32)
+    gibbs.tally(*block, *places, counts, total, nulls, jumps, middle, fertilities, room[0])
     sums = np.array([nulls.sum(dtype=np.float64), jumps.sum(), len(nulls)])
     marginal, null_marginal = np.zeros(len(block[2]), np.float32), np.zeros(len(links), np.float32)
     state = np.array([77], np.uint64)
     for _ in range(3):
         gibbs.sample(
             *block, *places, counts, total, nulls, sums, jumps, middle, fertilities, shape, np.float32(0.15),
-            np.float32(0.02), True, marginal, null_marginal, state, np.zeros(0, np.uint64),
+            np.float32(0.02), True, marginal, null_marginal, state, np.zeros(0, np.uint64), *room,
         )  # fmt: skip
     expected, marginals = literal_gibbs(
         source_text, start, by_pair, shape, null=0.15, null_strength=0.02, jump_strength=0.7, longest=text.longest,

@@ -7,13 +7,15 @@ from dataclasses import dataclass, fields
 from functools import partial
 
 import numpy as np
-from numba import njit
 
 from calque.wordalign.bitext import Pairs
-from calque.wordalign.hmm import COUNT, HMM, IBM1, LANES, LINK, SAMPLE, F, sweep
+from calque.wordalign.compiled import Compiled
+from calque.wordalign.constants import COUNT, HMM, IBM1, LANES, LINK, SAMPLE, F
 from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import deal, n_shards, run
 
+sweep = Compiled("calque.wordalign.loops.hmm:sweep")
+totals = Compiled("calque.wordalign.loops.hmm:totals")
 REACH = 64  # jumps at least this wide share one weight
 
 
@@ -93,7 +95,11 @@ def gathered(flow: np.ndarray, middle: int, smoothing: float) -> np.ndarray:
 
 def pair_prior(ratio: np.ndarray, strength: float, spelling: float) -> np.ndarray:
     """Prior count of each pair of types, float32, from how alike they are spelt."""
-    return (strength * (1 + spelling * ratio**4)).astype(np.float32)
+    prior = ratio**4  # and then in place: there are many pairs
+    prior *= spelling
+    prior += 1
+    prior *= strength
+    return prior
 
 
 class HmmPass:
@@ -104,20 +110,20 @@ class HmmPass:
         self.prior = pair_prior(job.ratio, settings.strength, settings.spelling)
         bitext = job.bitext
         self.shards = n_shards(bitext.n_cells)
-        self.table = np.empty((len(bitext.pairs), 2), dtype=np.float32)
+        self.mass = np.empty(len(bitext.pairs), dtype=np.float32)
+        self.scales = tuple(np.empty(side.n_types, dtype=np.float32) for side in (bitext.source, bitext.target))
 
     def fill(self, tables: HmmTables) -> None:
-        """Probabilities from counts."""
-        _probabilities(
-            tables.counts, self.prior, tables.pairs.starts, tables.pairs.target, tables.source_total,
-            tables.target_total, self.table,
-        )  # fmt: skip
+        """Probabilities from counts: p(t | s) is the mass of the pair times the scale of s, p(s | t) that of t."""
+        np.add(tables.counts, self.prior, out=self.mass)
+        for scale, total in zip(self.scales, (tables.source_total, tables.target_total), strict=True):
+            scale[:] = 1 / np.maximum(total, 1e-30)
 
     def totals(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Counts and priors summed over the pairs of each source type and of each target type, float64."""
         pairs = self.bitext.pairs
         source, target = np.zeros(self.bitext.source.n_types), np.zeros(self.bitext.target.n_types)
-        _totals(counts, self.prior, pairs.starts, pairs.target, source, target)
+        totals(counts, self.prior, pairs.starts, pairs.target, source, target)
         return source, target
 
     def sweep(self, model: int, want: int, tables: HmmTables, out: Callable[[int], tuple]) -> tuple[float, float]:
@@ -129,8 +135,8 @@ class HmmPass:
         for sentences, origin, cells in text.blocks():
             tasks = [
                 partial(
-                    sweep, model, want, part, origin, cells, text.source.words, text.source.offsets,
-                    text.target.words, text.target.offsets, text.longest, self.table, tables.source_null,
+                    self._part, model, want, part, origin, cells, text.source.words, text.source.offsets,
+                    text.target.words, text.target.offsets, text.longest, self.mass, *self.scales, tables.source_null,
                     tables.target_null, forward, backward, middle, F(s.null), F(s.floor), *out(shard),
                 )
                 for shard, part in enumerate(deal(sentences, self.shards))
@@ -138,6 +144,13 @@ class HmmPass:
             for pair in run(tasks, self.threads):
                 likelihood += pair
         return float(likelihood[0]), float(likelihood[1])
+
+    def _part(self, *arguments: object) -> tuple[float, float]:
+        """A shard of it, with work space of its own."""
+        size = self.bitext.longest + 1 + LANES
+        room = np.zeros((7, size * size), F), np.zeros(size * size, np.int32), np.zeros((7, size), F)
+        flows = np.zeros((2, len(spread(first_jumps(), self.bitext.longest)[0])), F)
+        return sweep(*arguments, *room, flows, np.zeros(size, np.int64))
 
     def links(self, tables: HmmTables) -> Links:
         """The best position of every word, for both directions."""
@@ -267,27 +280,3 @@ def known(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
     """p(word | no position) also for types that training never met: as for one that never came from nothing."""
     return np.append(null, np.full(n - len(null), null.min(initial=1.0), null.dtype))
-
-
-@njit(cache=True, nogil=True)
-def _totals(counts, prior, starts, target, source_total, target_total):
-    for s in range(len(starts) - 1):
-        total = 0.0
-        for p in range(starts[s], starts[s + 1]):
-            mass = counts[p] + prior[p]
-            total += mass
-            target_total[target[p]] += mass
-        source_total[s] = total
-
-
-@njit(cache=True, nogil=True)
-def _probabilities(counts, prior, starts, target, source_total, target_total, table):
-    inverse = np.empty(len(target_total), F)
-    for t in range(len(target_total)):
-        inverse[t] = 1 / max(target_total[t], 1e-30)
-    for s in range(len(starts) - 1):
-        scale = F(1 / max(source_total[s], 1e-30))
-        for p in range(starts[s], starts[s + 1]):
-            mass = counts[p] + prior[p]
-            table[p, 0] = mass * scale
-            table[p, 1] = mass * inverse[target[p]]

@@ -11,11 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from calque.offsets import offsets_of
+from calque.wordalign.compiled import Compiled
 
 Block = tuple[np.ndarray, np.ndarray, np.ndarray]
+by_type = Compiled("calque.wordalign.loops.cells:by_type")
+number_rows = Compiled("calque.wordalign.loops.cells:number_rows")
+fill_rows = Compiled("calque.wordalign.loops.cells:fill_rows")
+match = Compiled("calque.wordalign.loops.cells:match")
 ROOM = 1 << 22  # pairs of types there is room for at first
 
 
@@ -66,7 +70,7 @@ class Pairs:
         """Number that each pair of `self` has in `other`, int64 `[n_pairs]`, −1 where it is not there."""
         numbers = np.full(len(self), -1, dtype=np.int64)
         largest = max(int(pairs.target.max(initial=-1)) for pairs in (self, other))
-        _match(self.starts, self.target, other.starts, other.target, np.full(largest + 1, -1, dtype=np.int64), numbers)
+        match(self.starts, self.target, other.starts, other.target, np.full(largest + 1, -1, dtype=np.int64), numbers)
         return numbers
 
 
@@ -94,7 +98,9 @@ class Bitext:
         self.longest = int(max(rows[used].max(), columns[used].max())) if len(used) else 0
         self.max_cells = max_cells
         self._sentence = np.repeat(np.arange(len(rows), dtype=np.int32), rows)
-        self._order, self._first = _by_type(source.words, source.n_types)
+        self._order = np.empty(len(source.words), np.int64)
+        self._first = np.zeros(source.n_types + 1, np.int64)
+        by_type(source.words, self._order, self._first)
         self.pairs, self._cells = self._number()
 
     def __len__(self) -> int:
@@ -116,7 +122,7 @@ class Bitext:
         stamp = np.full(self.target.n_types, -1, dtype=np.int64)
         s, origin = 0, _origins(self._size)
         while s < self.source.n_types:
-            s = _number_rows(
+            s = number_rows(
                 s, self.source.offsets, self.target.words, self.target.offsets, self._order, self._first,
                 self._sentence, origin, stamp, starts, target, cells,
             )  # fmt: skip
@@ -144,7 +150,7 @@ class Bitext:
             size[self.used[begin:end]] = self._size[self.used[begin:end]]
             origin, cells = _origins(size), np.empty(int(size.sum()), dtype=np.uint32)
             slot = np.empty(self.target.n_types, dtype=np.int32)
-            _fill_rows(
+            fill_rows(
                 self.source.offsets, self.target.words, self.target.offsets, self._order, self._first,
                 self._sentence, origin, self.pairs.starts, self.pairs.target, slot, cells,
             )  # fmt: skip
@@ -157,84 +163,3 @@ def _origins(size: np.ndarray) -> np.ndarray:
     origin = offsets_of(size)[:-1]
     origin[size == 0] = -1
     return origin
-
-
-@njit(cache=True, nogil=True)
-def _by_type(words, n_types):
-    """Positions of the words sorted by type, and where each type begins among them."""
-    first = np.zeros(n_types + 1, np.int64)
-    for word in words:
-        first[word + 1] += 1
-    for s in range(n_types):
-        first[s + 1] += first[s]
-    free = first.copy()
-    order = np.empty(len(words), np.int64)
-    for k in range(len(words)):
-        order[free[words[k]]] = k
-        free[words[k]] += 1
-    return order, first
-
-
-@njit(cache=True, nogil=True)
-def _number_rows(
-    s, source_offsets, words, offsets, order, first, sentence, origin, stamp, starts, target, cells
-):  # fmt: skip
-    """Number the pairs of the source types from `s` on; returns the type whose row did not fit into `target`."""
-    n = starts[s]
-    while s < len(first) - 1:
-        row = n
-        for k in range(first[s], first[s + 1]):
-            b = sentence[order[k]]
-            if origin[b] < 0:
-                continue
-            low, length = offsets[b], offsets[b + 1] - offsets[b]
-            if n + length > len(target):
-                for p in range(row, n):  # this row is done again in a larger array: forget what it met
-                    stamp[target[p]] = -1
-                return s
-            cell = origin[b] + (order[k] - source_offsets[b]) * length
-            for j in range(length):
-                t = words[low + j]
-                p = stamp[t]
-                if p < row:
-                    p = n
-                    stamp[t] = n
-                    target[n] = t
-                    n += 1
-                if len(cells):
-                    cells[cell + j] = p
-        s += 1
-        starts[s] = n
-    return s
-
-
-@njit(cache=True, nogil=True)
-def _fill_rows(source_offsets, words, offsets, order, first, sentence, origin, starts, target, slot, cells):
-    """Write the numbers of known pairs into the cells of the sentence pairs that have an origin."""
-    for s in range(len(first) - 1):
-        loaded = False
-        for k in range(first[s], first[s + 1]):
-            b = sentence[order[k]]
-            if origin[b] < 0:
-                continue
-            if not loaded:
-                for p in range(starts[s], starts[s + 1]):
-                    slot[target[p]] = p
-                loaded = True
-            low, length = offsets[b], offsets[b + 1] - offsets[b]
-            cell = origin[b] + (order[k] - source_offsets[b]) * length
-            for j in range(length):
-                cells[cell + j] = slot[words[low + j]]
-
-
-@njit(cache=True, nogil=True)
-def _match(starts, target, other_starts, other_target, slot, numbers):
-    for s in range(min(len(starts), len(other_starts)) - 1):
-        if starts[s] == starts[s + 1]:
-            continue
-        for p in range(other_starts[s], other_starts[s + 1]):
-            slot[other_target[p]] = p
-        for p in range(starts[s], starts[s + 1]):
-            numbers[p] = slot[target[p]]
-        for p in range(other_starts[s], other_starts[s + 1]):
-            slot[other_target[p]] = -1

@@ -9,11 +9,14 @@ import numpy as np
 
 from calque.wordalign.agreement import HmmModel, HmmPass, HmmSettings, HmmTables, known, pair_prior, train
 from calque.wordalign.bitext import Bitext, Block
-from calque.wordalign.generator import seeds
-from calque.wordalign.gibbs import FERTILITIES, F, choose, sample, tally
+from calque.wordalign.compiled import Compiled
+from calque.wordalign.constants import FERTILITIES, F
 from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import run
 
+tally = Compiled("calque.wordalign.loops.gibbs:tally")
+sample = Compiled("calque.wordalign.loops.gibbs:sample")
+choose = Compiled("calque.wordalign.loops.gibbs:choose")
 REACH = 100  # jumps at least this wide share their count
 
 
@@ -119,7 +122,7 @@ class Chain:
         """Count the links of a block."""
         tally(
             *block, self.across, *self._words, self.links, self.counts, self.given_total, self.observed_null,
-            self.jumps, self.middle, self.fertilities,
+            self.jumps, self.middle, self.fertilities, np.zeros(self.middle + 1, np.int32),
         )  # fmt: skip
 
     def settle(self, prior: np.ndarray) -> None:
@@ -136,10 +139,12 @@ class Chain:
 
     def sweep(self, block: Block, learn: bool, marginals: tuple[np.ndarray, np.ndarray]) -> None:
         """Draw all links of a block anew."""
+        room = np.zeros(self.middle + 1, np.int32), *np.zeros((2, self.middle + 1), F)
         sample(
             *block, self.across, *self._words, self.links, self.counts, self.given_total, self.observed_null,
             self.sums, self.jumps, self.middle, self.fertilities, self.fertility_prior, F(self.settings.null),
             F(self.settings.null_strength), learn, *marginals, self.state, self.of_sentence,
+            *room,
         )  # fmt: skip
 
     def tables(self, prior: np.ndarray) -> DirectionTables:
@@ -273,3 +278,8 @@ def _mean(tables: list[DirectionTables]) -> DirectionTables:
             total += array
         means[column.name] = (total / len(tables)).astype(arrays[0].dtype)
     return DirectionTables(**means)
+
+
+def seeds(seed: int, n: int) -> np.ndarray:
+    """Well separated states for `n` generators, uint64 `[n]`."""
+    return np.random.SeedSequence(seed).generate_state(n, dtype=np.uint64)

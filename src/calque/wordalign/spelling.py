@@ -12,16 +12,15 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
 from calque.wordalign.bitext import Pairs
+from calque.wordalign.compiled import Compiled
 
 _CYRILLIC = "а:a б:b в:v г:g д:d е:e ё:e ж:zh з:z и:i й:i к:k л:l м:m н:n о:o п:p р:r с:s т:t у:u ф:f х:h ц:ts ч:ch "
 _CYRILLIC += "ш:sh щ:sht ъ: ы:y ь: э:e ю:yu я:ya є:e і:i ї:i ґ:g ђ:d ј:j љ:l њ:n ћ:c џ:dz ѓ:g ќ:k ѕ:z "
 _GREEK = "α:a β:v γ:g δ:d ε:e ζ:z η:i θ:th ι:i κ:k λ:l μ:m ν:n ξ:x ο:o π:p ρ:r σ:s ς:s τ:t υ:y φ:f χ:h ψ:ps ω:o"
 _ROMAN = str.maketrans({letter[0]: letter[2:] for letter in (_CYRILLIC + _GREEK).split(" ")})
-_U = np.uint64
-_BITS = 64
+common = Compiled("calque.wordalign.loops.spelling:common")
 
 
 def code_points(forms: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -52,34 +51,8 @@ def similarity(pairs: Pairs, source: pa.Array, target: pa.Array) -> np.ndarray:
     alphabet, letters = np.unique(np.concatenate([left, right]), return_inverse=True)
     letters = letters.astype(np.int32)
     out = np.zeros(len(pairs), dtype=np.float32)
-    _common(
+    common(
         letters[: len(left)].copy(), left_offsets, letters[len(left) :].copy(), right_offsets,
         pairs.starts, pairs.target, np.zeros(len(alphabet), dtype=np.uint64), out,
     )  # fmt: skip
     return out
-
-
-@njit(cache=True, nogil=True)
-def _common(left, left_offsets, right, right_offsets, starts, target, masks, out):
-    """Bit-parallel longest common subsequence (Hyyrö 2004): a column of the table in one machine word."""
-    for s in range(len(starts) - 1):
-        low, length = left_offsets[s], left_offsets[s + 1] - left_offsets[s]
-        bits = min(length, _BITS)
-        for k in range(bits):
-            masks[left[low + k]] |= _U(1) << _U(k)
-        inside = ~_U(0) if bits == _BITS else (_U(1) << _U(bits)) - _U(1)
-        for p in range(starts[s], starts[s + 1]):
-            first, last = right_offsets[target[p]], right_offsets[target[p] + 1]
-            column = ~_U(0)
-            for k in range(first, last):
-                both = column & masks[right[k]]
-                column = (column + both) | (column - both)
-            rest = ~column & inside
-            common = 0
-            while rest != _U(0):
-                rest &= rest - _U(1)
-                common += 1
-            longer = max(length, last - first)
-            out[p] = common / longer if longer else 0.0
-        for k in range(bits):
-            masks[left[low + k]] = _U(0)

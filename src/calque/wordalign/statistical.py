@@ -18,8 +18,8 @@ from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
 from calque.wordalign.agreement import HmmModel, HmmSettings
 from calque.wordalign.bitext import Bitext, Side
+from calque.wordalign.compiled import Compiled
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
-from calque.wordalign.generator import sentence_keys
 from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import n_threads
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
@@ -31,6 +31,7 @@ from calque.wordalign.vocabulary import Classes, Vocabulary
 
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
 FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
+sentence_keys = Compiled("calque.wordalign.loops.generator:sentence_keys")
 MAX_WORDS = 500
 BLOCK = 1 << 14  # sentence pairs linked at a time where they come one after the other
 _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
@@ -225,7 +226,8 @@ class WordAligner:
             (of_source, of_target) = (
                 (side.words, side.offsets, n) for side, n in zip((source, target), known, strict=True)
             )
-            keys = sentence_keys(*of_source, *of_target)
+            keys = np.empty(len(bitext), np.uint64)
+            sentence_keys(*of_source, *of_target, keys)
             with _bar(None, self.model.kind, self.langs, progress) as shown:
                 links = self.model.links(Job(bitext, ratio, seed, keys, n_threads(threads), shown.update))
         return _pairs(corpus, links, True), _pairs(corpus, links, False)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-from numba import njit
 
 from calque.errors import SettingError
 from calque.pairs import WordPairs
+from calque.wordalign.compiled import Compiled
 
 Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and", "one-to-one"]
+join = Compiled("calque.wordalign.loops.joining:join")
 METHODS: tuple[str, ...] = get_args(Symmetrization)
 
 
@@ -47,7 +48,17 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
     if forward.n_sentences != backward.n_sentences:
         raise SettingError(f"links of {forward.n_sentences} and of {backward.n_sentences} sentence pairs")
     n, code = forward.n_sentences, 0 if method == "one-to-one" else METHODS.index(method)
-    sentence, source, target, posterior = _join(*_arrays(forward), *_arrays(backward), n, code)
+    capacity = len(forward) + len(backward)
+    sentence, source, target = (np.empty(capacity, np.int64) for _ in range(3))
+    posterior = np.empty(capacity, np.float32)
+    height, width = (
+        1 + max(int(getattr(pairs, side).max(initial=-1)) for pairs in (forward, backward))
+        for side in ("source", "target")
+    )
+    room = np.empty(height * width, np.uint8), np.empty(height * width, np.float32)
+    sides = np.empty(height, np.bool_), np.empty(width, np.bool_)
+    kept = join(*_arrays(forward), *_arrays(backward), n, code, sentence, source, target, posterior, *room, *sides)
+    sentence, source, target, posterior = (array[:kept].copy() for array in (sentence, source, target, posterior))
     has_posterior = forward.posterior is not None and backward.posterior is not None
     pairs = WordPairs(sentence, source, target, n_sentences=n, posterior=posterior if has_posterior else None)
     return pairs.one_to_one() if method == "one-to-one" else pairs
@@ -56,77 +67,5 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
 def _arrays(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Offsets of the sentences, source, target, posterior (1 where there is none)."""
     posterior = np.ones(len(pairs), np.float32) if pairs.posterior is None else pairs.posterior
-    return pairs.offsets(), pairs.source, pairs.target, posterior
-
-
-@njit(cache=True, nogil=True)
-def _join(a_offsets, a_source, a_target, a_posterior, b_offsets, b_source, b_target, b_posterior, n_sentences, method):
-    capacity = len(a_source) + len(b_source)
-    sentence, source = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-    target, posterior = np.empty(capacity, np.int64), np.empty(capacity, np.float32)
-    n = 0
-    for k in range(n_sentences):
-        height = width = 0
-        for i in range(a_offsets[k], a_offsets[k + 1]):
-            height, width = max(height, a_source[i] + 1), max(width, a_target[i] + 1)
-        for i in range(b_offsets[k], b_offsets[k + 1]):
-            height, width = max(height, b_source[i] + 1), max(width, b_target[i] + 1)
-        if height == 0:
-            continue
-        # Bit 1: forward has the link. Bit 2: backward has it. Bit 4: it is in the result.
-        state = np.zeros((height, width), np.uint8)
-        weight = np.zeros((height, width), np.float32)
-        for i in range(a_offsets[k], a_offsets[k + 1]):
-            state[a_source[i], a_target[i]] |= 1
-            weight[a_source[i], a_target[i]] += np.float32(0.5) * a_posterior[i]
-        for i in range(b_offsets[k], b_offsets[k + 1]):
-            state[b_source[i], b_target[i]] |= 2
-            weight[b_source[i], b_target[i]] += np.float32(0.5) * b_posterior[i]
-        row, column = np.zeros(height, np.bool_), np.zeros(width, np.bool_)
-        for s in range(height):
-            for t in range(width):
-                if state[s, t] == 3 or (method == 1 and state[s, t] > 0):
-                    state[s, t] |= 4
-                    row[s] = column[t] = True
-        if method >= 2:
-            _grow(state, row, column)
-        if method >= 3:
-            for direction in (1, 2):
-                _final(state, row, column, direction, method == 4)
-        for s in range(height):
-            for t in range(width):
-                if state[s, t] & 4:
-                    sentence[n], source[n], target[n], posterior[n] = k, s, t, weight[s, t]
-                    n += 1
-    return sentence[:n].copy(), source[:n].copy(), target[:n].copy(), posterior[:n].copy()
-
-
-@njit(cache=True, nogil=True)
-def _grow(state, row, column):
-    height, width = state.shape
-    added = True
-    while added:
-        added = False
-        for s in range(height):
-            for t in range(width):
-                if not state[s, t] & 4:
-                    continue
-                for ds, dt in ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)):
-                    i, j = s + ds, t + dt
-                    if i < 0 or j < 0 or i >= height or j >= width or state[i, j] & 4 or not state[i, j] & 3:
-                        continue
-                    if not row[i] or not column[j]:
-                        state[i, j] |= 4
-                        row[i] = column[j] = added = True
-
-
-@njit(cache=True, nogil=True)
-def _final(state, row, column, direction, both):
-    height, width = state.shape
-    for s in range(height):
-        for t in range(width):
-            if state[s, t] & 4 or not state[s, t] & direction:
-                continue
-            if (not row[s] and not column[t]) if both else (not row[s] or not column[t]):
-                state[s, t] |= 4
-                row[s] = column[t] = True
+    source, target = np.ascontiguousarray(pairs.source), np.ascontiguousarray(pairs.target)
+    return pairs.offsets(), source, target, np.ascontiguousarray(posterior)

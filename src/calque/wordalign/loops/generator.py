@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+from calque.wordalign.loops import loop
+
 _A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 
 
-@njit(cache=True, nogil=True)
+@loop
 def mix(state):
     """The output function of SplitMix64 (Steele, Lea & Flood 2014): a counter in, 64 random bits out.
 
@@ -21,17 +21,16 @@ def mix(state):
     return state ^ (state >> _31)
 
 
-@njit(cache=True, nogil=True)
+@loop
 def unit(state):
     """A number from [0, 1) for a state."""
     return (mix(state) >> _11) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True)
-def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
-    """A number for every sentence pair, uint64, from its words alone; unknown ones, from `n_source` and `n_target` on, by
-    which of the sentence's unknown words they are."""
-    keys = np.empty(len(source_offsets) - 1, np.uint64)
+@loop
+def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target, keys):
+    """A number for every sentence pair into `keys`, uint64, from its words alone; unknown ones, from `n_source` and
+    `n_target` on, by which of the sentence's unknown words they are."""
     for b in range(len(keys)):
         key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))
         for words, low, high, known in (
@@ -47,8 +46,3 @@ def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_ta
                 key = mix(key ^ np.uint64(word))
         keys[b] = key
     return keys
-
-
-def seeds(seed: int, n: int) -> np.ndarray:
-    """Well separated states for `n` generators, uint64 `[n]`."""
-    return np.random.SeedSequence(seed).generate_state(n, dtype=np.uint64)

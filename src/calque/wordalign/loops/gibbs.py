@@ -21,26 +21,25 @@ words, not flat.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from calque.wordalign.generator import GOLDEN, mix, unit
-from calque.wordalign.hmm import F
-
-FERTILITIES = 12  # higher fertilities share a count
+from calque.wordalign.constants import FERTILITIES, GOLDEN, F
+from calque.wordalign.loops import fast_loop, loop
+from calque.wordalign.loops.generator import mix, unit
 
 
-@njit(cache=True, nogil=True)
+@loop
 def tally(
     sentences, origin, cells, across, given, given_offsets, observed, observed_offsets, links,
-    counts, given_total, observed_null, jumps, middle, fertilities,
+    counts, given_total, observed_null, jumps, middle, fertilities, phi,
 ):  # fmt: skip
-    """Count what is linked to what, how positions move and how many words each word has; adds to the arrays."""
-    phi = np.zeros(middle + 1, np.int32)
+    """Count what is linked to what, how positions move and how many words each word has; adds to the arrays.
+    `phi` is work space, int32 `[middle + 1]`."""
     for b in sentences:
         top, left, cell = given_offsets[b], observed_offsets[b], origin[b]
         n, m = given_offsets[b + 1] - top, observed_offsets[b + 1] - left
         row, column = (m, 1) if across else (1, n)
-        phi[:n] = 0
+        for i in range(n):
+            phi[i] = 0
         before = -1
         for j in range(m):
             i = links[left + j]
@@ -57,14 +56,14 @@ def tally(
             fertilities[given[top + i], min(phi[i], FERTILITIES - 1)] += 1
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _one_more(fertilities, prior, k, included):
     """How much likelier a word gets by another word coming from it: P(k + 1) / P(k)."""
     high, low = min(k + 1, FERTILITIES - 1), min(k, FERTILITIES - 1)
     return (fertilities[high] + prior[high]) / (max(fertilities[low] - included, F(0)) + prior[low])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@loop
 def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
     """What the probability of position i owes to the word e there, wherever e stands in the sentence."""
     scale = F(1) / given_total
@@ -73,11 +72,12 @@ def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
             factor[i] = scale * _one_more(fertilities, prior, phi[i], included)
 
 
-@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+@fast_loop
 def sample(
     sentences, origin, cells, across, given, given_offsets, observed, observed_offsets, links,
     counts, given_total, observed_null, sums, jumps, middle, fertilities, fertility_prior,
     null, null_strength, learn, marginal, null_marginal, state, keys,
+    phi, weight, factor,
 ):  # fmt: skip
     """One sweep: draw the position of every observed word anew.
 
@@ -95,11 +95,10 @@ def sample(
             `marginal` is empty they are not.
         state: uint64 `[1]`, the generator.
         keys: uint64 `[n_sentences]`, which begin it anew in every sentence; not read if `learn`.
+        phi, weight, factor: work space, int32 and twice float32, `[middle + 1]`.
     """
     collect = len(marginal) > 0
     included = F(1) if learn else F(0)
-    weight, factor = np.zeros(middle + 1, F), np.zeros(middle + 1, F)
-    phi = np.zeros(middle + 1, np.int32)
     moves = jumps.sum() if learn else sums[1]
     generator = state[0]
     empty = sums[0]
@@ -112,7 +111,8 @@ def sample(
         row, column = (m, 1) if across else (1, n)
         chosen = links[left : left + m]
         words = given[top : top + n]
-        phi[:n] = 0
+        for i in range(n):
+            phi[i] = 0
         for j in range(m):
             if chosen[j] >= 0:
                 phi[chosen[j]] += 1
@@ -193,7 +193,7 @@ def sample(
     state[0] = generator if learn else state[0] + GOLDEN
 
 
-@njit(cache=True, nogil=True)
+@loop
 def choose(
     sentences, origin, source_offsets, target_offsets, forward, backward, forward_null, backward_null,
     forward_links, backward_links, forward_posterior, backward_posterior,
@@ -202,19 +202,20 @@ def choose(
     for b in sentences:
         top, left, cell = source_offsets[b], target_offsets[b], origin[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
-        across, back = forward[cell : cell + n * m].reshape(n, m).T, backward[cell : cell + n * m].reshape(n, m)
-        _choose(across, back.T, forward_null[left:], forward_links[left:], forward_posterior[left:])
-        _choose(back, across.T, backward_null[top:], backward_links[top:], backward_posterior[top:])
+        across, back = forward[cell : cell + n * m], backward[cell : cell + n * m]
+        _choose(across, back, n, m, 1, m, forward_null[left:], forward_links[left:], forward_posterior[left:])
+        _choose(back, across, m, n, m, 1, backward_null[top:], backward_links[top:], backward_posterior[top:])
 
 
-@njit(cache=True, nogil=True)
-def _choose(marginal, other, null, links, posterior):
-    """One direction of it; the marginals of a sentence pair as `[n_observed, n_given]`."""
-    for j in range(marginal.shape[0]):
+@loop
+def _choose(marginal, other, n_given, n_observed, to_observed, to_given, null, links, posterior):
+    """One direction of it; from a cell to that of the next observed and of the next given word are so many cells."""
+    for j in range(n_observed):
         best, at = null[j], -1
-        for i in range(marginal.shape[1]):
-            p = np.sqrt(marginal[j, i] * other[j, i])
+        for i in range(n_given):
+            cell = j * to_observed + i * to_given
+            p = np.sqrt(marginal[cell] * other[cell])
             if p > best:
                 best, at = p, i
         links[j] = at
-        posterior[j] = marginal[j, at] if at >= 0 else F(0)
+        posterior[j] = marginal[j * to_observed + at * to_given] if at >= 0 else F(0)

@@ -20,20 +20,15 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numba import njit
+from calque.wordalign.constants import COUNT, GOLDEN, IBM1, LANES, LINK, F
+from calque.wordalign.loops import fast_loop, loop
+from calque.wordalign.loops.generator import mix, unit
 
-from calque.wordalign.generator import GOLDEN, mix, unit
-
-F = np.float32
 ZERO, ONE = F(0), F(1)
 LEAST = F(1e-5)  # expected counts below are not worth a write to memory
-LANES = 8  # rows are padded to full vectors
-IBM1, HMM = 0, 1
-COUNT, LINK, SAMPLE = 0, 1, 2
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_loop
 def chain(
     emission, null_emission, n, width, padded, jump, middle, null, floor, real, total, beta, scale, ahead, send,
     states, n_states, flow, posterior, null_posterior,
@@ -43,16 +38,17 @@ def chain(
     Slot 0 is the place before the sentence, slots 1 to `width` are its positions, slot `width + 1` is the end.
 
     Args:
-        emission: float32 `[n, padded]`, p(observed word | position) in slots; zero in slot 0 and behind `width`.
+        emission: float32 `[n * padded]`, row by row as all matrices here, p(observed word | position) in slots; zero in
+            slot 0 and behind `width`.
         null_emission: float32 `[n]`, p(observed word | no position).
         n, width, padded: observed words; positions; row length, larger than `width` and a multiple of `LANES`.
         jump, middle: float32, weight of a jump by d at `middle + d`.
         null: probability of no position.
         floor: states less probable than this are not followed further.
-        real, total, beta: float32 `[n + 1, padded]`; scale: float32 `[n]`; ahead, send: float32 `[padded]`; states: int32
-            `[n, padded]`, n_states: int64 `[n]`; work space.
+        real, total, beta: float32 `[(n + 1) * padded]`; scale: float32 `[n]`; ahead, send: float32 `[padded]`; states:
+            int32 `[n * padded]`, n_states: int64 `[n]`; work space.
         flow: float32 like `jump`; expected jumps are added, divided by their weight (the caller multiplies).
-        posterior: float32 `[n, padded]`, out: p(position | sentence pair) in slots.
+        posterior: float32 `[n * padded]`, out: p(position | sentence pair) in slots.
         null_posterior: float32 `[n]`, out.
 
     Returns:
@@ -66,26 +62,28 @@ def chain(
         send[a] = (ONE - null) / weight
         weight += jump[middle - a] - jump[middle + width - a]
     for a in range(padded):
-        total[0, a] = ZERO
-    total[0, 0] = ONE
+        total[a] = ZERO
+    total[0] = ONE
     for j in range(n):
-        row, old, new = real[j + 1], total[j], total[j + 1]
+        low, high = j * padded, (j + 1) * padded
+        old, row, new = total[low:high], real[high : high + padded], total[high : high + padded]
+        alive_at = states[low:high]
         for i in range(padded):
             row[i] = ZERO
         alive = 0
         for a in range(width + 1):  # without a branch, which would be mispredicted
-            states[j, alive] = a
+            alive_at[alive] = a
             alive += old[a] > floor
         n_states[j] = alive
         for k in range(alive):
-            a = states[j, k]
+            a = alive_at[k]
             mass = old[a] * send[a]
             near = jump[middle - a : middle - a + padded]  # slices vectorise, shifted indices do not
             for i in range(padded):
                 row[i] += mass * near[i]
         stay = null * null_emission[j]
         norm = ZERO
-        emit = emission[j]
+        emit = emission[low:high]
         for i in range(padded):
             row[i] *= emit[i]
             new[i] = row[i] + stay * old[i]
@@ -97,18 +95,21 @@ def chain(
             row[i] *= norm
             new[i] *= norm
     norm = ZERO
+    behind, now = total[n * padded : (n + 1) * padded], beta[n * padded : (n + 1) * padded]
     for a in range(padded):
-        beta[n, a] = jump[middle + width + 1 - a] if a <= width else ZERO
-        norm += beta[n, a] * total[n, a]
+        now[a] = jump[middle + width + 1 - a] if a <= width else ZERO
+        norm += now[a] * behind[a]
     likelihood += math.log(norm)
     norm = ONE / norm
     for a in range(padded):
-        beta[n, a] *= norm
+        now[a] *= norm
     for a in range(1, width + 1):
-        flow[middle + width + 1 - a] += total[n, a] * norm
+        flow[middle + width + 1 - a] += behind[a] * norm
     for j in range(n - 1, -1, -1):
-        old, now, past = total[j], beta[j + 1], beta[j]
-        row, emit, answer = real[j + 1], emission[j], posterior[j]
+        low, high = j * padded, (j + 1) * padded
+        old, now, past = total[low:high], beta[high : high + padded], beta[low:high]
+        row, emit, answer = real[high : high + padded], emission[low:high], posterior[low:high]
+        alive_at = states[low:high]
         filled = ZERO
         for i in range(padded):
             p = row[i] * now[i]
@@ -119,7 +120,7 @@ def chain(
         null_posterior[j] = max(ZERO, ONE - filled)
         stay = null * null_emission[j] * scale[j]
         for k in range(n_states[j]):
-            a = states[j, k]
+            a = alive_at[k]
             out = send[a] * scale[j]
             mass = old[a] * out
             near = jump[middle - a : middle - a + padded]
@@ -133,13 +134,13 @@ def chain(
     return likelihood
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_loop
 def independent(emission, null_emission, n, width, padded, null, posterior, null_posterior):
     """IBM model 1 for one sentence in one direction: every position is as likely as any other."""
     likelihood = 0.0
     even = (ONE - null) / F(width)
     for j in range(n):
-        row, answer = emission[j], posterior[j]
+        row, answer = emission[j * padded : (j + 1) * padded], posterior[j * padded : (j + 1) * padded]
         norm = ZERO
         for i in range(padded):
             norm += row[i]
@@ -153,12 +154,13 @@ def independent(emission, null_emission, n, width, padded, null, posterior, null
     return likelihood
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@fast_loop
 def sweep(
-    model, want, sentences, origin, cells, source, source_offsets, target, target_offsets, longest, table,
-    source_null, target_null, forward_jump, backward_jump, middle, null, floor,
+    model, want, sentences, origin, cells, source, source_offsets, target, target_offsets, longest, mass,
+    source_scale, target_scale, source_null, target_null, forward_jump, backward_jump, middle, null, floor,
     counts, source_nulls, target_nulls, forward_flow, backward_flow,
     forward_links, backward_links, forward_posterior, backward_posterior, seeds, keys,
+    room, survivors, rows, flows, n_states,
 ):  # fmt: skip
     """One pass over sentence pairs: posteriors in both directions, and what is wanted of them.
 
@@ -169,62 +171,66 @@ def sweep(
             than the posterior of no position, else -1, and its posterior in the direction itself; `SAMPLE` draws a
             position of each word for every row of `forward_links` and `backward_links`; row k depends on `seeds[k]`,
             the sentence and its `keys[b]` alone.
-        table: float32 `[n_pairs, 2]`, p(target | source) and p(source | target).
+        mass, source_scale, target_scale: float32, count and prior of every pair of types, and what makes p(target |
+            source) and p(source | target) of it, by type.
+        room, survivors, rows, flows, n_states: work space; float32 `[7, size * size]`, int32 `[size * size]`, float32
+            `[7, size]`, float32 `[2, len(forward_jump)]` and int64 `[size]` for a `size` of `longest + 1 + LANES`.
 
     Returns:
         log-likelihood in the two directions.
     """
-    size = longest + 1 + LANES
-    # one dimension each: matrices of the very size of a sentence pair are cut from them, and stay in the cache
-    room = np.zeros((7, size * size), F)
+    # matrices of the very size of a sentence pair are cut from them, and stay in the cache
     emits_f, emits_b, posts_f, posts_b = room[0], room[1], room[2], room[3]
     reals, totals, betas = room[4], room[5], room[6]
-    survivors = np.zeros(size * size, np.int32)
-    none_f, none_b, empty_f, empty_b = np.zeros(size, F), np.zeros(size, F), np.zeros(size, F), np.zeros(size, F)
-    scale, ahead, send = np.zeros(size, F), np.zeros(size, F), np.zeros(size, F)
-    n_states = np.zeros(size, np.int64)
-    flow_f, flow_b = np.zeros(len(forward_jump), F), np.zeros(len(backward_jump), F)
+    none_f, none_b, empty_f, empty_b = rows[0], rows[1], rows[2], rows[3]
+    scale, ahead, send = rows[4], rows[5], rows[6]
+    flow_f, flow_b = flows[0], flows[1]
     forward, backward = 0.0, 0.0
     for b in sentences:
         top, left = source_offsets[b], target_offsets[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
-        pairs = cells[origin[b] : origin[b] + n * m].reshape(n, m)
         wide_n, wide_m = (n + LANES) // LANES * LANES, (m + LANES) // LANES * LANES
-        emit_f, emit_b = emits_f[: m * wide_n].reshape(m, wide_n), emits_b[: n * wide_m].reshape(n, wide_m)
-        post_f, post_b = posts_f[: m * wide_n].reshape(m, wide_n), posts_b[: n * wide_m].reshape(n, wide_m)
-        emits_f[: m * wide_n] = ZERO
-        for i in range(n):
-            row, emit = pairs[i], emit_b[i]
-            emit[0] = ZERO
-            emit[m:] = ZERO
-            for j in range(m):
-                p = row[j]
-                emit_f[j, i + 1] = table[p, 0]
-                emit[j + 1] = table[p, 1]
-            empty_b[i] = source_null[source[top + i]]
+        emit_f, emit_b = emits_f[: m * wide_n], emits_b[: n * wide_m]
+        post_f, post_b = posts_f[: m * wide_n], posts_b[: n * wide_m]
+        for k in range(m * wide_n):
+            emit_f[k] = ZERO
         for j in range(m):
-            empty_f[j] = target_null[target[left + j]]
+            t = target[left + j]
+            empty_f[j] = target_null[t]
+            ahead[j] = target_scale[t]
+        for i in range(n):
+            row, emit = cells[origin[b] + i * m : origin[b] + (i + 1) * m], emit_b[i * wide_m : (i + 1) * wide_m]
+            emit[0] = ZERO
+            for j in range(m, wide_m):
+                emit[j] = ZERO
+            s = source[top + i]
+            to_source = source_scale[s]
+            for j in range(m):
+                p = mass[row[j]]
+                emit_f[j * wide_n + i + 1] = p * to_source
+                emit[j + 1] = p * ahead[j]
+            empty_b[i] = source_null[s]
         if model == IBM1:
             forward += independent(emit_f, empty_f, m, n, wide_n, null, post_f, none_f)
             backward += independent(emit_b, empty_b, n, m, wide_m, null, post_b, none_b)
         else:
             low_f, high_f = middle - n, middle + wide_n
             low_b, high_b = middle - m, middle + wide_m
-            flow_f[low_f:high_f] = ZERO
-            flow_b[low_b:high_b] = ZERO
+            for d in range(low_f, high_f):
+                flow_f[d] = ZERO
+            for d in range(low_b, high_b):
+                flow_b[d] = ZERO
             cut = (m + 1) * wide_n
             forward += chain(
                 emit_f, empty_f, m, n, wide_n, forward_jump, middle, null, floor,
-                reals[:cut].reshape(m + 1, wide_n), totals[:cut].reshape(m + 1, wide_n),
-                betas[:cut].reshape(m + 1, wide_n), scale, ahead, send, survivors[:cut].reshape(m + 1, wide_n),
-                n_states, flow_f, post_f, none_f,
+                reals[:cut], totals[:cut], betas[:cut], scale, ahead, send, survivors[:cut], n_states,
+                flow_f, post_f, none_f,
             )  # fmt: skip
             cut = (n + 1) * wide_m
             backward += chain(
                 emit_b, empty_b, n, m, wide_m, backward_jump, middle, null, floor,
-                reals[:cut].reshape(n + 1, wide_m), totals[:cut].reshape(n + 1, wide_m),
-                betas[:cut].reshape(n + 1, wide_m), scale, ahead, send, survivors[:cut].reshape(n + 1, wide_m),
-                n_states, flow_b, post_b, none_b,
+                reals[:cut], totals[:cut], betas[:cut], scale, ahead, send, survivors[:cut], n_states,
+                flow_b, post_b, none_b,
             )  # fmt: skip
             if want == COUNT:
                 for d in range(low_f, high_f):
@@ -235,10 +241,10 @@ def sweep(
             for j in range(m):
                 none_f[j] = ONE
             for i in range(n):
-                row, answer = pairs[i], post_b[i]
+                row, answer = cells[origin[b] + i * m : origin[b] + (i + 1) * m], post_b[i * wide_m : (i + 1) * wide_m]
                 left_over = ONE
                 for j in range(m):
-                    q = post_f[j, i + 1] * answer[j + 1]
+                    q = post_f[j * wide_n + i + 1] * answer[j + 1]
                     if q > LEAST:
                         counts[row[j]] += q
                         none_f[j] -= q
@@ -247,39 +253,50 @@ def sweep(
             for j in range(m):
                 target_nulls[target[left + j]] += max(ZERO, none_f[j])
         elif want == LINK:
-            _link(post_f, post_b, none_f, m, n, forward_links[0, left:], forward_posterior[left:])
-            _link(post_b, post_f, none_b, n, m, backward_links[0, top:], backward_posterior[top:])
+            _link(post_f, post_b, none_f, m, n, wide_n, wide_m, forward_links[0, left:], forward_posterior[left:])
+            _link(post_b, post_f, none_b, n, m, wide_m, wide_n, backward_links[0, top:], backward_posterior[top:])
         else:
             for k in range(len(seeds)):
                 state = mix(seeds[k] ^ mix(keys[b]))
-                state = _draw(post_f, m, n, state, forward_links[k, left:])
-                _draw(post_b, n, m, state, backward_links[k, top:])
+                state = _draw(post_f, m, n, wide_n, state, forward_links[k, left:])
+                _draw(post_b, n, m, wide_m, state, backward_links[k, top:])
     return forward, backward
 
 
-@njit(cache=True, nogil=True, fastmath=True)
-def _link(posterior, others, null_posterior, n_observed, n_given, links, linked_posterior):
+@fast_loop
+def _link(posterior, others, null_posterior, n_observed, n_given, wide, other_wide, links, linked_posterior):
     """The position of every word whose geometric mean of both posteriors is largest, if larger than that of none."""
     for j in range(n_observed):
         best, at = null_posterior[j], -1
         for i in range(n_given):
-            both = math.sqrt(posterior[j, i + 1] * others[i, j + 1])
+            both = math.sqrt(posterior[j * wide + i + 1] * others[i * other_wide + j + 1])
             if both > best:
                 best, at = both, i
         links[j] = at
-        linked_posterior[j] = posterior[j, at + 1] if at >= 0 else ZERO
+        linked_posterior[j] = posterior[j * wide + at + 1] if at >= 0 else ZERO
 
 
-@njit(cache=True, nogil=True, fastmath=True)
-def _draw(posterior, n_observed, n_given, state, links):
+@fast_loop
+def _draw(posterior, n_observed, n_given, wide, state, links):
     """A position for every word, drawn from its posterior; the generator's next state."""
     for j in range(n_observed):
         state += GOLDEN
         rest, at = F(unit(state)), -1
         for i in range(n_given):
-            rest -= posterior[j, i + 1]
+            rest -= posterior[j * wide + i + 1]
             if rest < ZERO:
                 at = i
                 break
         links[j] = at
     return state
+
+
+@loop
+def totals(counts, prior, starts, target, source_total, target_total):
+    for s in range(len(starts) - 1):
+        total = 0.0
+        for p in range(starts[s], starts[s + 1]):
+            mass = counts[p] + prior[p]
+            total += mass
+            target_total[target[p]] += mass
+        source_total[s] = total

@@ -1,0 +1,86 @@
+"""Loops over the words of a text that number its pairs of types."""
+
+from __future__ import annotations
+
+from calque.wordalign.loops import loop
+
+
+@loop
+def by_type(words, order, first):
+    """Positions of the words sorted by type into `order`, and where each type begins among them into `first`, all 0 before."""
+    for word in words:
+        first[word + 1] += 1
+    for s in range(len(first) - 1):
+        first[s + 1] += first[s]
+    for k in range(len(words) - 1, -1, -1):  # backwards, each type is filled from its end to its beginning
+        word = words[k]
+        first[word + 1] -= 1
+        order[first[word + 1]] = k
+    for s in range(len(first) - 1):
+        first[s] = first[s + 1]
+    first[len(first) - 1] = len(words)
+
+
+@loop
+def number_rows(
+    s, source_offsets, words, offsets, order, first, sentence, origin, stamp, starts, target, cells
+):  # fmt: skip
+    """Number the pairs of the source types from `s` on; returns the type whose row did not fit into `target`."""
+    n = starts[s]
+    while s < len(first) - 1:
+        row = n
+        for k in range(first[s], first[s + 1]):
+            b = sentence[order[k]]
+            if origin[b] < 0:
+                continue
+            low, length = offsets[b], offsets[b + 1] - offsets[b]
+            if n + length > len(target):
+                for p in range(row, n):  # this row is done again in a larger array: forget what it met
+                    stamp[target[p]] = -1
+                return s
+            cell = origin[b] + (order[k] - source_offsets[b]) * length
+            for j in range(length):
+                t = words[low + j]
+                p = stamp[t]
+                if p < row:
+                    p = n
+                    stamp[t] = n
+                    target[n] = t
+                    n += 1
+                if len(cells):
+                    cells[cell + j] = p
+        s += 1
+        starts[s] = n
+    return s
+
+
+@loop
+def fill_rows(source_offsets, words, offsets, order, first, sentence, origin, starts, target, slot, cells):
+    """Write the numbers of known pairs into the cells of the sentence pairs that have an origin."""
+    for s in range(len(first) - 1):
+        loaded = False
+        for k in range(first[s], first[s + 1]):
+            b = sentence[order[k]]
+            if origin[b] < 0:
+                continue
+            if not loaded:
+                for p in range(starts[s], starts[s + 1]):
+                    slot[target[p]] = p
+                loaded = True
+            low, length = offsets[b], offsets[b + 1] - offsets[b]
+            cell = origin[b] + (order[k] - source_offsets[b]) * length
+            for j in range(length):
+                cells[cell + j] = slot[words[low + j]]
+
+
+@loop
+def match(starts, target, other_starts, other_target, slot, numbers):
+    for s in range(min(len(starts), len(other_starts)) - 1):
+        if starts[s] == starts[s + 1]:
+            continue
+        for p in range(other_starts[s], other_starts[s + 1]):
+            slot[other_target[p]] = p
+        for p in range(starts[s], starts[s + 1]):
+            numbers[p] = slot[target[p]]
+        for p in range(other_starts[s], other_starts[s + 1]):
+            slot[other_target[p]] = -1
