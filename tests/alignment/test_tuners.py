@@ -15,6 +15,7 @@ from calque.alignment.finetune import FineTune
 from calque.alignment.freezing import freeze_below
 from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes
+from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.per_language import PerLanguage
 from calque.errors import SettingError
 from calque.pairs import WordPairs
@@ -144,7 +145,7 @@ def test_several_languages_are_summed(tiny_encoder, text):
 
 @pytest.mark.parametrize("make", [FineTune, Contrastive])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropout):
+def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropout, monkeypatch):
     corpus, pairs = text
     options = {"weight": 0.5, "keep": 0.5} if make is Contrastive else {"reduction": "mean"}
     chosen = [np.arange(9)]
@@ -168,6 +169,9 @@ def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropo
         first, again, other = (alignment._pass(part, seed).vectors[2] for seed in (5, 5, 6))
         torch.testing.assert_close(first, again)
         assert not torch.equal(first, other)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+        assert shares_at_once(noisy, torch.device("cpu")) == 3
+        monkeypatch.setattr(HuggingFaceEncoder, "keyed_dropout", lambda encoder: False)
         assert shares_at_once(noisy, torch.device("cpu")) == 1, "threads would share one source of random numbers"
 
 

@@ -86,7 +86,7 @@ class Reference:
         weights = next(encoder.model.parameters())
         if weights.dtype != torch.float32 or weights.device != processes.device:
             encoder = float32_copy(encoder, processes.device)
-        self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
+        self._encoder, self._text, self._layers, self._budget = encoder.settled(), text, layers, budget
         self._processes, self._threads = processes, threads
         self._cached: dict[int, Tensor] | None = None
 

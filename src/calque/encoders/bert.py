@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.encoders.batches import WordBatch
-from calque.encoders.epilogues import bias_gelu, bias_residual_norm
+from calque.encoders.block import Blocks, Known, is_plain
+from calque.encoders.products import rounded_rows
+
+_SHORT = 128  # subwords of a sentence for which attention by products is quicker than PyTorch's kernel for processors
 
 
 def is_bert_like(model: Any) -> bool:
@@ -70,32 +73,93 @@ def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
 
 
 def bert_states(
-    model: Any, x: Tensor, batches: Sequence[WordBatch], layers: Sequence[int], rows: Tensor | None = None
+    model: Any,
+    x: Tensor,
+    batches: Sequence[WordBatch],
+    layers: Sequence[int],
+    rows: Tensor | None = None,
+    *,
+    key: int | None = None,
+    known: Known | None = None,
 ) -> dict[int, Tensor]:
     """States of a BERT-like model; differentiable.
 
     The same operations on the same weights as the model's own forward pass, less the wrappers around each of them and
-    the copies. Matrix products go over the subwords of all batches at once and never over padding: only attention,
-    where sentences must stand apart, works batch by batch. In the highest layer only the subwords that are wanted go
-    through what follows attention. Without gradient, the element-wise operations are taken together.
+    the copies. Matrix products go over the subwords of all batches at once and never over padding. In the highest layer
+    only the subwords that are wanted go through what follows attention. On the processor each layer is one step
+    (`calque.encoders.block`), as long as it is what it was when it was published.
 
     Args:
         x: what `embedded` gave for these batches.
         layers: numbers from 0 to L, all that are wanted.
         rows: which of the N subwords are wanted; None for all.
+        key: of dropout, where `is_packed`; None draws one.
+        known: room for weights as products take them, for passes over weights that stay as they are.
 
     Returns:
         `[len(rows), dim]` by layer.
     """
     wanted, top, states = set(layers), max(layers), {}
+    if 0 in wanted:
+        states[0] = x if rows is None else _rows(x, rows)
+    if not top:
+        return states
+    low = _lowered(x)
+    if low is not None and is_packed(model, top):
+        return states | _packed(model, x, batches, wanted, rows, Blocks(
+            model.encoder.layer, np.concatenate([_lengths(batch) for batch in batches]), low, key=key, known=known
+        ))  # fmt: skip
+    return states | _by_modules(model, x, batches, wanted, rows)
+
+
+def is_packed(model: Any, top: int | None = None) -> bool:
+    """Whether each layer, up to `top`, is one step on the processor, also with dropout."""
+    return all(is_plain(layer) for layer in model.encoder.layer[:top])
+
+
+def _lowered(x: Tensor) -> torch.dtype | None:
+    """The type of products on the processor; None where they are not ours to compute."""
+    if x.device.type != "cpu" or x.dtype != torch.float32:
+        return None
+    if not torch.is_autocast_enabled("cpu"):
+        return torch.float32
+    return torch.bfloat16 if torch.get_autocast_dtype("cpu") == torch.bfloat16 else None
+
+
+def _lengths(batch: WordBatch) -> np.ndarray:
+    """Subwords of each sentence."""
+    if batch.attention_mask is None:
+        return np.full(*batch.input_ids.shape)  # as many as there are rows, each of the whole width
+    return batch.attention_mask.sum(1).numpy()
+
+
+def _packed(
+    model: Any, x: Tensor, batches: Sequence[WordBatch], wanted: set[int], rows: Tensor | None, blocks: Blocks
+) -> dict[int, Tensor]:
+    """The layers above 0, each as one step; rows are filled up, so that products have few shapes."""
+    n, top, states = len(x), max(wanted), {}
+    x = F.pad(x, (0, 0, 0, rounded_rows(n) - n))
+    last = None if rows is None else F.pad(rows, (0, rounded_rows(len(rows)) - len(rows)))
+    for number in range(1, top + 1):
+        x = blocks.step(number - 1, x, last if number == top else None)
+        if number == top:
+            states[number] = x[: n if rows is None else len(rows)]
+        elif number in wanted:
+            states[number] = x[:n] if rows is None else _rows(x, rows)
+    return states
+
+
+def _by_modules(
+    model: Any, x: Tensor, batches: Sequence[WordBatch], wanted: set[int], rows: Tensor | None
+) -> dict[int, Tensor]:
+    """The layers above 0 by the modules of the model; attention works batch by batch."""
+    top, states = max(wanted), {}
     sizes = [batch.n_subwords for batch in batches]
     masks = [None if b.attention_mask is None else b.attention_mask.bool()[:, None, None, :] for b in batches]
 
     def take(x: Tensor) -> Tensor:
         return x if rows is None else _rows(x, rows)
 
-    if 0 in wanted:
-        states[0] = take(x)
     for number, layer in enumerate(model.encoder.layer[:top], start=1):
         attention = layer.attention.self
         parts = [part.split(sizes) for part in _projected(attention, x)]
@@ -107,7 +171,7 @@ def bert_states(
         if number == top:
             context, x = take(context), take(x)
         x = _added(layer.attention.output, context, x)
-        x = _added(layer.output, _activated(layer.intermediate, x), x)
+        x = _added(layer.output, layer.intermediate.intermediate_act_fn(layer.intermediate.dense(x)), x)
         if number in wanted:
             states[number] = x if number == top else take(x)
     return states
@@ -133,15 +197,33 @@ def _attended(attention: Any, batch: WordBatch, mask: Tensor | None, parts: Sequ
         query, key, value = parts[0].view(n, width, 3, attention.num_attention_heads, -1).unbind(2)
     else:
         query, key, value = (part.view(n, width, attention.num_attention_heads, -1) for part in parts)
-    context = F.scaled_dot_product_attention(
+    context = attention_of(
         query.transpose(1, 2),
         key.transpose(1, 2),
         value.transpose(1, 2),
-        attn_mask=mask,
-        dropout_p=attention.dropout.p if attention.training else 0.0,
+        mask,
+        attention.dropout.p if attention.training else 0.0,
     )
     context = context.transpose(1, 2).reshape(n * width, -1)
     return context if batch.inside is None else _rows(context, batch.inside)
+
+
+def attention_of(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """softmax(q kᵀ / √d) v, `[B, heads, T, width]` from the same.
+
+    PyTorch's kernel for processors is made for long texts: on short ones two products and a softmax are quicker, up to
+    ten times on the way back. Which of the two is a matter of shape and device alone.
+
+    Args:
+        mask: bool `[B, 1, 1, T]`, True for a subword; None where nothing is padded.
+        dropout: share of the weights that is dropped.
+    """
+    if query.device.type != "cpu" or dropout or query.shape[2] > _SHORT:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ value
 
 
 def _rows(x: Tensor, places: Tensor) -> Tensor:
@@ -151,29 +233,6 @@ def _rows(x: Tensor, places: Tensor) -> Tensor:
     return x.index_select(0, places)
 
 
-def _is_plain(linear: nn.Module, x: Tensor) -> bool:
-    """A matrix and a bias, nothing added to them, in float32 on the processor, and nothing to be differentiated."""
-    if type(linear) is not nn.Linear or linear.bias is None or x.dtype != torch.float32 or x.device.type != "cpu":
-        return False
-    return not torch.is_grad_enabled() and not linear.training and not torch.is_autocast_enabled("cpu")
-
-
-def _activated(part: Any, x: Tensor) -> Tensor:
-    """The inner layer of the feed-forward part."""
-    activation = part.intermediate_act_fn
-    exact = type(activation).__name__ == "GELUActivation" and activation.act is F.gelu
-    if not exact or not _is_plain(part.dense, x):
-        return activation(part.dense(x))
-    inner = F.linear(x, part.dense.weight)
-    bias_gelu(inner.numpy(), part.dense.bias.detach().numpy())
-    return inner
-
-
 def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
     """Linear map, residual and norm."""
-    if not _is_plain(part.dense, x) or type(part.LayerNorm) is not nn.LayerNorm or part.LayerNorm.bias is None:
-        return part.LayerNorm(part.dropout(part.dense(x)) + residual)
-    result, norm = F.linear(x, part.dense.weight), part.LayerNorm
-    bias, add, weight, shift = (array.detach().numpy() for array in (part.dense.bias, residual, norm.weight, norm.bias))
-    bias_residual_norm(result.numpy(), bias, add, weight, shift, np.float32(norm.eps))
-    return result
+    return part.LayerNorm(part.dropout(part.dense(x)) + residual)

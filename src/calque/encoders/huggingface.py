@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -17,7 +18,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.encoders.batches import WordBatch, collate
-from calque.encoders.bert import bert_states, embedded, is_bert_like
+from calque.encoders.bert import bert_states, embedded, is_bert_like, is_packed
+from calque.encoders.block import Known
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.cut import cut_above
 from calque.encoders.folder import read_about, saving, write_about
@@ -80,6 +82,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
         self.pooling, self.precision = pooling, check_precision(precision)
         self.modules: Path | None = None
+        self._known: Known | None = None
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
@@ -169,8 +172,10 @@ class HuggingFaceEncoder(TrainableEncoder):
         """The first step of `forward`: layer 0 of all N subwords of the batches, `[N, dim]`."""
         return embedded(self.model, batches)
 
-    def above(self, x: Tensor, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """The second step of `forward`, from what `embedded` gave."""
+    def above(
+        self, x: Tensor, batches: Sequence[WordBatch], layers: Sequence[int], *, key: int | None = None
+    ) -> dict[int, Tensor]:
+        """The second step of `forward`, from what `embedded` gave; `key` is that of dropout, see `keyed_dropout`."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
         start, starts = 0, []
         for batch in batches:
@@ -178,22 +183,31 @@ class HuggingFaceEncoder(TrainableEncoder):
             start += batch.n_subwords
         first, lengths = torch.cat(starts), torch.cat([batch.lengths for batch in batches])
         rows = None if self.pooling == "mean" else self._ends(first, lengths)
-        states = bert_states(self.model, x, batches, list(numbers.values()), rows)
+        known = None if torch.is_grad_enabled() else self._known
+        states = bert_states(self.model, x, batches, list(numbers.values()), rows, key=key, known=known)
         filled = (lengths > 0)[:, None]
         return {
             layer: _mean(states[number], first, lengths) if rows is None else states[number] * filled
             for layer, number in numbers.items()
         }
 
+    def keyed_dropout(self) -> bool:
+        return self.is_flat() and is_packed(self.model)
+
+    def settled(self) -> Self:
+        copied = copy.copy(self)
+        copied._known = {}
+        return copied
+
     # -- many sentences --------------------------------------------------------------------------------------------
     @contextmanager
     def _reader(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
-        device, flat, tap = self.device, self.is_flat(), self._tap(layers)
+        device, flat, tap, settled = self.device, self.is_flat(), self._tap(layers), self.settled()
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
             batch = batch.to(device)
             if flat:
-                return self.above(self.embedded([batch]), [batch], layers)
+                return settled.above(self.embedded([batch]), [batch], layers)
             states = all_states(self.model, batch) if tap is None else tap(batch)
             return {layer: self.pool(states[layer], batch) for layer in layers}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -55,6 +55,15 @@ class TrainableEncoder(Encoder):
     def is_flat(self) -> bool:
         """Whether `embedded` and `above` work for this model, as it is now."""
         return False
+
+    def keyed_dropout(self) -> bool:
+        """Whether `above` takes a `key` from which all its dropout follows, so that several threads may call it at once."""
+        return False
+
+    def settled(self) -> Self:
+        """The same encoder for passes without gradient, while its weights stay as they are: what passes prepare of them is
+        prepared once."""
+        return self
 
     @property
     def device(self) -> torch.device:

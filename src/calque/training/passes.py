@@ -23,12 +23,12 @@ def shares_at_once(encoder: TrainableEncoder, device: torch.device) -> int:
     """Into how many shares a pass over this encoder is best cut: one for each core, where they can be gone through
     side by side; fewer for a large model, since each share has gradients of its own.
 
-    That is on the processor, for a model that works in two steps, and without dropout: random numbers that several
-    threads draw from one source would not be the same twice.
+    That is on the processor, for a model that works in two steps, and without dropout unless it follows a key: random
+    numbers that several threads draw from one source would not be the same twice.
     """
     drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in encoder.model.modules())
     flat = isinstance(encoder, TrainableEncoder) and encoder.is_flat()
-    if device.type != "cpu" or not flat or drops:
+    if device.type != "cpu" or not flat or (drops and not encoder.keyed_dropout()):
         return 1
     weights = sum(p.numel() for p in encoder.model.encoder.parameters())
     return max(1, min(torch.get_num_threads(), _MOST_SHARES, _GRADIENTS // (4 * weights)))
@@ -91,8 +91,12 @@ class Pass:
         below = set(map(id, encoder.model.embeddings.parameters()))
         self._weights = [p for p in encoder.model.parameters() if p.requires_grad and id(p) not in below]
 
+        keyed: list[dict[str, int]] = [{} for _ in shares]
+        if encoder.keyed_dropout():  # drawn here, by one thread
+            keyed = [{"key": key} for key in torch.randint(2**32, (len(shares),)).tolist()]
+
         def work(number: int) -> LayerRows:
-            return self._forward(lambda: encoder.above(self._bottoms[number], shares[number], layers))
+            return self._forward(lambda: encoder.above(self._bottoms[number], shares[number], layers, **keyed[number]))
 
         return self._threads.map(work, range(len(shares)))
 
