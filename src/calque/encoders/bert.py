@@ -129,7 +129,8 @@ def _lowered(x: Tensor) -> torch.dtype | None:
 def _lengths(batch: WordBatch) -> np.ndarray:
     """Subwords of each sentence."""
     if batch.attention_mask is None:
-        return np.full(*batch.input_ids.shape)  # as many as there are rows, each of the whole width
+        n, width = batch.input_ids.shape
+        return np.full(n, width)
     return batch.attention_mask.sum(1).numpy()
 
 

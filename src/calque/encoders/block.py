@@ -21,7 +21,7 @@ from calque.encoders.layer_step import Dropping, Layer, Weights, backward, forwa
 Known = dict[tuple[int, torch.dtype], Weights]
 
 
-def modules_of(layer: Any) -> list[nn.Module]:
+def modules_of(layer: Any) -> list[Any]:
     """The eight modules of a layer that have weights, in their order."""
     own, after, output = layer.attention.self, layer.attention.output, layer.output
     dense = layer.intermediate.dense
@@ -62,7 +62,7 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         _ = ctx.saved_tensors
         of_x, of_weights = backward(ctx.layer, ctx.weights, ctx.kept, gradient.contiguous(), ctx.wanted)
         return None, None, None, of_x, *of_weights

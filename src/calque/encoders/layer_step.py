@@ -135,7 +135,10 @@ def forward(layer: Layer, w: Weights, x: Tensor, lower: Tensor, *, keep: bool) -
     taken, x = _rows(context, layer.rows), _rows(x, layer.rows)
     norms: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def normed(product: Tensor, bias, residual: Tensor, norm, eps, dropping) -> tuple[Tensor, Tensor]:
+    def normed(
+        product: Tensor, bias: np.ndarray, residual: Tensor, norm: tuple[np.ndarray, np.ndarray], eps: np.float32,
+        dropping: Dropping,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         low = product.dtype == torch.bfloat16
         out = torch.empty_like(product, dtype=torch.float32) if low else product
         units = np.empty(out.shape if keep else (0, out.shape[1]), np.float32), np.empty(len(out) * keep, np.float32)
