@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
-import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import forked
 from calque.encoders import extraction, load_encoder, stores
 from calque.errors import InputError, OutputError
 from calque.text import Sentences
@@ -23,6 +23,7 @@ JOB = """
 import sys, time
 import torch
 torch.set_num_threads(int(sys.argv[3]))
+sys.path.append(sys.argv[4])
 from calque.encoders import extraction, load_encoder, stores
 from calque.text import Sentences
 from test_extraction import make_sentences
@@ -87,8 +88,8 @@ print(held() - before)
 def test_memory_does_not_grow_with_the_text_where_factors_are_rounded():
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("this processor does not multiply bfloat16")
-    told = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
-    assert int(told.stdout) < 30_000_000
+    told = forked.run("-c", MEMORY)
+    assert int(told.stdout) < 30_000_000, told.stderr
 
 
 def test_a_file_holds_what_memory_would(encoder, tmp_path):
@@ -160,22 +161,14 @@ def test_a_finished_extraction_is_opened_not_repeated(encoder, tmp_path, monkeyp
 
 def run_and_kill(folder, out, threads: int, after: int) -> int:
     """Encode in a process of its own, and kill it when it has begun so many batches; returns how many it began."""
-    root = Path(__file__).parents[2]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{root / 'src'}",
-        "PYTHONWARNINGS": "ignore",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-c", JOB, str(folder), str(out), str(threads)], stdout=subprocess.PIPE, env=environment
-    )
-    batches = 0
-    for _ in process.stdout:
-        batches += 1
-        if batches == after:
-            process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=60) == -signal.SIGKILL
-    return batches
+    with tempfile.TemporaryDirectory() as printed:
+        program = forked.start("-c", JOB, folder, out, threads, Path(__file__).parent, folder=Path(printed))
+        while program.runs and program.printed.count("\n") < after:
+            time.sleep(0.001)
+        program.kill()
+        ended = program.wait()
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    return ended.stdout.count("\n")
 
 
 def test_killed_and_continued(encoder, tiny_folder, tmp_path, monkeypatch):
