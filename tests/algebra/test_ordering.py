@@ -26,8 +26,8 @@ def pair_cost(table, i, j):
 
 def relative_cost(scores, order):
     """Eq. 9, literally."""
-    table = log_odds(scores, len(order))
-    return sum(pair_cost(table, i, j) for k, i in enumerate(order) for j in order[k + 1 :])
+    costs = pair_cost(log_odds(scores, len(order)), *np.ix_(order, order))  # in that order: i before j above the diagonal
+    return np.triu(costs, 1).sum()
 
 
 def absolute_cost(scores, order):
@@ -84,11 +84,11 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None, max_examples=40)
-@given(n=st.integers(0, 7), seed=st.integers(0, 10**6))
+@given(n=st.integers(0, 6), seed=st.integers(0, 10**6))
 def test_a_wide_beam_finds_what_all_permutations_have_to_offer(kind, n, seed):
     search, cost, _ = KINDS[kind]
     scores = drawn(kind, n, seed)
-    order, found = search(scores, np.array([n]), beam=35)  # of 7 words there are at most 35 sets of a size
+    order, found = search(scores, np.array([n]), beam=20)  # of 6 words there are at most 20 sets of a size
     assert sorted(order) == list(range(n))
     assert found[0] == pytest.approx(cost(scores, order), abs=1e-9)
     assert found[0] == pytest.approx(min(cost(scores, each) for each in permutations(range(n))), abs=1e-9)
