@@ -8,10 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calque.algebra import products as multiplying
 from calque.algebra import sweep as sweeping
 from calque.algebra.normalize import unit_centre_unit, unit_rows
+from calque.algebra.products import error_bound, full_precision, products
+from calque.algebra.rows import UnitRows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours
-from calque.algebra.sweep import error_bound, sweep
+from calque.algebra.sweep import sweep
 from calque.errors import SettingError
 
 ENGINES = ("numba", "torch")
@@ -175,8 +178,7 @@ def test_many_threads_give_the_same_as_one():
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-    for name in ("targets", "target_scores", "sources", "source_scores", "source_hubness", "target_hubness"):
-        np.testing.assert_array_equal(getattr(results[0], name), getattr(results[1], name))
+    assert_equal_neighbours(*results)
 
 
 def test_low_precision_outside_changes_nothing():
@@ -225,7 +227,43 @@ def test_the_error_bound_holds(dtype):
 
 
 def test_speed_of_bfloat16_is_measured():
-    assert isinstance(sweeping.bfloat16_is_fast("cpu"), bool)
+    assert isinstance(multiplying.bfloat16_is_fast("cpu"), bool)
+
+
+def test_every_library_multiplies_within_the_bound(monkeypatch):
+    rng = np.random.default_rng(9)
+    x, y = (torch.from_numpy(unit_rows(rng.standard_normal((n, 300)))) for n in (70, 50))
+    exact = x.double() @ y.double().T
+    for onednn in (True, False):
+        monkeypatch.setattr(multiplying, "onednn_is_faster", lambda onednn=onednn: onednn)
+        with full_precision():
+            found = products(x[10:], y, torch.empty(60, 50))
+        assert float((exact[10:] - found.double()).abs().max()) < error_bound(x, y)
+
+
+def test_vectors_that_are_read_have_the_neighbours_of_those_in_memory(tmp_path, monkeypatch):
+    """float16 and float32 from a file, some of its rows, as either side; the other in memory, or too large to be held."""
+    rng = np.random.default_rng(10)
+    x, y = off_centre(1200, 40, rng)
+    stored = 3 * np.concatenate([x, np.zeros((2, 40), np.float32)])
+    other, chosen = y[:500], rng.permutation(1202)[:1100]
+    for dtype in (np.float16, np.float32):
+        file = np.memmap(tmp_path / dtype.__name__, dtype=dtype, mode="w+", shape=stored.shape)
+        file[...] = stored
+        read, held = UnitRows(file, chosen), unit_rows(file, chosen)
+        np.testing.assert_array_equal(read.block(7, 90).numpy(), held[7:90])
+        for options in ({"precision": "float32"}, {"precision": "bfloat16"}, {"engine": "torch", "n_best": 3}):
+            expected = csls_neighbours(held, other, **options)
+            for sides in ((read, other), (read, UnitRows(other))):
+                assert_equal_neighbours(csls_neighbours(*sides, **options), expected)
+        monkeypatch.setattr(sweeping, "_HELD", 0)
+        assert_equal_neighbours(csls_neighbours(UnitRows(other), read), csls_neighbours(unit_rows(other), held))
+        monkeypatch.undo()
+
+
+def assert_equal_neighbours(found, expected):
+    for name in ("targets", "target_scores", "sources", "source_scores", "source_hubness", "target_hubness"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.algebra.sweep import full_precision
+from calque.algebra.products import full_precision
 from calque.threads import Threads
 
 _STRIPE = 2_000_000  # similarities computed at a time where they are not held

@@ -10,15 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.algebra.sweep import Engine, Lists, bfloat16_is_fast, dots, error_bound, full_precision, sweep
+from calque.algebra.products import bfloat16_is_fast, error_bound, full_precision
+from calque.algebra.rows import HeldRows, Rows
+from calque.algebra.sweep import Engine, Lists, dots, sweep
 from calque.errors import SettingError
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
 _SPARE = 15  # candidates kept beyond those asked for: the more, the fewer rows lack the certificate
 _STRIDE = 32  # one vector in so many is the sample that predicts hubness
-_BFLOAT16_FROM = 50_000  # vectors a side; below, a product is too short to be worth a second look at its results
+_BFLOAT16_FROM = 16_384  # vectors a side; below, a product is too short to be worth a second look at its results
 _BLOCK = (2048, 4096)  # rows and columns of the search for challengers
+_ROWS = 65_536  # rows whose lists are decided together
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class Neighbours:
 
 
 def csls_neighbours(
-    source: np.ndarray | Tensor,
-    target: np.ndarray | Tensor,
+    source: np.ndarray | Tensor | Rows,
+    target: np.ndarray | Tensor | Rows,
     *,
     k: int = 10,
     n_best: int = 1,
@@ -75,13 +78,14 @@ def csls_neighbours(
 
     Args:
         source, target: `[n, dim]` and `[m, dim]`, rows of length 1 (or 0), as `unit_rows` makes them. A
-            tensor's device is where the work is done.
+            tensor's device is where the work is done. `UnitRows` makes them of vectors in float16 or in a mapped file, a
+            block at a time, with the same result.
         k: neighbourhood size.
         n_best: how many neighbours to return for each query.
         source_queries, target_queries: row numbers to find neighbours for; all if None. r and the candidates
             are always those of all rows.
         keep: length of the lists; a matter of speed alone.
-        precision: of the sweep; "auto" takes bfloat16 for over 50,000 vectors a side where the machine is
+        precision: of the sweep; "auto" takes bfloat16 from 16,384 vectors a side on where the machine is
             fast at it.
         engine: see `sweep`.
 
@@ -94,8 +98,8 @@ def csls_neighbours(
 
 
 def cosine_neighbours(
-    source: np.ndarray | Tensor,
-    target: np.ndarray | Tensor,
+    source: np.ndarray | Tensor | Rows,
+    target: np.ndarray | Tensor | Rows,
     *,
     n_best: int = 1,
     source_queries: np.ndarray | None = None,
@@ -116,23 +120,24 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries, keep,
         raise SettingError(
             f"source vectors of {x.shape[1]} dimensions on {x.device}, target vectors of {y.shape[1]} on {y.device}"
         )
-    if precision == "auto":
-        long = min(len(x), len(y)) > _BFLOAT16_FROM
-        precision = "bfloat16" if long and bfloat16_is_fast(str(x.device)) else "float32"
     if not math.isfinite(error_bound(x, y)):
         raise SettingError("a vector has a component that is not a finite number")
     if not len(x) or not len(y):
         return _nobody(x, y, k, source_queries, target_queries)
-    ranked = max(keep or n_best + _SPARE, n_best)
-    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    nearest = k + 2 if k else 0
-    if dtype == torch.bfloat16:  # rounded cosines settle less: longer lists
-        nearest, ranked = 4 * nearest, 2 * ranked
+    fast = min(len(x), len(y)) >= _BFLOAT16_FROM and bfloat16_is_fast(str(x.device))
+    rounded = precision == "bfloat16" or (precision == "auto" and fast)
+    dtype = torch.bfloat16 if rounded else torch.float32
+    ranked = max(keep or n_best + _SPARE, n_best) * (2 if rounded else 1)  # rounded cosines settle less: longer lists
+    nearest = (k + 2 if k else 0) * (4 if rounded else 1)
     if k:
-        bias_x, bias_y = _foresee(x, y, k, dtype, engine)
+        bias_x, bias_y = _foresee(x, y, k, torch.bfloat16 if fast else dtype, engine)
     else:
         bias_x, bias_y = (np.zeros(len(side), dtype=np.float32) for side in (x, y))
-    seen = sweep(x, y, nearest, ranked, bias_x=bias_x, bias_y=bias_y, dtype=dtype, engine=engine)
+    source_ranked, target_ranked = (
+        0 if rows is not None and not len(rows) else ranked for rows in (source_queries, target_queries)
+    )
+    asked = source_ranked, target_ranked
+    seen = sweep(x, y, nearest, asked, bias_x=bias_x, bias_y=bias_y, dtype=dtype, engine=engine)
     source_hubness = _hubness(x, y, seen.rows, seen.error, k, dtype, engine)
     target_hubness = _hubness(y, x, seen.columns, seen.error, k, dtype, engine)
     targets, target_scores, forward_searched = _rank(
@@ -149,16 +154,20 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries, keep,
     return Neighbours(targets, target_scores / 2, sources, source_scores / 2, None, None, searched)
 
 
-def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
-    """As a contiguous float32 tensor; copied only where it is not one already."""
+def _matrix(vectors: np.ndarray | Tensor | Rows, name: str) -> Rows:
+    """As contiguous float32 rows; copied only where they are not that already."""
+    if isinstance(vectors, Rows):
+        return vectors
     if isinstance(vectors, np.ndarray):
-        vectors = torch.from_numpy(np.require(vectors, dtype=np.float32, requirements=["C", "W"]))
-    if vectors.ndim != 2:
-        raise SettingError(f"{name} vectors must be a matrix, got shape {tuple(vectors.shape)}")
-    return vectors.detach().float().contiguous()
+        matrix = torch.from_numpy(np.require(vectors, dtype=np.float32, requirements=["C", "W"]))
+    else:
+        matrix = vectors.detach().float().contiguous()
+    if matrix.ndim != 2:
+        raise SettingError(f"{name} vectors must be a matrix, got shape {tuple(matrix.shape)}")
+    return HeldRows(matrix)
 
 
-def _nobody(x: Tensor, y: Tensor, k: int, source_queries, target_queries) -> Neighbours:
+def _nobody(x: Rows, y: Rows, k: int, source_queries, target_queries) -> Neighbours:
     """What there is to say where one side is empty."""
     counts = [
         len(x if source_queries is None else source_queries),
@@ -169,7 +178,7 @@ def _nobody(x: Tensor, y: Tensor, k: int, source_queries, target_queries) -> Nei
     return Neighbours(names[0], scores[0], names[1], scores[1], *hubness, 0.0)
 
 
-def _foresee(x: Tensor, y: Tensor, k: int, dtype: torch.dtype, engine: Engine | None) -> tuple[np.ndarray, np.ndarray]:
+def _foresee(x: Rows, y: Rows, k: int, dtype: torch.dtype, engine: Engine | None) -> tuple[np.ndarray, np.ndarray]:
     """Guess r/2 of every vector of both sides from a sample of the other side; float32 `[n]` and `[m]`.
 
     Every 32nd vector of a side is compared with the whole other side. The largest cosines with the sample
@@ -177,7 +186,7 @@ def _foresee(x: Tensor, y: Tensor, k: int, dtype: torch.dtype, engine: Engine | 
     is now known.
     """
     samples = [np.arange(0, len(side), min(_STRIDE, max(1, len(side) // 128))) for side in (x, y)]
-    part_x, part_y = (side[torch.from_numpy(rows).to(side.device)] for side, rows in zip((x, y), samples, strict=True))
+    part_x, part_y = (side.take(rows) for side, rows in zip((x, y), samples, strict=True))
     down, across = (sweep(*sides, k, dtype=dtype, engine=engine) for sides in ((part_x, y), (x, part_y)))
     return (
         _predict(across.rows.values, samples[0], down.rows.values, k) / 2,
@@ -194,32 +203,39 @@ def _predict(seen: np.ndarray, sample: np.ndarray, known: np.ndarray, k: int) ->
 
 
 def _hubness(
-    x: Tensor, y: Tensor, lists: Lists, error: float, k: int, dtype: torch.dtype, engine: Engine | None
+    x: Rows, y: Rows, lists: Lists, error: float, k: int, dtype: torch.dtype, engine: Engine | None
 ) -> np.ndarray:
     """r: the mean of the k largest cosines, or of all there are; zero for k = 0, which makes CSLS cosine."""
-    if not k:
-        return np.zeros(len(x))
-    cosines = _cosines(x, y, lists, engine)
-    width = cosines.shape[1]
+    hubness = np.zeros(len(x))
+    for start in range(0, len(x) if k else 0, _ROWS):
+        rows = np.arange(start, min(start + _ROWS, len(x)))
+        hubness[rows] = _mean_of_largest(x, y, lists, rows, error, k, dtype, engine)
+    return hubness
+
+
+def _mean_of_largest(x, y, lists: Lists, rows: np.ndarray, error: float, k: int, dtype, engine) -> np.ndarray:
+    """r of some rows, by cosines in float64 of all that can be among the k largest."""
+    seen, names = lists.values[rows], lists.indices[rows]
+    width = names.shape[1]
     k = min(k, width)
+    close = seen >= seen[:, [k - 1]].astype(np.float64) - 2 * error
+    owners, places = np.nonzero(close)
+    cosines = np.full(seen.shape, -np.inf)
+    cosines[owners, places] = dots(x, y, rows[owners], names[owners, places], engine=engine)
     if dtype != torch.float32 and width < len(y):
         largest = -np.partition(-cosines, k - 1, axis=1)[:, k - 1]
-        again = np.flatnonzero(largest < lists.values[:, -1].astype(np.float64) + error)
+        again = np.flatnonzero(largest < seen[:, -1].astype(np.float64) + error)
         if len(again):
-            part = x[torch.from_numpy(again).to(x.device)]
-            cosines[again] = _cosines(part, y, sweep(part, y, width, engine=engine).rows, engine)
+            part = x.take(rows[again])
+            found = sweep(part, y, width, engine=engine).rows.indices
+            owners = np.repeat(np.arange(len(again)), width)
+            cosines[again] = dots(part, y, owners, found.reshape(-1), engine=engine).reshape(found.shape)
     return np.sort(cosines, axis=1)[:, -k:].mean(axis=1)
 
 
-def _cosines(x: Tensor, y: Tensor, lists: Lists, engine: Engine | None) -> np.ndarray:
-    n, width = lists.indices.shape
-    rows = np.repeat(np.arange(n, dtype=np.int32), width)
-    return dots(x, y, rows, lists.indices.reshape(-1), engine=engine).reshape(n, width)
-
-
 def _rank(
-    x: Tensor,
-    y: Tensor,
+    x: Rows,
+    y: Rows,
     lists: Lists,
     error: float,
     bias: np.ndarray,
@@ -230,8 +246,21 @@ def _rank(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """The `n_best` of each query by 2·cos − hubness: certified, or searched for."""
     rows = np.arange(len(x)) if queries is None else np.asarray(queries, dtype=np.int64)
+    n_best = min(n_best, len(y))
+    best, scores = np.empty((len(rows), n_best), dtype=np.int64), np.empty((len(rows), n_best))
+    for start in range(0, len(rows), _ROWS):
+        piece = slice(start, start + _ROWS)
+        best[piece], scores[piece] = _best_listed(x, y, lists, rows[piece], error, bias, hubness, n_best, engine)
+    if lists.indices.shape[1] == len(y) or not len(rows):
+        return best, scores, 0
+    ceiling = 2 * (lists.values[rows, -1].astype(np.float64) + error)  # of 2·cos − 2·bias outside the list
+    searched = _search_challengers(x, y, rows, ceiling, 2.0 * bias - hubness, hubness, best, scores, engine)
+    return best, scores, searched
+
+
+def _best_listed(x, y, lists, rows, error, bias, hubness, n_best, engine) -> tuple[np.ndarray, np.ndarray]:
+    """The best of the lists of some rows, and their exact scores."""
     names, seen = lists.indices[rows], lists.values[rows]
-    n_best = min(n_best, names.shape[1])
     # What the sweep saw says which candidates deserve an exact score: those within its error of the n-th.
     scores = 2 * (seen.astype(np.float64) + bias[names]) - hubness[names]
     close = scores >= -np.partition(-scores, n_best - 1, axis=1)[:, [n_best - 1]] - 4 * error
@@ -240,13 +269,7 @@ def _rank(
     scores[...] = -np.inf
     scores[owners, places] = 2 * dots(x, y, rows[owners], chosen, engine=engine) - hubness[chosen]
     order = np.lexsort((names, -scores), axis=1)[:, :n_best]
-    best = np.take_along_axis(names, order, axis=1).astype(np.int64)
-    scores = np.take_along_axis(scores, order, axis=1)
-    if names.shape[1] == len(y) or not len(rows):
-        return best, scores, 0
-    ceiling = 2 * (seen[:, -1].astype(np.float64) + error)  # of 2·cos − 2·bias outside the list
-    searched = _search_challengers(x, y, rows, ceiling, 2.0 * bias - hubness, hubness, best, scores, engine)
-    return best, scores, searched
+    return np.take_along_axis(names, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
 def _search_challengers(x, y, rows, ceiling, surplus, hubness, best, scores, engine) -> int:
@@ -269,12 +292,12 @@ def _search_challengers(x, y, rows, ceiling, surplus, hubness, best, scores, eng
         stop = max(np.searchsorted(falling, -0.8 * far, side="right"), start + _BLOCK[0] // 8)
         block = uncertain[start : min(stop, start + _BLOCK[0])]
         start += len(block)
-        stripe = x[torch.from_numpy(rows[block]).to(x.device)]
+        stripe = x.take(rows[block])
         for left in range(0, far, _BLOCK[1]):
             names = order[left : min(left + _BLOCK[1], far)]
             searched += len(block) * len(names)
             with full_precision():
-                product = stripe @ y[torch.from_numpy(names).to(y.device)].T
+                product = stripe @ y.take(names).T
                 product *= 2
                 product -= torch.from_numpy(hubness[names]).to(product)
                 floor = torch.from_numpy(scores[block, -1] - slack).to(product)

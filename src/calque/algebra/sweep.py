@@ -4,24 +4,22 @@ Both directions of a nearest-neighbour search, and both hubness terms of CSLS, n
 of the rows and of the columns of `x @ y.T`. `sweep` multiplies tile by tile and keeps running top-k lists of
 both, so that all four cost the arithmetic of one matrix product; a tile stays in the processor's cache until
 it is scanned. Memory: the vectors, `keep` entries per row and (per thread) per column, and one tile per
-thread.
+thread. Of vectors that are read (`UnitRows`), a block is in memory, or all of the shorter side where that is not much.
 """
 
 from __future__ import annotations
 
 import threading
-import timeit
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from calque.algebra.products import error_bound, full_precision, products
+from calque.algebra.rows import HeldRows, Rows, as_rows
 from calque.threads import Threads
 
 Engine = Literal["numba", "torch"]
@@ -30,6 +28,9 @@ _CPU_TILE = (1024, 1024)  # 4 MiB in float32: large enough for full speed of the
 _GPU_TILE = (4096, 16384)
 _GROUP = 64  # entries of a tile that are rejected at once
 _PAIRS = 4096  # pairs whose float64 product the torch engine computes at once
+_PIECE = 16_384  # pairs whose rows are read together
+_TALL = 8  # tiles in a stripe that shares the columns read for it
+_HELD = 2**28  # bytes of the shorter side that are worth holding rather than reading again for every stripe
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,10 @@ class Sweep:
 
 
 def sweep(
-    x: Tensor,
-    y: Tensor,
+    x: Tensor | Rows,
+    y: Tensor | Rows,
     nearest: int,
-    ranked: int = 0,
+    ranked: int | tuple[int, int] = 0,
     *,
     bias_x: np.ndarray | None = None,
     bias_y: np.ndarray | None = None,
@@ -84,7 +85,8 @@ def sweep(
     Args:
         x, y: float32 `[n, dim]` and `[m, dim]`, neither empty, contiguous, on one device, all finite.
         nearest: how many of the largest inner products to keep for each vector (all, if there are fewer).
-        ranked: how many of the largest to keep after taking off the other side's bias.
+        ranked: how many of the largest to keep after taking off the other side's bias; of rows and of columns, if
+            these differ.
         bias_x, bias_y: float32 `[n]` and `[m]`; zero if None.
         dtype: of the product; bfloat16 is fast on some machines, and `Sweep.error` says what it costs.
         engine: "numba" scans tiles with compiled loops, one thread per core each with its own tiles; "torch"
@@ -93,41 +95,48 @@ def sweep(
         tile: rows and columns multiplied at a time.
         held: float32 `[n, m]`, contiguous, for all inner products, where these are wanted, too; changed in place.
     """
+    x, y = as_rows(x), as_rows(y)
+    of_rows, of_columns = (ranked, ranked) if isinstance(ranked, int) else ranked
+    if held is None and y.held() is None and len(y) > len(x):  # the longer side is read once if it is the rows
+        other = sweep(
+            y, x, nearest, (of_columns, of_rows), bias_x=bias_y, bias_y=bias_x, dtype=dtype, engine=engine, tile=tile
+        )
+        return Sweep(other.columns, other.rows, other.ranked_columns, other.ranked_rows, other.error)
     engine = engine or ("numba" if x.device.type == "cpu" else "torch")
     sides = ((x, bias_x), (y, bias_y))
     biases = tuple(np.zeros(len(side), dtype=np.float32) if bias is None else bias for side, bias in sides)
     error = error_bound(x, y, dtype) + 2.0**-22 * float(max(np.abs(bias).max(initial=0) for bias in biases))
-    rows, ranked_rows = _blank(len(x), nearest, len(y)), _blank(len(x), ranked, len(y))
-    columns, ranked_columns = _blank(len(y), nearest, len(x)), _blank(len(y), ranked, len(x))
-    left, right = (x, y) if dtype == torch.float32 else (x.to(dtype), y.to(dtype))
+    rows, ranked_rows = _blank(len(x), nearest, len(y)), _blank(len(x), of_rows, len(y))
+    columns, ranked_columns = _blank(len(y), nearest, len(x)), _blank(len(y), of_columns, len(x))
     lists = (rows, ranked_rows), (columns, ranked_columns)
+    if y.held() is None and y.shape[0] * y.shape[1] * dtype.itemsize <= _HELD:
+        y = HeldRows(y.block(0, len(y)))
     with full_precision():
         if engine == "numba":
-            _sweep_numba(left, right, lists, biases, tile or _CPU_TILE, held)
+            _sweep_numba(x, y, dtype, lists, biases, tile or _CPU_TILE, held)
         else:
-            _sweep_torch(left, right, lists, biases, tile or _GPU_TILE, held)
+            _sweep_torch(x, y, dtype, lists, biases, tile or _GPU_TILE, held)
     return Sweep(rows, columns, ranked_rows, ranked_columns, error)
 
 
-def error_bound(x: Tensor, y: Tensor, dtype: torch.dtype = torch.float32) -> float:
-    """How far a product computed in `dtype` can be from the exact one, whatever the order of summation.
-
-    float32: dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1). bfloat16: besides, the rounding of both inputs
-    (by Cauchy-Schwarz, from the residuals that are really there) and of the result.
-    """
-    if not len(x) or not len(y):
-        return 0.0
-    norm_x, norm_y = (float(torch.linalg.vector_norm(side, dim=1).max()) for side in (x, y))
-    bound = x.shape[1] * 2.0**-24 * norm_x * norm_y
-    if dtype != torch.float32:
-        lost = (side - side.to(dtype).float() for side in (x, y))
-        lost_x, lost_y = (float(torch.linalg.vector_norm(residual, dim=1).max()) for residual in lost)
-        bound += lost_x * norm_y + (norm_x + lost_x) * lost_y + torch.finfo(dtype).eps / 2 * norm_x * norm_y
-    return 1.01 * bound + 1e-30
-
-
-def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray, *, engine: Engine | None = None) -> np.ndarray:
+def dots(
+    x: Tensor | Rows, y: Tensor | Rows, rows: np.ndarray, columns: np.ndarray, *, engine: Engine | None = None
+) -> np.ndarray:
     """`x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties stay ties."""
+    sides = as_rows(x), as_rows(y)
+    if (left := sides[0].held()) is not None and (right := sides[1].held()) is not None:
+        return _held_dots(left, right, rows, columns, engine)
+    out = np.empty(len(rows))
+    for start in range(0, len(rows), _PIECE):  # neighbouring pairs share their rows, so little is read twice
+        piece, parts = slice(start, start + _PIECE), []
+        for side, numbers in zip(sides, (rows[piece], columns[piece]), strict=True):
+            used, places = np.unique(numbers, return_inverse=True)
+            parts.append((side.take(used), places))
+        out[piece] = _held_dots(parts[0][0], parts[1][0], parts[0][1], parts[1][1], engine)
+    return out
+
+
+def _held_dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray, engine: Engine | None) -> np.ndarray:
     engine = engine or ("numba" if x.device.type == "cpu" else "torch")
     out = np.empty(len(rows))
     if engine == "numba":
@@ -153,35 +162,11 @@ def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray, *, engine:
     return out
 
 
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Matrix products in real float32, whatever `torch.set_float32_matmul_precision` allows outside."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@lru_cache(maxsize=8)
-def bfloat16_is_fast(device: str) -> bool:
-    """Whether bfloat16 products are at least 1.5 times as fast as float32 here: measured, not looked up."""
-
-    def seconds(dtype: torch.dtype) -> float:
-        a = torch.ones(512, 512, dtype=dtype, device=device)
-        # Fetching a number waits for the device.
-        return min(timeit.repeat(lambda: float((a @ a)[0, 0]), repeat=4, number=1))
-
-    with full_precision():
-        return seconds(torch.float32) > 1.5 * seconds(torch.bfloat16)
-
-
 # -- engines -------------------------------------------------------------------------------------------------
 def _sweep_numba(
-    x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int], held: Tensor | None
-) -> None:
+    x: Rows, y: Rows, dtype: torch.dtype, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int],
+    held: Tensor | None,
+) -> None:  # fmt: skip
     """Stripes of rows go to whichever thread is free; a thread keeps its own column lists, merged at the end.
 
     Each thread multiplies with one thread of its own: two libraries' thread pools that take turns wait for
@@ -193,8 +178,13 @@ def _sweep_numba(
     n, m = len(x), len(y)
     threads = torch.get_num_threads()
     height, width = min(tile[0], -(-n // threads)), min(tile[1], m)
-    stripes = iter(range(0, n, height))
-    threads = min(threads, -(-n // height))
+    columns_held = y.held()
+    if columns_held is not None:
+        columns_held, tall = columns_held.to(dtype), height
+    else:
+        tall = height * max(1, min(_TALL, n // (height * threads)))
+    stripes = iter(range(0, n, tall))
+    threads = min(threads, -(-n // tall))
     lock = threading.Lock()
     (rows, ranked_rows), of_columns = lists
     by_thread = [of_columns, *(deepcopy(of_columns) for _ in range(threads - 1))]
@@ -202,35 +192,36 @@ def _sweep_numba(
 
     def work(thread: int) -> None:
         buffer = torch.empty(height * width)
-        rounded = torch.empty(height * width, dtype=x.dtype) if x.dtype != torch.float32 else buffer
+        rounded = torch.empty(height * width, dtype=dtype) if dtype != torch.float32 else buffer
         columns, ranked_columns = by_thread[thread]
         lowest, ranked_lowest = columns.values[:, -1].copy(), ranked_columns.values[:, -1].copy()
         while True:
             with lock:
-                top = next(stripes, None)
-            if top is None:
+                first = next(stripes, None)
+            if first is None:
                 return
-            stripe = x[top : top + height]
+            stripe = x.block(first, first + tall).to(dtype)
             for left in range(0, m, width):
-                part = y[left : left + width]
-                size = len(stripe) * len(part)
-                product = rounded[:size].view(len(stripe), len(part))
-                torch.mm(stripe, part.T, out=product)
-                entries = buffer[:size].view(len(stripe), len(part))
-                if rounded is not buffer:
-                    entries.copy_(product)
-                if held is not None:
-                    held[top : top + height, left : left + width] = entries
-                entries = entries.numpy()
-                scan_rows(
-                    entries, column_bias, rows.values, rows.indices, ranked_rows.values, ranked_rows.indices,
-                    top, left, _GROUP,
-                )  # fmt: skip
-                scan_columns(
-                    entries, row_bias, columns.values, columns.indices, lowest,
-                    ranked_columns.values, ranked_columns.indices, ranked_lowest,
-                    top, left, _GROUP,
-                )  # fmt: skip
+                end = left + width
+                part = y.block(left, end).to(dtype) if columns_held is None else columns_held[left:end]
+                for top in range(first, min(first + tall, n), height):
+                    some = stripe[top - first : top - first + height]
+                    size = len(some) * len(part)
+                    entries = products(some, part, rounded[:size].view(len(some), len(part)))
+                    if entries.dtype != torch.float32:
+                        entries = buffer[:size].view(len(some), len(part)).copy_(entries)
+                    if held is not None:
+                        held[top : top + height, left:end] = entries
+                    entries = entries.numpy()
+                    scan_rows(
+                        entries, column_bias, rows.values, rows.indices, ranked_rows.values, ranked_rows.indices,
+                        top, left, _GROUP,
+                    )  # fmt: skip
+                    scan_columns(
+                        entries, row_bias, columns.values, columns.indices, lowest,
+                        ranked_columns.values, ranked_columns.indices, ranked_lowest,
+                        top, left, _GROUP,
+                    )  # fmt: skip
 
     with Threads(threads) as pool:
         pool.map(work, range(threads))
@@ -240,17 +231,19 @@ def _sweep_numba(
 
 
 def _sweep_torch(
-    x: Tensor, y: Tensor, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int], held: Tensor | None
-) -> None:
+    x: Rows, y: Rows, dtype: torch.dtype, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int],
+    held: Tensor | None,
+) -> None:  # fmt: skip
     """The same with `torch.topk` per tile."""
     flat = [*lists[0], *lists[1]]
     on_device = [tuple(torch.from_numpy(part).to(x.device) for part in (list_.values, list_.indices)) for list_ in flat]
     rows, ranked_rows, columns, ranked_columns = on_device
     row_bias, column_bias = (torch.from_numpy(bias).to(x.device) for bias in biases)
     for top in range(0, len(x), tile[0]):
+        stripe = x.block(top, top + tile[0]).to(dtype)
         for left in range(0, len(y), tile[1]):
             down, across = slice(top, top + tile[0]), slice(left, left + tile[1])
-            product = (x[down] @ y[across].T).float()
+            product = (stripe @ y.block(left, left + tile[1]).to(dtype).T).float()
             if held is not None:
                 held[down, across] = product
             _absorb(rows, product, down, left)

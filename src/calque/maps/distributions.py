@@ -10,7 +10,8 @@ import torch
 
 from calque.algebra.dropped import best_of_kept
 from calque.algebra.procrustes import procrustes
-from calque.algebra.sweep import full_precision, sweep
+from calque.algebra.products import full_precision
+from calque.algebra.sweep import sweep
 from calque.errors import SettingError
 
 _HELD = 400_000_000  # similarities at most, from one look at them to the second
