@@ -35,6 +35,19 @@ class CalqueWarning(UserWarning):
     line shows it even where progress and messages are hidden."""
 
 
+class SkippedWarning(CalqueWarning):
+    """A reader left something out.
+
+    Attributes:
+        skipped: how many sentences, texts or entries, by reason.
+        first_skipped: where the first of them stands, by reason.
+    """
+
+    def __init__(self, message: str, skipped: dict[str, int], first_skipped: dict[str, str]):
+        super().__init__(message)
+        self.skipped, self.first_skipped = skipped, first_skipped
+
+
 class InputError(CalqueError):
     """A file, or one line of it, is not what it should be.
 

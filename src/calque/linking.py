@@ -7,13 +7,15 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
+from typing import TYPE_CHECKING
 
-from calque.corpora import SkippedWarning, read_dictionary, read_parallel, read_sentences
-from calque.corpora.languages import pair_and_path
-from calque.errors import InputError, SettingError
+from calque.corpora.parallel import read_parallel
+from calque.errors import InputError, SettingError, SkippedWarning
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
-from calque.wordalign.filtering import LinkFilter
+
+if TYPE_CHECKING:
+    from calque.wordalign.filtering import LinkFilter
 
 Say = Callable[[str], None]
 
@@ -114,6 +116,10 @@ def read_filter(
     Raises:
         SettingError: the languages of a dictionary are not known.
     """
+    from calque.corpora.dictionary import read_dictionary
+    from calque.corpora.languages import pair_and_path
+    from calque.wordalign.filtering import LinkFilter
+
     read, pairs = [], list(dict.fromkeys(langs))
     for named in dictionaries:
         pair, path = pair_and_path(named)
@@ -131,6 +137,8 @@ def read_languages(
     say: Say = lambda line: None,
 ) -> dict[str, Sentences]:  # fmt: skip
     """Files with their languages, several of a language joined, as sentences by language."""
+    from calque.corpora.plain import read_sentences
+
     parts: dict[str, list[Sentences]] = {}
     for lang, path in files:
         parts.setdefault(lang, []).append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))

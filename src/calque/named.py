@@ -6,6 +6,7 @@ A table says what there is without loading it, so that help and error messages c
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,25 @@ def is_path(name: str) -> bool:
     """Whether a name has the form `package.module:Class`."""
     module, colon, attribute = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+
+
+def exported(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package that imports what it offers when it is first asked for.
+
+    Args:
+        package: its name.
+        places: where each name stands, as `package.module:name`.
+    """
+
+    def get(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, _, attribute = places[name].partition(":")
+        value = getattr(importlib.import_module(module), attribute)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get
 
 
 def imported(target: str) -> Any:

@@ -25,7 +25,6 @@ import os
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
-from importlib.metadata import version
 from itertools import chain
 
 import regex
@@ -201,6 +200,8 @@ class Segmenter:
         self.chunks = Chunks(language, None if library is None else _cutter(library, key))
         self.name = RULES
         if library is not None:
+            from importlib.metadata import version  # which takes a while to load
+
             packages = {"characters": (), "fugashi": ("fugashi", "unidic-lite")}.get(library, (library,))
             self.name += "".join(f"+{package}-{version(package)}" for package in packages) or f"+{library}"
         self._abbreviations = frozenset(_ABBREVIATIONS.get(language, "").split())

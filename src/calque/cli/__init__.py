@@ -5,104 +5,18 @@ Results go to standard output, progress and messages to standard error. A user's
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
-import typer
-
-from calque import __version__
-from calque.cli import clcr
-from calque.cli.advise import advise
-from calque.cli.align import align
-from calque.cli.analyze import analyze
-from calque.cli.anchors import anchors
-from calque.cli.demo import demo
-from calque.cli.encode import encode
-from calque.cli.evaluate import evaluate
-from calque.cli.explore import explore
-from calque.cli.neighbours import neighbours
-from calque.cli.pretrain import perplexity, pretrain
-from calque.cli.report import report
-from calque.cli.senses import senses
-from calque.cli.study import study
-from calque.cli.words import words
+from calque.cli.direct import Ended, run_directly
 from calque.disk import failure, unwritten
-from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
-from calque.tasks.table import TASKS
-
-app = typer.Typer(
-    name="calque",
-    help="Align the languages of a multilingual encoder, and measure what that changes.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help comes up four times as fast
-)
-
-COMMANDS = (
-    words,
-    align,
-    anchors,
-    neighbours,
-    evaluate,
-    analyze,
-    advise,
-    study,
-    encode,
-    pretrain,
-    perplexity,
-    senses,
-    demo,
-    report,
-    explore,
-)
-
-
-def _version(value: bool) -> None:
-    if value:
-        print(f"calque {__version__}")
-        raise typer.Exit()
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    pass
-
-
-class _Ended(Exception):
-    """A run that a signal stopped, in a shape that the parser lets through: an interruption it would hide."""
-
-    def __init__(self, stopped: Stopped):
-        self.stopped = stopped
-
-
-def _told(command: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(command)
-    def told(*args: Any, **options: Any) -> Any:
-        try:
-            return command(*args, **options)
-        except Stopped as stopped:
-            raise _Ended(stopped) from None
-
-    return told
-
-
-for command in COMMANDS:
-    app.command(cls=getattr(command, "command_class", None))(_told(command))
-for command in clcr.COMMANDS:
-    clcr.app.command()(_told(command))
-app.add_typer(clcr.app)
-
+from calque.errors import CalqueError, CalqueWarning, SettingError
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
@@ -170,6 +84,8 @@ def spread(arguments: Sequence[str]) -> list[str]:
 
 def _is_a_third(word: str) -> bool:
     """Whether what follows two languages is one more, and no file or task with such a short name."""
+    from calque.tasks.table import TASKS
+
     if word in TASKS or os.path.exists(word):
         return False
     return re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", word) is not None
@@ -185,6 +101,19 @@ def _missing(before: Sequence[str], needed: int) -> int:
     return 0 if leading else needed
 
 
+def __getattr__(name: str) -> Any:
+    if name not in ("app", "COMMANDS"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from calque.cli import verbs
+
+    return getattr(verbs, name)
+
+
+def _parser() -> Any:
+    """All verbs, with their help."""
+    return getattr(sys.modules[__name__], "app")  # noqa: B009  (a test puts another there)
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point. Exit codes: 0, 1 for a map without a dictionary that failed, 2 for a mistake of the user's, 130 or
     143 when stopped by Ctrl-C or a request to end."""
@@ -194,12 +123,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code: Any = 0
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
-        if given in ([], [clcr.app.info.name]):
+        if given in ([], ["clcr"]):
             given = [*given, "--help"]
-        code = app(args=spread(given), standalone_mode=False)
+        given = spread(given)
+        if not run_directly(given):
+            code = _parser()(args=given, standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
-    except _Ended as ended:
+    except Ended as ended:
         _stopped(str(ended.stopped), ended.stopped.signal)
     except KeyboardInterrupt:
         _stopped("interrupted")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from calque.cli.checks import output_file, refuse_unused
+from calque.cli.checks import output_file
 from calque.cli.options import (
     Langs,
     Limit,
@@ -18,11 +18,11 @@ from calque.cli.options import (
     news,
     pairs_of,
 )
+from calque.errors import SettingError
 
 
 @grouped
 def words(
-    context: typer.Context,
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, PO, …")],
     langs: Langs,
     out: Annotated[Path, typer.Option(help="Pharaoh file to write: a line of i-j links per sentence pair.")],
@@ -48,8 +48,8 @@ def words(
     """
     from calque.runs.words import link_words
 
-    if use is not None:
-        refuse_unused(context, {"model": "is part of --use: leave it out"})
+    if use is not None and linking.model != "auto":
+        raise SettingError("--model is part of --use: leave it out")
     inputs = [train, *(extra or []), use]
     output_file("--out", out, inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)

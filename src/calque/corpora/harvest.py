@@ -16,25 +16,12 @@ import pyarrow as pa
 from calque.annotated import Labels
 from calque.arrow import WORDS, from_words
 from calque.corpora.lines import Flaw, Omission, Skipped
-from calque.errors import CalqueWarning, InputError, SettingError
+from calque.errors import InputError, SettingError, SkippedWarning
 from calque.text import Sentences
 
 OnError = Literal["raise", "skip"]
 
 _BATCH = 65_536  # sentences held as Python lists at a time
-
-
-class SkippedWarning(CalqueWarning):
-    """A reader left something out.
-
-    Attributes:
-        skipped: how many sentences, texts or entries, by reason.
-        first_skipped: where the first of them stands, by reason.
-    """
-
-    def __init__(self, message: str, skipped: dict[str, int], first_skipped: dict[str, str]):
-        super().__init__(message)
-        self.skipped, self.first_skipped = skipped, first_skipped
 
 
 class SentenceBuilder:

@@ -25,8 +25,8 @@ from calque.wordalign.parallel import n_threads
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
 from calque.wordalign.saved import Tables, open_tables, save_tables
 from calque.wordalign.spelling import similarity
-from calque.wordalign.symmetrize import check_method
-from calque.wordalign.symmetrize import symmetrize as join_directions
+from calque.wordalign.symmetrization import check_method
+from calque.wordalign.symmetrization import symmetrize as join_directions
 from calque.wordalign.vocabulary import Classes, Vocabulary
 
 Settings = FastAlignSettings | HmmSettings | GibbsSettings

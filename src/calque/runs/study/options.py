@@ -57,7 +57,7 @@ OF_ROWS: Types = {"encoders": Files, "methods": Files}
 
 def of_words() -> Types:
     """How word links are made."""
-    from calque.wordalign.symmetrize import Symmetrization
+    from calque.wordalign.symmetrization import Symmetrization
 
     return {**of(Words), "model": Literal["auto", "fast-align", "hmm", "gibbs"], "symmetrize": Symmetrization}
 

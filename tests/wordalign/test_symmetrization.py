@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calque.errors import SettingError
 from calque.pairs import WordPairs
-from calque.wordalign.symmetrize import METHODS, symmetrize
+from calque.wordalign.symmetrization import METHODS, symmetrize
 
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 

@@ -1,0 +1,73 @@
+"""All verbs of the command line, and the parser that knows them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from calque import __version__
+from calque.cli import clcr
+from calque.cli.advise import advise
+from calque.cli.align import align
+from calque.cli.analyze import analyze
+from calque.cli.anchors import anchors
+from calque.cli.demo import demo
+from calque.cli.direct import told
+from calque.cli.encode import encode
+from calque.cli.evaluate import evaluate
+from calque.cli.explore import explore
+from calque.cli.neighbours import neighbours
+from calque.cli.pretrain import perplexity, pretrain
+from calque.cli.report import report
+from calque.cli.senses import senses
+from calque.cli.study import study
+from calque.cli.words import words
+
+app = typer.Typer(
+    name="calque",
+    help="Align the languages of a multilingual encoder, and measure what that changes.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help comes up four times as fast
+)
+
+COMMANDS = (
+    words,
+    align,
+    anchors,
+    neighbours,
+    evaluate,
+    analyze,
+    advise,
+    study,
+    encode,
+    pretrain,
+    perplexity,
+    senses,
+    demo,
+    report,
+    explore,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"calque {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+for command in COMMANDS:
+    app.command(cls=getattr(command, "command_class", None))(told(command))
+for command in clcr.COMMANDS:
+    clcr.app.command()(told(command))
+app.add_typer(clcr.app)
