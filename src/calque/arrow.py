@@ -61,6 +61,16 @@ def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     return pa.ListArray.from_arrays(from_numpy(offsets_of(list(map(len, sentences))).astype(np.int32)), strings)
 
 
+def from_texts(values: Sequence[str | None]) -> pa.Array:
+    """Strings, of which some may be missing."""
+    strings = from_words([[text or "" for text in values]]).flatten()
+    present = np.array([text is not None for text in values], dtype=bool)
+    if present.all():
+        return strings
+    bits = pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.StringArray.from_buffers(len(values), *strings.buffers()[1:], bits)
+
+
 def slice_rows(table: pa.Table, index: slice) -> pa.Table:
     """Arrow tables slice by offset and length only; steps need a gather."""
     start, stop, step = index.indices(table.num_rows)

@@ -6,45 +6,58 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from os import PathLike, fspath
 
-from calque.corpora.lines import BLANK, Flaw, Omission, RawCorpus, RawPair, read_lines
+from calque.corpora.blocks import Block, read_block
+from calque.corpora.lines import BLANK, Flaw, Omission, RawCorpus, RawPair, lines_of, read_lines, whole_lines
 from calque.errors import InputError
 
 MOST_COLUMNS = 100  # each becomes a column of the table; a damaged line can have a million
 
 
-def read_tsv(path: str | PathLike[str]) -> RawCorpus:
-    """`source⇥target`, further columns kept. Quotes have no meaning, as in every corpus of this form."""
-    return RawCorpus(_columns(path, "\t", "a tab"))
+def read_tsv(path: str | PathLike[str], *, divided: bool = False) -> RawCorpus:
+    """`source⇥target`, further columns kept. Quotes have no meaning, as in every corpus of this form.
+
+    Args:
+        path: the file.
+        divided: words are what stands between spaces; plain lines then come as blocks.
+    """
+    return RawCorpus(_columns(path, "\t", "a tab", divided))
 
 
-def read_fast_align(path: str | PathLike[str]) -> RawCorpus:
-    """`source ||| target`, the input of fast_align."""
-    return RawCorpus(_columns(path, "|||", "|||"))
+def read_fast_align(path: str | PathLike[str], *, divided: bool = False) -> RawCorpus:
+    """`source ||| target`, the input of fast_align; see `read_tsv`."""
+    return RawCorpus(_columns(path, "|||", "|||", divided))
 
 
-def _columns(path: str | PathLike[str], separator: str, name: str) -> Iterator[RawPair | Flaw | Omission]:
-    for number, line in enumerate(read_lines(path), 1):
-        if isinstance(line, Flaw):
-            yield line
-            continue
-        source, divided, rest = line.partition(separator)
-        if not divided:
-            if not line or line.isspace():
-                yield Flaw(number, BLANK, "blank, expected a sentence pair", path)
-            else:
-                fact = f"one column, expected source and target separated by {name}"
-                yield Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)", path)
-        elif separator in rest:
-            target, *extra = rest.split(separator, MOST_COLUMNS)
-            if len(extra) == MOST_COLUMNS:
-                fact = (
-                    f"more than {MOST_COLUMNS} columns, expected source and target; is there a separator in the text?"
-                )
-                yield Flaw(number, "too many columns", fact, path)
-            else:
-                yield RawPair(number, source, target, extra)
+def _columns(
+    path: str | PathLike[str], separator: str, name: str, divided: bool
+) -> Iterator[RawPair | Flaw | Omission | Block]:
+    before = 0
+    for data in whole_lines(path):
+        block = read_block(data, before + 1, separator.encode(), MOST_COLUMNS) if divided else None
+        if block is None:
+            for number, line in enumerate(lines_of(data, before, path), before + 1):
+                yield _pair(line, number, path, separator, name)
         else:
-            yield RawPair(number, source, rest)
+            yield block
+        before += data.count(b"\n")
+
+
+def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: str, name: str) -> RawPair | Flaw:
+    if isinstance(line, Flaw):
+        return line
+    source, divided, rest = line.partition(separator)
+    if not divided:
+        if not line or line.isspace():
+            return Flaw(number, BLANK, "blank, expected a sentence pair", path)
+        fact = f"one column, expected source and target separated by {name}"
+        return Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)", path)
+    if separator not in rest:
+        return RawPair(number, source, rest)
+    target, *extra = rest.split(separator, MOST_COLUMNS)
+    if len(extra) < MOST_COLUMNS:
+        return RawPair(number, source, target, extra)
+    fact = f"more than {MOST_COLUMNS} columns, expected source and target; is there a separator in the text?"
+    return Flaw(number, "too many columns", fact, path)
 
 
 def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> RawCorpus:

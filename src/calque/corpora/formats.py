@@ -78,12 +78,12 @@ def _detect(path: str) -> Format:
     return "hub" if suffix == ".csv" else "tsv"
 
 
-def open_raw(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus:
-    """The sentence pairs of a text format or data set, as text."""
+def open_raw(paths: list[str], langs: tuple[str, str], format: Format, *, divided: bool = False) -> RawCorpus:
+    """The sentence pairs of a text format or data set, as text; where words are `divided` by spaces, also as blocks."""
     if format == "moses":
         return columns.read_moses(paths[0], paths[1])
     if format == "tsv":
-        return columns.read_tsv(paths[0])
+        return columns.read_tsv(paths[0], divided=divided)
     if format == "fast-align":
-        return columns.read_fast_align(paths[0])
+        return columns.read_fast_align(paths[0], divided=divided)
     return {"tmx": read_tmx, "po": read_po, "hub": read_dataset}[format](paths[0], langs)

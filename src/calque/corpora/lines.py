@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import Any, NamedTuple
 
+from calque.corpora.blocks import Block
 from calque.corpora.compression import read_blocks
 from calque.errors import InputError
 
@@ -66,7 +67,7 @@ class Skipped:
 class RawCorpus(NamedTuple):
     """What a format's reader gives."""
 
-    items: Iterable[RawPair | Flaw | Omission]
+    items: Iterable[RawPair | Flaw | Omission | Block]
     columns: list[str] | None = None  # names of `RawPair.extra`; None where lines may differ in their number
 
 
@@ -120,21 +121,23 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
     """
     number = 0
     for block in whole_lines(path):
-        ends = block.endswith(b"\n")
-        try:
-            lines = None if b"\0" in block else block.decode("utf-8").split("\n")
-        except UnicodeDecodeError:
-            lines = None
-        if lines is None:
-            raw = block.split(b"\n")
-            for line in raw[:-1] if ends else raw:
-                number += 1
-                yield _readable(line, number, path)
-            continue
-        if ends:
-            lines.pop()
-        number += len(lines)
-        yield from lines if b"\r" not in block else [line.removesuffix("\r") for line in lines]
+        yield from lines_of(block, number, path)
+        number += block.count(b"\n")
+
+
+def lines_of(block: bytes, before: int, path: str | PathLike[str]) -> Iterable[str | Flaw]:
+    """The lines of a block of whole ones, as `read_lines` gives them; so many lines are before it."""
+    ends = block.endswith(b"\n")
+    try:
+        lines = None if b"\0" in block else block.decode("utf-8").split("\n")
+    except UnicodeDecodeError:
+        lines = None
+    if lines is None:
+        raw = block.split(b"\n")
+        return (_readable(line, before + k, path) for k, line in enumerate(raw[:-1] if ends else raw, 1))
+    if ends:
+        lines.pop()
+    return lines if b"\r" not in block else [line.removesuffix("\r") for line in lines]
 
 
 def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:

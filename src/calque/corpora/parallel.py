@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+from calque.corpora.blocks import Block
 from calque.corpora.formats import FORMATS, AnyPath, Format, find_format, open_raw
 from calque.corpora.lines import BLANK, Flaw, Omission, RawPair, Skipped
 from calque.corpora.store import TableWriter, cache_file
@@ -86,17 +87,24 @@ def read_parallel(
         cached = cache_file(cache, paths, settings)
         with suppress(InputError):  # not there yet, or damaged
             return ParallelCorpus.open(cached)
-    source = open_raw(paths, langs, format)
+    source = open_raw(paths, langs, format, divided=pretokenized)
     reading = _Reading(paths[0], langs, names, on_error)
     writer = TableWriter(
         cached, columns=source.columns, lines=on_error == "skip", record=corpus_record(**reading.about())
     )
     try:
         items = source.items if limit != 0 else ()
-        for item in bar(items, unit=" lines", show=progress):
-            reading.take(item, split, writer)
-            if reading.pairs == limit:
-                break
+        with bar(None, unit=" lines", show=progress) as shown:
+            for item in items:
+                if isinstance(item, Block):
+                    part = item if limit is None else item.first(limit - reading.pairs)
+                    reading.take_block(part, writer)
+                    shown.update(len(part))
+                else:
+                    reading.take(item, split, writer)
+                    shown.update()
+                if reading.pairs == limit:
+                    break
         if not reading.pairs and limit != 0:
             why = str(reading.skipped) or "the file is empty"
             raise InputError(f"no sentence pair could be read: {why}", path=paths[0])
@@ -116,6 +124,17 @@ class _Reading:
         self._blank: Flaw | None = None  # the first of a run of blank lines, which counts only if something follows
         self._blanks = 0
 
+    def take_block(self, block: Block, writer: TableWriter) -> None:
+        """A block of which every line is a usable pair."""
+        if writer.width is not None and len(block.extra) > writer.width:
+            for line in range(block.line, block.line + len(block)):
+                row = RawPair(line, "", "", [None] * len(block.extra))
+                self._refuse(_flaw(row, self._path, row.extra, row.extra, writer.width), writer)
+            return
+        self._settle_blanks()
+        writer.add_block(block)
+        self.pairs += len(block)
+
     def take(self, item: RawPair | Flaw | Omission, split: tuple[_Split, _Split], writer: TableWriter) -> None:
         if isinstance(item, Omission):
             self.skipped.count(item, self._path)
@@ -129,6 +148,10 @@ class _Reading:
                 self.pairs += 1
                 return
             item = _flaw(item, self._path, source, target, writer.width)
+        self._refuse(item, writer)
+
+    def _refuse(self, item: Flaw, writer: TableWriter) -> None:
+        """A line without a usable pair."""
         if item.reason == BLANK and self._on_error != "blank":
             self._blank, self._blanks = self._blank or item, self._blanks + 1
             return

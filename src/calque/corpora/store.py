@@ -10,11 +10,13 @@ import tempfile
 from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from calque.arrow import WORDS, from_numpy, from_words
+from calque.arrow import WORDS, from_numpy, from_texts, from_words
+from calque.corpora.blocks import Block
 from calque.text import LINE
 
 _ROWS, _CHARACTERS = 1 << 14, 1 << 25  # of a record batch
@@ -43,7 +45,10 @@ class TableWriter:
         self._schema: pa.Schema | None = None
         self._batches: list[pa.RecordBatch] = []
         self._size = 0
+        self._parts: list[_Part] = []
+        self._rows = 0  # since a batch was made, as the characters
         self._file: _File | None = None
+        self._characters = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -51,7 +56,6 @@ class TableWriter:
         self._target: list[Sequence[str]] = []
         self._extra: list[Sequence[str | None]] = []
         self._lines: list[int] = []
-        self._characters = 0
 
     @property
     def width(self) -> int | None:
@@ -66,26 +70,52 @@ class TableWriter:
         self._target.append(target)
         self._extra.append(extra)
         self._lines.append(line)
-        self._characters += size
-        if len(self._source) >= _ROWS or self._characters >= _CHARACTERS:
+        self._count(1, size)
+
+    def add_block(self, block: Block) -> None:
+        """Take rows that are arrays already."""
+        self._collect()
+        lines = np.arange(block.line, block.line + len(block), dtype=np.int64)
+        self._parts.append(_Part(block.source, block.target, block.extra, lines))
+        self._count(len(block), block.size)
+
+    def _count(self, rows: int, characters: int) -> None:
+        self._rows += rows
+        self._characters += characters
+        if self._rows >= _ROWS or self._characters >= _CHARACTERS:
             self._flush()
 
+    def _collect(self) -> None:
+        """Make arrays of the rows that came one by one."""
+        if self._source:
+            width = max(map(len, self._extra))
+            rows = [(*extra, *[None] * (width - len(extra))) for extra in self._extra] if width else []
+            extra = tuple(from_texts([row[k] for row in rows]) for k in range(width))
+            lines = np.array(self._lines, dtype=np.int64)
+            self._parts.append(_Part(from_words(self._source), from_words(self._target), extra, lines))
+            self._clear()
+
     def _flush(self) -> None:
+        self._collect()
         if self._columns is None:
-            self._columns = [f"column_{k + 3}" for k in range(max(map(len, self._extra), default=0))]
+            self._columns = [
+                f"column_{k + 3}" for k in range(max((len(part.extra) for part in self._parts), default=0))
+            ]
         if self._schema is None:
             fields = [("source", WORDS), ("target", WORDS), *((name, pa.string()) for name in self._columns)]
             if self._keep_lines:
                 fields.append((LINE, pa.int64()))
             self._schema = pa.schema(fields, metadata=self._record)
-        width = len(self._columns)
-        rows = [(*extra, *[None] * (width - len(extra))) for extra in self._extra] if width else []
-        arrays = [from_words(self._source), from_words(self._target)]
-        arrays += [pa.array([row[k] for row in rows], pa.string()) for k in range(width)]
-        if self._keep_lines:
-            arrays.append(from_numpy(np.array(self._lines, dtype=np.int64)))
-        batch = pa.record_batch(arrays, schema=self._schema)
-        self._clear()
+        nothing = _Part(from_words([]), from_words([]), (), np.zeros(0, np.int64))
+        for part in self._parts or [nothing]:
+            missing = [pa.nulls(len(part.source), pa.string())] * (len(self._columns) - len(part.extra))
+            arrays = [part.source, part.target, *part.extra, *missing]
+            if self._keep_lines:
+                arrays.append(from_numpy(part.lines))
+            self._keep(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self._parts, self._rows, self._characters = [], 0, 0
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
         if self._file is None:
             self._batches.append(batch)
             self._size += batch.nbytes
@@ -100,7 +130,7 @@ class TableWriter:
 
     def finish(self, record: dict[str, str]) -> pa.Table:
         """The table; `record` is what its file says of itself, now that everything is known."""
-        if self._source or self._schema is None:
+        if self._rows or self._schema is None:
             self._flush()
         if self._file is None:
             return pa.Table.from_batches(self._batches, self._schema)
@@ -112,6 +142,15 @@ class TableWriter:
         """Remove what an error left unfinished; without effect after `finish`."""
         if self._file is not None:
             self._file.discard()
+
+
+class _Part(NamedTuple):
+    """Rows as arrays: words of both sides, further columns, numbers of the lines."""
+
+    source: pa.Array
+    target: pa.Array
+    extra: tuple[pa.Array, ...]
+    lines: np.ndarray
 
 
 class _File:
