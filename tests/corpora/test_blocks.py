@@ -28,9 +28,11 @@ def test_blocks_are_what_lines_are(tmp_path_factory, text, kind, on_error, limit
     separator = "\t" if kind == "tsv" else " ||| "
     plain = "".join(f"a{k} é{separator}b c{separator}d \u00a0e\n" for k in range(3))
     with pytest.MonkeyPatch.context() as patched:
+        small = 4 if limit % 2 else columns.SMALL
         for content in (plain, plain + text, text.replace("|", separator), plain.replace("\n", "") + "\n" + text):
             path.write_text(content, encoding="utf-8", newline="")
             for options in ({}, {"limit": limit}):
+                patched.setattr(columns, "SMALL", small)
                 fast = outcome(path, format=kind, on_error=on_error, **options)
                 patched.setattr(columns, "read_block", lambda *_: None)
                 assert fast == outcome(path, format=kind, on_error=on_error, **options)

@@ -10,6 +10,7 @@ from calque.corpora.blocks import Block, read_block
 from calque.corpora.lines import BLANK, Flaw, Omission, RawCorpus, RawPair, lines_of, read_lines, whole_lines
 from calque.errors import InputError
 
+SMALL = 1 << 13  # bytes that are read line by line where a line among them is not plain
 MOST_COLUMNS = 100  # each becomes a column of the table; a damaged line can have a million
 
 
@@ -32,14 +33,25 @@ def _columns(
     path: str | PathLike[str], separator: str, name: str, divided: bool
 ) -> Iterator[RawPair | Flaw | Omission | Block]:
     before = 0
-    for data in whole_lines(path):
-        block = read_block(data, before + 1, separator.encode(), MOST_COLUMNS) if divided else None
-        if block is None:
-            for number, line in enumerate(lines_of(data, before, path), before + 1):
-                yield _pair(line, number, path, separator, name)
-        else:
-            yield block
-        before += data.count(b"\n")
+    for whole in whole_lines(path):
+        parts = [whole]
+        while parts:
+            data = parts.pop()
+            block = read_block(data, before + 1, separator.encode(), MOST_COLUMNS) if divided else None
+            if (
+                block is None
+                and divided
+                and len(data) > SMALL
+                and 0 < (cut := data.find(b"\n", len(data) // 2) + 1) < len(data)
+            ):
+                parts += [data[cut:], data[:cut]]  # the line that is not plain is in one of the halves
+                continue
+            if block is None:
+                for number, line in enumerate(lines_of(data, before, path), before + 1):
+                    yield _pair(line, number, path, separator, name)
+            else:
+                yield block
+            before += data.count(b"\n")
 
 
 def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: str, name: str) -> RawPair | Flaw:

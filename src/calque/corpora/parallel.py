@@ -129,7 +129,7 @@ class _Reading:
         if writer.width is not None and len(block.extra) > writer.width:
             for line in range(block.line, block.line + len(block)):
                 row = RawPair(line, "", "", [None] * len(block.extra))
-                self._refuse(_flaw(row, self._path, row.extra, row.extra, writer.width), writer)
+                self._refuse(_flaw(row, self._path, ("",), ("",), writer.width), writer)  # only its width is wrong
             return
         self._settle_blanks()
         writer.add_block(block)

@@ -106,13 +106,13 @@ class TableWriter:
             if self._keep_lines:
                 fields.append((LINE, pa.int64()))
             self._schema = pa.schema(fields, metadata=self._record)
-        nothing = _Part(from_words([]), from_words([]), (), np.zeros(0, np.int64))
-        for part in self._parts or [nothing]:
+        rows: list[list[pa.Array]] = []
+        for part in self._parts or [_Part(from_words([]), from_words([]), (), np.zeros(0, np.int64))]:
             missing = [pa.nulls(len(part.source), pa.string())] * (len(self._columns) - len(part.extra))
-            arrays = [part.source, part.target, *part.extra, *missing]
-            if self._keep_lines:
-                arrays.append(from_numpy(part.lines))
-            self._keep(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+            lines = [from_numpy(part.lines)] if self._keep_lines else []
+            rows.append([part.source, part.target, *part.extra, *missing, *lines])
+        columns = [pa.concat_arrays(parts) for parts in zip(*rows, strict=True)]
+        self._keep(pa.RecordBatch.from_arrays(columns, schema=self._schema))
         self._parts, self._rows, self._characters = [], 0, 0
 
     def _keep(self, batch: pa.RecordBatch) -> None:
