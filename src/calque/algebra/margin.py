@@ -1,0 +1,167 @@
+"""Margins: a similarity beside those in the neighbourhoods of both vectors (Artetxe & Schwenk 2019), exact, both directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+
+from calque.algebra.normalize import unit_rows
+from calque.algebra.similarity import cosine_neighbours, csls_neighbours
+from calque.algebra.sweep import Engine, dots
+from calque.errors import SettingError
+
+Margin = Literal["ratio", "distance", "absolute"]
+MARGINS: tuple[Margin, ...] = get_args(Margin)
+
+_LISTED = 8  # candidates by CSLS among which the largest ratio is looked for first
+_ROUNDING = 1e-12  # of ratios
+_CLOSE = 1e-9  # products in float64 that differ by less are computed again, in one order of summation
+_HELD = 1 << 22  # ratios held at once
+
+
+@dataclass(frozen=True)
+class Best:
+    """What each vector goes best with, in both directions.
+
+    Attributes:
+        targets: int64 `[n]`, row of the best target vector of each source vector; −1 where there is none.
+        target_scores: float64 `[n]`, its margin; −∞ where there is none.
+        sources, source_scores: the same for each of the `[m]` target vectors.
+    """
+
+    targets: np.ndarray
+    target_scores: np.ndarray
+    sources: np.ndarray
+    source_scores: np.ndarray
+
+
+def check_margin(margin: str) -> Margin:
+    """`margin`, if it is one of `MARGINS`.
+
+    Raises:
+        SettingError: it is not.
+    """
+    for known in MARGINS:
+        if margin == known:
+            return known
+    raise SettingError(f"margin={margin!r}, expected one of {', '.join(MARGINS)}")
+
+
+def best_by_margin(
+    source: np.ndarray, target: np.ndarray, *, margin: Margin = "ratio", k: int = 4, engine: Engine | None = None
+) -> Best:
+    """The best of all target vectors for each source vector, and the other way round (Artetxe & Schwenk 2019, §3.1, Eq. 2).
+
+    margin(cos(x, y), (r(x) + r(y)) / 2), where r is the mean cosine with the k nearest of the other side, and margin(a, b) is
+    a / b (ratio), a − b (distance) or a (absolute: the cosine as it is). Equal scores go to the smaller row.
+
+    Distance is half of CSLS, and ratio is 1 + CSLS / (r(x) + r(y)). So the first few by CSLS, which an exact sweep gives, tell
+    the largest ratio, too: a vector behind the last of them, whose CSLS is s, has a ratio of at most 1 + s / (r(x) + r), with
+    the smallest r of the other side where s is positive and the largest where it is not. Rows whose best is below that are
+    compared with everything once more.
+
+    LASER's code looks for the largest margin among the k nearest by cosine only; `xsim_neighbours` does that.
+
+    Args:
+        source, target: `[n, dim]` and `[m, dim]`, of any length.
+        margin: see above. A ratio whose neighbourhoods are not similar at all, r(x) + r(y) ≤ 0, says nothing, and is
+            nobody's best.
+        k: size of the neighbourhoods.
+        engine: see `calque.algebra.sweep.sweep`.
+
+    Raises:
+        SettingError: another margin, shapes that do not fit, a component that is not finite, or k below 1.
+    """
+    check_margin(margin)
+    x, y = unit_rows(source), unit_rows(target)
+    if not len(x) or not len(y):
+        nobody, worst = ([np.full(len(side), value) for side in (x, y)] for value in (-1, -np.inf))
+        return Best(nobody[0], worst[0], nobody[1], worst[1])
+    if margin == "absolute":
+        near = cosine_neighbours(x, y, engine=engine)
+        return Best(near.targets[:, 0], near.target_scores[:, 0], near.sources[:, 0], near.source_scores[:, 0])
+    near = csls_neighbours(x, y, k=k, n_best=1 if margin == "distance" else _LISTED, engine=engine)
+    if margin == "distance":
+        return Best(near.targets[:, 0], near.target_scores[:, 0] / 2, near.sources[:, 0], near.source_scores[:, 0] / 2)
+    assert near.source_hubness is not None
+    assert near.target_hubness is not None
+    of_x, of_y = near.source_hubness, near.target_hubness
+    return Best(
+        *_best_ratios(x, y, near.targets, near.target_scores, of_x, of_y, engine),
+        *_best_ratios(y, x, near.sources, near.source_scores, of_y, of_x, engine),
+    )
+
+
+def _best_ratios(
+    x: np.ndarray, y: np.ndarray, names: np.ndarray, csls: np.ndarray, of_x: np.ndarray, of_y: np.ndarray,
+    engine: Engine | None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Row and value of the largest ratio of each x, from the first few by CSLS and, where these do not settle it, from all."""
+    ratios = _ratios(csls, of_x[:, None] + of_y[names])
+    best, scores = _first_largest(names, ratios)
+    if names.shape[1] == len(y):
+        return best, scores
+    last, least, most = csls[:, -1], of_x + of_y.min(), of_x + of_y.max()
+    bound = np.where(least > 0, 1 + last / np.where(least > 0, np.where(last > 0, least, most), 1.0), np.inf)
+    rows = np.flatnonzero(~(scores > bound + _ROUNDING))
+    step = max(1, _HELD // len(y))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        best[part], scores[part] = _search_all(x, y, part, of_x, of_y, engine)
+    return best, scores
+
+
+def _search_all(
+    x: np.ndarray, y: np.ndarray, rows: np.ndarray, of_x: np.ndarray, of_y: np.ndarray, engine: Engine | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The largest ratio of some rows of x over all of y."""
+    sums = of_x[rows, None] + of_y
+    ratios = _ratios(2 * (x[rows].astype(np.float64) @ y.T.astype(np.float64)) - sums, sums)
+    largest = ratios.max(axis=1, keepdims=True)
+    owners, names = np.nonzero((ratios >= largest - _CLOSE * np.maximum(1, np.abs(largest))) & (sums > 0))
+    exact = dots(torch.from_numpy(x), torch.from_numpy(y), rows[owners], names, engine=engine)
+    values = np.full(ratios.shape, -np.inf)
+    values[owners, names] = _ratios(2 * exact - sums[owners, names], sums[owners, names])
+    return _first_largest(np.broadcast_to(np.arange(len(y)), values.shape), values)
+
+
+def _ratios(csls: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """cos / (sum / 2) from 2·cos − sum; −∞ where the sum is not positive."""
+    return np.where(sums > 0, 1 + csls / np.where(sums > 0, sums, 1.0), -np.inf)
+
+
+def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each row the largest score and its name, the smallest of several; −1 where all are −∞."""
+    largest = scores.max(axis=1)
+    beyond = np.iinfo(np.int64).max
+    chosen = np.where(scores == largest[:, None], names, beyond).min(axis=1)
+    return np.where(np.isfinite(largest), chosen, -1), largest
+
+
+def xsim_neighbours(
+    source: np.ndarray, target: np.ndarray, *, margin: Margin = "ratio", k: int = 4, engine: Engine | None = None
+) -> np.ndarray:
+    """For each source vector the target vector with the largest margin among its k nearest by cosine (LASER's `xsim.py`).
+
+    Args:
+        source, target, margin, k: see `best_by_margin`.
+
+    Returns:
+        int64 `[n]`, rows of `target`; of equal margins that of the nearer one; −1 where there is nothing to choose from.
+    """
+    check_margin(margin)
+    x, y = unit_rows(source), unit_rows(target)
+    if not len(x) or not len(y):
+        return np.full(len(x), -1)
+    if k < 1:
+        raise SettingError(f"a margin needs a neighbourhood of at least 1, got k={k}")
+    near = cosine_neighbours(x, y, n_best=1 if margin == "absolute" else k, engine=engine)
+    if margin == "absolute":
+        return near.targets[:, 0]
+    sums = near.target_scores.mean(axis=1, keepdims=True) + near.source_scores.mean(axis=1)[near.targets]
+    csls = 2 * near.target_scores - sums
+    places = np.argmax(csls if margin == "distance" else _ratios(csls, sums), axis=1)
+    return near.targets[np.arange(len(x)), places]
