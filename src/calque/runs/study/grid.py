@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from calque.alignment import METHODS
 from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
+from calque.runs.study.beside import beside_encoder, keys_of
 from calque.runs.study.options import OF_LINKS, OF_ROWS, PARTS, SWITCHES, of_anchors
 from calque.runs.study.plan import BASE, Study, is_for, listed
 from calque.runs.study.pretraining import Training, seeds_of, trainings
@@ -241,7 +241,7 @@ class Grid:
                 files[part] = [plan.path(file) for file in given[part].values()]
         if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
-            files["keys"] = [key for part in ("train", "test") for file in files[part] for key in _keys(file)]
+            files["keys"] = [key for part in ("train", "test") for file in files[part] for key in keys_of(file)]
         if row.load.get("steps") == PIVOTS:
             translations = {
                 lang: two for lang, two in given.get("translations", {}).items() if lang in about["langs"]["test"]
@@ -308,7 +308,7 @@ class Grid:
             place = self._place(name)
             about[role].append([lang, name if place is None else None])
             files[role] += [] if place is None else [place]
-            files[beside] += [] if place is None else _beside(place)
+            files[beside] += [] if place is None else beside_encoder(place)
 
     def _parts(self, encoder: str) -> dict[str, str]:
         """The encoders of `en=a.vec,de=b.vec`; a single one without a language."""
@@ -334,17 +334,3 @@ class Grid:
 
 def _given(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: settings[name] for name in names if name in settings}
-
-
-def _beside(encoder: str) -> list[str]:
-    """What else is read with an encoder's file: `NAME_options.json` with `NAME_weights.hdf5`."""
-    from calque.encoders.elmo_files import file_pair
-
-    pair = file_pair(Path(encoder))
-    return [str(pair[0])] if pair is not None and not Path(encoder).is_dir() else []
-
-
-def _keys(data: str) -> list[str]:
-    """Files of right senses beside a text, whose content counts too."""
-    stem, is_senses, _ = Path(data).name.partition(".data.xml")
-    return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*")) if is_senses else []
