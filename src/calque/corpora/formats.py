@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from calque.corpora import columns
 from calque.corpora.compression import find_packed, read_blocks, unpacked_name
 from calque.corpora.hub import read_dataset
+from calque.corpora.layouts import find_layout
 from calque.corpora.lines import RawCorpus
 from calque.corpora.po import read_po
 from calque.corpora.rows import PREFIX
@@ -43,9 +44,11 @@ def find_format(
         return [name], "hub"
     try:
         if format == "moses" or (format is None and not os.path.exists(name)):
-            pair = [file for lang in langs if (file := _moses_file(name, lang))]
+            pair = moses_files(name, langs)
             if len(pair) == 2:
                 return pair, "moses"
+        if format in (None, "moses") and not os.path.isfile(name) and (files := find_layout(name, langs)) is not None:
+            return files, "moses"
         if format == "moses" or not os.path.exists(name):
             fact = f"no such file, nor {name}.{langs[0]} with {name}.{langs[1]}; is the path right?"
             raise InputError(f"{fact} (a data set of the Hugging Face hub is written hub:{name})", path=path)
@@ -56,9 +59,13 @@ def find_format(
     return [name], format or _detect(name)
 
 
-def _moses_file(prefix: str, lang: str) -> str | None:
-    tags = dict.fromkeys((lang, language_parts(lang)[0]))
-    return next((str(file) for tag in tags if (file := find_packed(f"{prefix}.{tag}"))), None)
+def moses_files(prefix: AnyPath, langs: tuple[str, str]) -> list[str]:
+    """The files `PREFIX.LANG` of both languages, packed or not; fewer where one is missing."""
+    found = []
+    for lang in langs:
+        tags = dict.fromkeys((lang, language_parts(lang)[0]))
+        found += [str(file) for tag in tags if (file := find_packed(f"{fspath(prefix)}.{tag}"))][:1]
+    return found
 
 
 def _detect(path: str) -> Format:
