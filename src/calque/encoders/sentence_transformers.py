@@ -4,15 +4,77 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from calque.errors import InputError, SettingError
 
 MODULES_FILE = "modules.json"
-_SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json")
+_LIMIT_FILE, _PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
+_SETTINGS = (_PROMPTS_FILE, _LIMIT_FILE)
+# The flags of versions before 6 in the order in which their vectors are concatenated, and what they are called since.
+_MODES = {
+    "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How such a folder makes a sentence's vector of those of its subwords, special ones included.
+
+    Attributes:
+        modes: "cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"; of several the vectors are
+            concatenated.
+        after: what follows: folders of dense layers, and "normalize".
+        max_length: most subwords; None where only the encoder limits them.
+        lower: texts are lower-cased first.
+        prompt: what stands before each text.
+    """
+
+    modes: tuple[str, ...]
+    after: tuple[Path | str, ...] = ()
+    max_length: int | None = None
+    lower: bool = False
+    prompt: str = ""
 
 
 def modules_of(folder: Path) -> Path | None:
     """The folder, if it is one of sentence-transformers whose encoder stands in it directly."""
     return folder if _modules(folder) else None
+
+
+def fetched_modules(name: str) -> Path | None:
+    """The same of a name on the Hugging Face hub: where what comes after the encoder was fetched to; None if there is no such
+    thing, or no connection."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if not name or name.count("/") != 1 or name[0] in "/." or Path(name).exists():
+        return None
+    try:
+        folder = Path(hf_hub_download(name, MODULES_FILE)).parent
+    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+        return None
+    for file in ("config.json", "model.safetensors", "pytorch_model.bin"):
+        for module in filter(_within, (str(module["path"]) for module in _listed(folder)[1:])):
+            try:
+                hf_hub_download(name, f"{module}/{file}")
+            except (
+                OSError,
+                ValueError,
+                HfHubHTTPError,
+            ):  # a module without weights, or with others; reading will say so
+                continue
+    for file in _SETTINGS:
+        try:
+            hf_hub_download(name, file)
+        except (OSError, ValueError, HfHubHTTPError):
+            continue
+    return modules_of(folder)
 
 
 def copy_modules(source: Path, target: Path) -> None:
@@ -24,13 +86,85 @@ def copy_modules(source: Path, target: Path) -> None:
         shutil.copytree(source / module, target / module, dirs_exist_ok=True)
 
 
-def _modules(folder: Path) -> list[str]:
-    """Folders of the modules after the encoder; none if this is no such folder, or one laid out in another way."""
+def read_recipe(folder: Path) -> Recipe:
+    """What the modules of a folder do.
+
+    Raises:
+        InputError: a file is damaged.
+        SettingError: a module that calque does not know.
+    """
+    modes, after, without_prompt = (), [], False
+    for module in _listed(folder)[1:]:
+        place, kind = folder / str(module["path"]), str(module.get("type", "")).rpartition(".")[2]
+        if not _within(str(module["path"])):
+            raise InputError(f"the module {module['path']!r:.60} is none of this folder's", path=folder / MODULES_FILE)
+        if kind == "Pooling" and not modes:
+            about = _object(place / "config.json")
+            modes, without_prompt = _pooling_modes(about), not about.get("include_prompt", True)
+        elif kind == "Dense" and modes:
+            after.append(place)
+        elif kind == "Normalize" and modes:
+            after.append("normalize")
+        elif kind != "Dropout":  # which does nothing where nothing is trained
+            raise SettingError(
+                f"{folder}: its module {kind or place.name} is none that calque knows (Pooling, then Dense and Normalize): take "
+                "another sentence pooling, words, subwords or cls"
+            )
+    if not modes:
+        raise SettingError(f"{folder}: {MODULES_FILE} names no pooling: take words, subwords or cls")
+    limits, settings = _object(folder / _LIMIT_FILE, {}), _object(folder / _PROMPTS_FILE, {})
+    prompts, limit = settings.get("prompts") or {}, limits.get("max_seq_length")
+    prompt = prompts.get(str(settings.get("default_prompt_name")), "") if isinstance(prompts, dict) else None
+    if not isinstance(prompt, str):
+        raise InputError("its prompts are no texts by name", path=folder / _PROMPTS_FILE)
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise InputError(f"max_seq_length {limit!r:.60}, expected a number of subwords", path=folder / _LIMIT_FILE)
+    if prompt and without_prompt:
+        raise SettingError(
+            f"{folder}: it leaves its prompt {prompt!r} out of the mean, which calque cannot: take subwords"
+        )
+    return Recipe(modes, tuple(after), limit, bool(limits.get("do_lower_case")), prompt)
+
+
+def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a pooling's file says: a name or several, or, before version 6, flags."""
+    named = about.get("pooling_mode")
+    listed = named if isinstance(named, list) else [named] if named else []
+    modes = tuple(listed or (mode for flag, mode in _MODES.items() if about.get(flag))) or ("mean",)
+    if unknown := [mode for mode in modes if mode not in _MODES.values()]:
+        raise SettingError(f"pooling mode {unknown[0]!r}, expected one of {', '.join(_MODES.values())}")
+    return modes
+
+
+def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A file that is one JSON object; `otherwise` where there is none."""
+    if otherwise is not None and not path.is_file():
+        return otherwise
     try:
-        listed = [str(module["path"]) for module in json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))]
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"not what sentence-transformers writes ({error})", path=path) from error
+    if not isinstance(found, dict):
+        raise InputError("not what sentence-transformers writes: expected a JSON object", path=path)
+    return found
+
+
+def _listed(folder: Path) -> list[dict[str, Any]]:
+    """The modules, the encoder first; none if this is no such folder, or one laid out in another way."""
+    try:
+        modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
+        paths = [str(module["path"]) for module in modules]
     except (OSError, ValueError, KeyError, TypeError):
         return []
-    if not listed or listed[0] not in ("", "."):
-        return []
-    # A name such as ../../home would copy what is none of the model's.
-    return [name for name in listed[1:] if Path(name).name == name and (folder / name).is_dir()]
+    return modules if paths and paths[0] in ("", ".") else []
+
+
+def _modules(folder: Path) -> list[str]:
+    """Folders of the modules after the encoder that are there: one that keeps nothing may have none."""
+    names = [str(module["path"]) for module in _listed(folder)[1:]]
+    return [name for name in names if _within(name) and (folder / name).is_dir()]
+
+
+def _within(name: str) -> bool:
+    """Whether a module stands in the folder: a name such as ../../home would lead to what is none of the model's."""
+    return Path(name).name == name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calque.encoders.framing import PROBES, Piece, as_words, frame_of, framed
+from calque.encoders.framing import PROBES, Frame, Piece, as_words, frame_of, framed
 from calque.encoders.split import SplitSentences, number_words
 from calque.errors import SettingError
 from calque.offsets import offsets_of
@@ -125,11 +125,7 @@ class Subwords:
     def _add(self, words: list[str]) -> None:
         """Split new word types and append them to the table."""
         ids, counts = self._split_types(words)
-        if self.vocabulary is not None and len(ids) and ids.max() >= self.vocabulary:
-            raise SettingError(
-                f"the tokenizer gives subword {ids.max()}, but the model has {self.vocabulary}: "
-                "they do not belong together"
-            )
+        self._check(ids)
         first = len(self._row)
         used, needed = self._used, self._used + len(ids)
         if needed > len(self._table):
@@ -142,6 +138,13 @@ class Subwords:
         self._starts[first + 1 : first + 1 + len(words)] = used + np.cumsum(counts)
         self._used = needed
         self._row.update(zip(words, range(first, first + len(words)), strict=True))
+
+    def _check(self, ids: np.ndarray) -> None:
+        if self.vocabulary is not None and len(ids) and ids.max() >= self.vocabulary:
+            raise SettingError(
+                f"the tokenizer gives subword {ids.max()}, but the model has {self.vocabulary}: "
+                "they do not belong together"
+            )
 
     def _rows(self, words: list[str]) -> np.ndarray:
         """Row of each word type in the table, splitting those not seen before; int64 `[len(words)]`."""
@@ -194,6 +197,30 @@ class Subwords:
             truncated_sentences=truncated_sentences,
             pad_id=self.pad_id,
         )
+
+    def split_texts(self, texts: Sequence[str], *, limit: int | None = None) -> SplitSentences:
+        """Texts as the tokenizer cuts them where nobody has divided them into words; every subword is a "word" of the result,
+        the special ones included. A text that is too long loses its end.
+
+        Args:
+            texts: what is said, spaces and all.
+            limit: most subwords of a text, special ones included; None for no limit.
+        """
+        with as_words(self.backend):
+            encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        sizes = np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
+        ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
+        self._check(ids)
+        n_special = len(self.prefix) + len(self.suffix)
+        kept = sizes if limit is None else np.minimum(sizes, max(0, limit - n_special))
+        special = [self.prefix, self.suffix]
+        frame = Frame(special, [np.zeros_like(part) for part in special], [0])
+        ids, _, offsets = framed(frame, [Piece(ids, offsets_of(sizes)[:-1], kept)])
+        starts = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
+        return SplitSentences(
+            ids, offsets, offsets, starts.astype(np.int32), np.ones(len(ids), dtype=np.int32),
+            truncated_sentences=int((kept < sizes).sum()), pad_id=self.pad_id,
+        )  # fmt: skip
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
         """Each text, or pair of texts in one sequence, whose only word is the first special subword.

@@ -1,0 +1,275 @@
+"""One vector of a sentence: of its words or of all its subwords, for evaluation and for training alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from calque.encoders.base import Encoder
+from calque.encoders.batches import collate, token_batches
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.numerics import matmul_precision
+from calque.encoders.sentence_transformers import Recipe, fetched_modules, read_recipe
+from calque.encoders.split import SplitSentences
+from calque.encoders.trainable import TrainableEncoder
+from calque.errors import InputError, SettingError
+from calque.nn.pooling import maxima, means, owners, sums
+from calque.progress import bar
+from calque.text import Sentences
+from calque.threads import Threads
+
+Pooling = Literal["own", "words", "subwords", "cls"]
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+
+_BLOCK = 16_384  # sentences that are encoded before their words or subwords are forgotten
+_VECTOR = "sentence_embedding"  # what sentence-transformers calls it
+_ACTIVATIONS = {name: getattr(nn, name) for name in ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")}
+
+
+class SentenceVectors(NamedTuple):
+    """Vectors of sentences.
+
+    Attributes:
+        data: float32 `[n_sentences, dim]`.
+        covered: bool `[n_sentences]`: False where no word of it has a vector; the row is zero there.
+    """
+
+    data: np.ndarray
+    covered: np.ndarray
+
+    def take(self, rows: np.ndarray) -> SentenceVectors:
+        """Those of some sentences."""
+        return SentenceVectors(self.data[rows], self.covered[rows])
+
+
+class SentencePooling(nn.Module):
+    """From the rows of sentences to a vector of each; differentiable.
+
+    A method that trains sentence vectors takes what `split` gives through the encoder's `forward`, and the rows of that through
+    this module, whose dense layers, if there are any, are parameters like others.
+
+    Args:
+        name: which pooling it is, for the record.
+        unit: what the rows are: words, or all subwords with the special ones.
+        modes: how rows become one vector, see `Recipe`; of several the vectors are concatenated.
+        after: modules that the vector then goes through.
+        max_length: most subwords of a text, where it is less than the encoder's; of subwords alone.
+        lower: lower-case texts first; of subwords alone.
+        prompt: what stands before each text; of subwords alone.
+    """
+
+    def __init__(
+        self,
+        name: Pooling,
+        unit: Literal["words", "subwords"],
+        modes: Sequence[str] = ("mean",),
+        *,
+        after: Sequence[nn.Module] = (),
+        max_length: int | None = None,
+        lower: bool = False,
+        prompt: str = "",
+    ):
+        super().__init__()
+        self.name, self.unit, self.modes = name, unit, tuple(modes)
+        self.after = nn.Sequential(*after)
+        self.max_length, self.lower, self.prompt = max_length, lower, prompt
+
+    @classmethod
+    def of(cls, encoder: Encoder, name: Pooling | None = None) -> SentencePooling:
+        """The pooling of this name for an encoder.
+
+        Args:
+            encoder: which one.
+            name: "own", what the encoder's sentence-transformers folder says: pooling, dense layers and length. "words": the
+                mean of the word vectors, which every encoder has. "subwords": the mean of all subwords, special ones
+                included. "cls": the first special subword. None: "own" where the folder says something, else "words".
+
+        Raises:
+            SettingError: the encoder has no such pooling.
+            InputError: a file of its folder is damaged.
+        """
+        if name is not None and name not in POOLINGS:
+            raise SettingError(f"sentence pooling {name!r}, expected one of {', '.join(POOLINGS)}")
+        folder = modules_folder(encoder) if name in (None, "own") else None
+        if folder is not None:
+            recipe = read_recipe(folder)
+            how = {"max_length": recipe.max_length, "lower": recipe.lower, "prompt": recipe.prompt}
+            return cls("own", "subwords", recipe.modes, after=_after(recipe), **how)
+        if name == "own":
+            raise SettingError(
+                f"{encoder.name} has no pooling of its own, which a sentence-transformers folder has: take words, subwords or cls"
+            )
+        if name in ("subwords", "cls"):
+            if not isinstance(encoder, HuggingFaceEncoder):
+                raise SettingError(f"sentence pooling {name}: {encoder.name} has no subwords; take words")
+            if name == "cls" and not len(encoder.subwords.prefix):
+                tokenizer = type(encoder.tokenizer).__name__
+                raise SettingError(
+                    f"sentence pooling cls: {tokenizer} puts no special subword before a text; take subwords"
+                )
+            return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
+        return cls("words", "words")
+
+    def split(self, encoder: TrainableEncoder, sentences: Sentences) -> SplitSentences:
+        """The sentences as the encoder reads them, whose words are this pooling's rows.
+
+        Args:
+            encoder: the one that this pooling was made for.
+            sentences: their words are joined by spaces where subwords are the rows: read as text that is divided at spaces
+                alone (`pretokenized=True`), they are the text itself.
+        """
+        if self.unit == "words":
+            return encoder.split(sentences).covered_words()
+        assert isinstance(encoder, HuggingFaceEncoder)
+        texts = [self.prompt + " ".join(sentence.words) for sentence in sentences]
+        texts = [text.lower() for text in texts] if self.lower else texts
+        limits = [limit for limit in (encoder.max_length, self.max_length) if limit is not None]
+        return encoder.subwords.split_texts(texts, limit=min(limits, default=None))
+
+    def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Vectors `[S, dim]` of S sentences, zero (before what comes after) for one without rows.
+
+        Args:
+            rows: `[W, dim]`, the rows of all sentences.
+            lengths: int64 `[S]`, how many each has.
+        """
+        return self.after(torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1))
+
+
+def modules_folder(encoder: Encoder) -> Path | None:
+    """Where an encoder's modules of sentence-transformers are, on the hub included; None if it has none."""
+    if not isinstance(encoder, HuggingFaceEncoder):
+        return None
+    return encoder.modules or fetched_modules(str(getattr(encoder.model.config, "name_or_path", "")))
+
+
+def sentence_vectors(
+    encoder: Encoder, sentences: Sentences, pooling: SentencePooling, *, progress: bool = False
+) -> SentenceVectors:
+    """A vector of each sentence; memory is the result and what a block of sentences needs."""
+    parts = []
+    with bar(len(sentences), unit="sentence", title="encode", show=progress) as shown:
+        for start in range(0, max(1, len(sentences)), _BLOCK):
+            part = sentences[start : start + _BLOCK]
+            parts.append(_of_words(encoder, part) if pooling.unit == "words" else _of_subwords(encoder, part, pooling))
+            shown.update(len(part))
+    return SentenceVectors(
+        np.concatenate([part.data for part in parts]), np.concatenate([part.covered for part in parts])
+    )
+
+
+def _of_words(encoder: Encoder, sentences: Sentences) -> SentenceVectors:
+    vectors = encoder.encode(sentences)
+    covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
+    reached = np.concatenate([[0], np.cumsum(covered)])
+    return SentenceVectors(vectors.sentence_means().astype(np.float32), np.diff(reached[vectors.offsets]) > 0)
+
+
+def _of_subwords(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -> SentenceVectors:
+    assert isinstance(encoder, HuggingFaceEncoder)
+    split, layer = pooling.split(encoder, sentences), encoder.layer
+    pooling.to(encoder.device).eval()
+    counts = np.diff(split.word_offsets)
+    found: dict[int, np.ndarray] = {}
+    batches = dict(enumerate(token_batches(split.lengths, encoder.budget)))
+    training = [module for module in encoder.model.modules() if module.training]
+    encoder.model.eval()
+    try:
+        with (
+            matmul_precision(encoder.precision or "highest"),
+            encoder._reader([layer]) as read,
+            Threads(encoder._workers() if len(batches) > 1 else 1) as threads,
+        ):
+
+            def work(numbers: np.ndarray) -> np.ndarray:
+                with torch.inference_mode():
+                    rows = read(collate(split, numbers))[layer]
+                    lengths = torch.from_numpy(counts[numbers]).to(rows.device)
+                    return pooling(rows.float(), lengths).cpu().numpy()
+
+            found.update(threads.unordered(work, batches))
+    finally:
+        for module in training:
+            module.training = True
+    width = found[0].shape[1] if found else encoder.dim
+    data = np.zeros((len(split), width), dtype=np.float32)
+    for number, numbers in batches.items():
+        data[numbers] = found[number]
+    return SentenceVectors(data * (counts > 0)[:, None], counts > 0)
+
+
+# -- what rows become --------------------------------------------------------------------------------------------------
+def _places(lengths: Tensor) -> Tensor:
+    """Row of each sentence's first word, int64 `[S]`."""
+    return lengths.cumsum(0) - lengths
+
+
+def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
+    """One row of each sentence, zero for those that have none."""
+    filled = (lengths > 0).to(rows)[:, None]
+    return rows[places.clamp(min=0, max=max(0, len(rows) - 1))] * filled if len(rows) else sums(rows, lengths)
+
+
+def _weighted(rows: Tensor, lengths: Tensor) -> Tensor:
+    """Mean in which row k of a sentence, from 1, counts k times."""
+    lengths = lengths.to(rows.device)
+    weights = torch.arange(1, len(rows) + 1, device=rows.device) - _places(lengths)[owners(lengths, rows.device)]
+    total = (lengths * (lengths + 1) / 2).clamp(min=1)
+    return sums(rows * weights.to(rows)[:, None], lengths) / total.to(rows)[:, None]
+
+
+_REDUCED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cls": lambda rows, lengths: _picked(rows, _places(lengths), lengths),
+    "lasttoken": lambda rows, lengths: _picked(rows, lengths.cumsum(0) - 1, lengths),
+    "max": maxima,
+    "mean": means,
+    "mean_sqrt_len_tokens": lambda rows, lengths: (
+        sums(rows, lengths) / lengths.clamp(min=1).to(rows.device, rows.dtype).sqrt()[:, None]
+    ),
+    "weightedmean": _weighted,
+}
+
+
+# -- what comes after --------------------------------------------------------------------------------------------------
+class UnitLength(nn.Module):
+    """Vectors of length 1; zero stays zero."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.normalize(x, dim=1)
+
+
+def _after(recipe: Recipe) -> list[nn.Module]:
+    """The modules that a folder names after its pooling."""
+    return [
+        part for each in recipe.after for part in ([UnitLength()] if isinstance(each, str) else _dense(each))
+    ]  # fmt: skip
+
+
+def _dense(folder: Path) -> list[nn.Module]:
+    """A dense layer of sentence-transformers, and what it goes through then."""
+    try:
+        about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        bare = folder / "pytorch_model.bin"
+        if (folder / "model.safetensors").is_file():
+            weights = load_file(folder / "model.safetensors")
+        else:
+            weights = torch.load(bare, map_location="cpu", weights_only=True)
+        linear = nn.Linear(about["in_features"], about["out_features"], bias=about.get("bias", True))
+        linear.load_state_dict({name.removeprefix("linear."): weight.float() for name, weight in weights.items()})
+        activation = str(about.get("activation_function") or "torch.nn.Tanh").rpartition(".")[2]
+    except Exception as error:  # damaged files fail in every library on the way
+        raise InputError(f"not a dense layer of sentence-transformers ({error!s:.200})", path=folder) from error
+    if about.get("use_residual") or about.get("module_input_name", _VECTOR) != _VECTOR:
+        raise SettingError(
+            f"{folder}: a residual connection, or another input than the sentence's vector; take subwords"
+        )
+    if activation not in _ACTIVATIONS:
+        raise SettingError(f"{folder}: activation {activation}, expected one of {', '.join(_ACTIVATIONS)}")
+    return [linear, _ACTIVATIONS[activation]()]

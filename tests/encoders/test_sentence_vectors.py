@@ -1,0 +1,185 @@
+"""Vectors of sentences are those of the formulas on what tokenizer and model themselves give for a text as it stands."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from calque.encoders import load_encoder
+from calque.encoders.batches import collate
+from calque.encoders.extraction import UncoveredWordsWarning
+from calque.encoders.random_vectors import RandomVectors
+from calque.encoders.sentence_transformers import read_recipe
+from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
+from calque.errors import InputError, SettingError
+from calque.text import Sentences
+
+TEXTS = (
+    "the cat sees a house, of time!",
+    "water",
+    "Wir haben gestern drei Bücher gekauft.",
+    "老船长早上七点离开了港口，因为风停了。",
+    "a b",
+)
+MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+
+
+def sentences(texts=TEXTS):
+    """As they are read where words stand between spaces: joined again, they are the text."""
+    return Sentences.of([text.split(" ") for text in texts], "en")
+
+
+def literal(folder, text, modes, limit=None, layer=-1):
+    """sentence-transformers' pooling of one text: what stands in `Pooling.forward`, without a batch."""
+    encoder = load_encoder(folder)
+    tokens = encoder.tokenizer(text, truncation=limit is not None, max_length=limit, return_tensors="pt")
+    with torch.no_grad():
+        states = encoder.model(**tokens, output_hidden_states=True).hidden_states[layer][0].double()
+    n = len(states)
+    pooled = {
+        "cls": states[0],
+        "max": torch.stack([max(row[d] for row in states) for d in range(states.shape[1])]),
+        "mean": sum(states) / n,
+        "mean_sqrt_len_tokens": sum(states) / n**0.5,
+        "weightedmean": sum((k + 1) * row for k, row in enumerate(states)) / sum(range(1, n + 1)),
+        "lasttoken": states[-1],
+    }
+    return torch.cat([pooled[mode] for mode in modes]).numpy()
+
+
+def sentence_folder(source, target, pooling, after=(), settings=None, **files):
+    """A folder of sentence-transformers around an encoder."""
+    shutil.copytree(source, target, dirs_exist_ok=True)
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *after]
+    listed = [{"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
+              for k, (path, kind) in enumerate(modules)]  # fmt: skip
+    (target / "modules.json").write_text(json.dumps(listed))
+    (target / "1_Pooling").mkdir(exist_ok=True)
+    (target / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32, **pooling}))
+    (target / "sentence_bert_config.json").write_text(json.dumps(settings or {}))
+    for name, content in files.items():
+        (target / f"{name}.json").write_text(json.dumps(content))
+    return target
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+def test_subwords_and_cls_are_those_of_the_text_as_it_stands(family, family_folders):
+    folder = family_folders(family)
+    encoder = load_encoder(folder)
+    for name, mode in (("subwords", "mean"), ("cls", "cls")):
+        found = sentence_vectors(encoder, sentences(), SentencePooling.of(encoder, name))
+        expected = [literal(folder, text, [mode]) for text in TEXTS]
+        np.testing.assert_allclose(found.data, expected, atol=2e-5)
+        assert found.covered.all()
+
+
+def test_words_are_the_mean_of_word_vectors(tiny_encoder):
+    text = Sentences.of([["the", "cat"], [], ["water", "\x00"]], "en")
+    pooling = SentencePooling.of(tiny_encoder)
+    with pytest.warns(UncoveredWordsWarning):
+        found = sentence_vectors(tiny_encoder, text, pooling)
+    with pytest.warns(UncoveredWordsWarning):
+        words = tiny_encoder.encode(text)
+    np.testing.assert_allclose(found.data[0], words[0].mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(found.data[2], words[2][0], atol=1e-6)
+    assert found.covered.tolist() == [True, False, True]
+    assert not found.data[1].any()
+
+
+@pytest.mark.parametrize("modes", [*((mode,) for mode in MODES), ("cls", "mean")])
+def test_a_folder_says_how_its_sentences_are_pooled(modes, tiny_folder, tmp_path):
+    folder = sentence_folder(
+        tiny_folder, tmp_path / "st", {"pooling_mode": list(modes)}, settings={"max_seq_length": 9}
+    )
+    encoder = load_encoder(folder)
+    pooling = SentencePooling.of(encoder)
+    found = sentence_vectors(encoder, sentences(), pooling)
+    assert (pooling.name, pooling.modes) == ("own", modes)
+    np.testing.assert_allclose(found.data, [literal(folder, text, modes, limit=9) for text in TEXTS], atol=2e-5)
+
+
+def test_dense_layers_length_and_prompt_are_the_folder_s_own(tiny_folder, tmp_path):
+    dense = {
+        "in_features": 32,
+        "out_features": 5,
+        "bias": True,
+        "activation_function": "torch.nn.modules.activation.Tanh",
+    }
+    folder = sentence_folder(
+        tiny_folder, tmp_path / "st", {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False},
+        [("2_Dense", "Dense"), ("3_Normalize", "Normalize")], {"do_lower_case": True},
+        config_sentence_transformers={"prompts": {"query": "a cat: "}, "default_prompt_name": "query"},
+    )  # fmt: skip
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "config.json").write_text(json.dumps(dense))
+    weights = {"linear.weight": torch.randn(5, 32), "linear.bias": torch.randn(5)}
+    save_file(weights, folder / "2_Dense" / "model.safetensors")
+    encoder = load_encoder(folder)
+    found = sentence_vectors(encoder, sentences(["The CAT sees"]), SentencePooling.of(encoder))
+    mean = torch.from_numpy(literal(folder, "a cat: the cat sees", ["mean"])).float()
+    expected = torch.tanh(weights["linear.weight"] @ mean + weights["linear.bias"])
+    np.testing.assert_allclose(found.data[0], expected / expected.norm(), atol=2e-5)
+    # The same through the encoder's forward pass, as training has it, with gradients of the layer's weights.
+    pooling = SentencePooling.of(encoder, "own")
+    split = pooling.split(encoder, sentences(["The CAT sees"]))
+    rows = encoder.forward(collate(split, np.arange(1)), [encoder.layer])[encoder.layer]
+    trained = pooling(rows, torch.tensor([split.n_words]))
+    np.testing.assert_allclose(trained.detach()[0], found.data[0], atol=1e-6)
+    trained.sum().backward()
+    assert all(part.grad is not None for part in pooling.parameters())
+
+
+def test_a_name_of_the_hub_has_its_own_pooling(tiny_folder, tmp_path, monkeypatch):
+    import huggingface_hub
+
+    place = tmp_path / "models--somebody--sentences"
+    sentence_folder(tiny_folder, place / "snapshots" / "1", {"pooling_mode": "cls"})
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text("1")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    encoder = load_encoder(tiny_folder)
+    encoder.model.config.name_or_path, before = "somebody/sentences", encoder.model.config.name_or_path
+    assert SentencePooling.of(encoder).modes == ("cls",)
+    encoder.model.config.name_or_path = "somebody/else"
+    assert SentencePooling.of(encoder).name == "words"
+    encoder.model.config.name_or_path = before
+
+
+@pytest.mark.parametrize(
+    ("pooling", "after", "files", "said"),
+    [
+        ({"pooling_mode": "median"}, [], {}, "pooling mode 'median', expected one of cls, max"),
+        ({}, [("../2_Dense", "Dense")], {}, "the module '../2_Dense' is none of this folder's"),
+        ({}, [], {"sentence_bert_config": {"max_seq_length": "long"}}, "max_seq_length 'long', expected a number"),
+        ({}, [], {"config_sentence_transformers": {"prompts": ["q: "]}}, "its prompts are no texts by name"),
+        ({}, [("2_LSTM", "LSTM")], {}, "its module LSTM is none that calque knows"),
+        ({}, [("2_Dense", "Dense")], {}, "not a dense layer of sentence-transformers"),
+        (
+            {"include_prompt": False}, [],
+            {"config_sentence_transformers": {"prompts": {"q": "q: "}, "default_prompt_name": "q"}},
+            "it leaves its prompt 'q: ' out of the mean",
+        ),
+    ],
+)  # fmt: skip
+def test_what_calque_cannot_pool_is_said(pooling, after, files, said, tiny_folder, tmp_path):
+    folder = sentence_folder(tiny_folder, tmp_path / "st", pooling, after, **files)
+    with pytest.raises((SettingError, InputError), match=said):
+        SentencePooling.of(load_encoder(folder))
+
+
+def test_poolings_that_an_encoder_does_not_have_are_refused(tiny_encoder, family_folders):
+    for encoder, name, said in (
+        (tiny_encoder, "own", "has no pooling of its own"),
+        (RandomVectors(8), "subwords", "has no subwords; take words"),
+        (load_encoder(family_folders("gpt2")), "cls", "puts no special subword before a text; take subwords"),
+        (tiny_encoder, "sum", "'sum', expected one of own, words, subwords, cls"),
+    ):
+        with pytest.raises(SettingError, match=said):
+            SentencePooling.of(encoder, name)
+
+
+def test_a_recipe_without_flags_is_a_mean(tmp_path, tiny_folder):
+    assert read_recipe(sentence_folder(tiny_folder, tmp_path / "st", {})).modes == ("mean",)
