@@ -115,23 +115,36 @@ def unique(steps: Sequence[Step]) -> list[Step]:
 
 
 def digest(path: str) -> str:
-    """Hash of a file's content, or of the names and contents of a folder's files. What was read before is read again when
-    its size, its times or its place on the disk have changed.
+    """Hash of a file's content, or of the names and contents of the files in a folder or of a prefix (`PREFIX.de`, …). What was
+    read before is read again when its size, its times or its place on the disk have changed.
 
     Raises:
         InputError: it cannot be read.
     """
     hashed, root = hashlib.blake2b(digest_size=16), Path(path)
     try:
-        if not root.is_dir() and not root.is_file():
-            raise InputError("is not a file" if root.exists() else "no such file or folder", path=path)
-        for file in sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]:
+        for file in _files(root):
             about = file.stat()
             state = (about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
-            hashed.update(f"{file.relative_to(root)}\0{_content(str(file.absolute()), state)}".encode())
+            hashed.update(f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}".encode())
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
     return hashed.hexdigest()
+
+
+def _files(root: Path) -> list[Path]:
+    """A file, those of a folder, or those that a prefix stands for."""
+    if root.is_dir():
+        return sorted(file for file in root.rglob("*") if file.is_file())
+    if root.is_file():
+        return [root]
+    if root.exists():
+        raise InputError("is not a file", path=root)
+    beside = root.parent.iterdir() if root.parent.is_dir() else ()
+    files = sorted(file for file in beside if file.name.startswith(f"{root.name}.") and file.is_file())
+    if not files:
+        raise InputError("no such file or folder", path=root)
+    return files
 
 
 @cache
