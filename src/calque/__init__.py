@@ -25,6 +25,7 @@ _EXPORTS = {
     "Rotation": "calque.maps",
     "Score": "calque.tasks",
     "Sentence": "calque.text",
+    "SentenceRetrieval": "calque.tasks",
     "Sentences": "calque.text",
     "WordAligner": "calque.wordalign",
     "WordAlignment": "calque.tasks",
@@ -50,6 +51,7 @@ __all__ = [
     "Rotation",
     "Score",
     "Sentence",
+    "SentenceRetrieval",
     "Sentences",
     "WordAligner",
     "WordAlignment",
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
     from calque.maps import LinearMap, NormalizedRotation, Rotation
     from calque.pairs import WordPairs
     from calque.segment import split_words
-    from calque.tasks import Score, WordAlignment, WordRetrieval
+    from calque.tasks import Score, SentenceRetrieval, WordAlignment, WordRetrieval
     from calque.text import ParallelCorpus, Sentence, Sentences
     from calque.vectors import Embeddings
     from calque.wordalign import WordAligner, align_words

@@ -223,7 +223,7 @@ def test_options_of_the_table_are_those_of_the_classes_with_the_same_defaults():
         assert set(row.options) - common == set(option_names(kind)) - common, name
         defaults = {each.name: each.default for function in kind.takes()
                     for each in inspect.signature(function).parameters.values()}  # fmt: skip
-        for option in {*row.options} & {*shown} - common - {"entries", "hidden", "dropout", "upos"}:
+        for option in {*row.options} & {*shown} - common - {"entries", "hidden", "dropout", "upos", "similarity"}:
             assert shown[option].default == defaults[option], (name, option)
 
 

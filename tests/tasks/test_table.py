@@ -66,7 +66,7 @@ def row(own, monkeypatch):
         "elsewhere:Sentences", "Is the nearest sentence the translation?", "sentence retrieval", ("test",),
         ("langs", "centred", "nearest"), languages="pairs",
     )  # fmt: skip
-    monkeypatch.setitem(TASKS.rows, "sentences", found)
+    monkeypatch.setitem(TASKS.rows, "means", found)
     return found
 
 
@@ -79,21 +79,21 @@ def study(folder, encoder, task, more=""):
 def test_a_row_is_found_in_help_study_report_and_reference(row, own, capsys, tiny_folder):
     from calque.report.verdict import task_name
 
-    assert "sentences" in works(capsys, "evaluate", "--help")[0]
-    shown, _ = works(capsys, "evaluate", tiny_folder, "sentences", "--help")
+    assert "means" in works(capsys, "evaluate", "--help")[0]
+    shown, _ = works(capsys, "evaluate", tiny_folder, "means", "--help")
     assert "Is the nearest sentence the translation?" in shown
     assert "as --option NAME=VALUE:\n  centred, nearest" in shown
     assert "--langs" in shown
     assert "\n  --train FILE" not in shown
-    works(capsys, "study", study(own, tiny_folder, "sentences", "centred = true"), "--out", own / "out", "-q")
+    works(capsys, "study", study(own, tiny_folder, "means", "centred = true"), "--out", own / "out", "-q")
     (record,) = map(json.loads, (own / "out" / "results.jsonl").read_text().splitlines())
     assert record["settings"]["centred"] is True
-    assert task_name("sentences") == "sentence retrieval"
+    assert task_name("means") == "sentence retrieval"
     spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
     hooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hooks)
     assert "Is the nearest sentence the translation?" in hooks.commands()
-    assert "sentences" in fails(capsys, "evaluate", tiny_folder, "no-such-task", "--test", "x")
+    assert "means" in fails(capsys, "evaluate", tiny_folder, "no-such-task", "--test", "x")
 
 
 def test_a_class_from_elsewhere_is_a_task(own, capsys, tiny_folder):
@@ -166,7 +166,7 @@ def test_a_row_says_what_its_class_says(task):
 
 
 def test_who_takes_an_option():
-    assert users("similarity") == ["retrieval", "lexicon"]
+    assert users("similarity") == ["retrieval", "sentences", "lexicon"]
     assert users("upos") == ["parsing"]
     assert users("test") == users("layer") == []
 

@@ -81,7 +81,7 @@ def evaluate(
         typer.Option(
             min=1,
             help="Use only N texts of each --train file, evenly spaced; of --text, and of a --test that is parallel or plain, "
-            "the first N. retrieval: --train is read whole, to tell seen pairs.",
+            "the first N. retrieval: --train is read whole, to tell seen pairs. sentences: also the first N of --dev.",
         ),
     ] = None,
     test_limit: Annotated[
@@ -97,8 +97,8 @@ def evaluate(
 ) -> None:
     """Measure an encoder on a task.
 
-    Word retrieval, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task learnt in one language
-    and tested in others.
+    Retrieval of words or sentences, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task learnt in
+    one language and tested in others.
     """
     row, named = TASKS[task], given(context)
     _refuse_unused(named, task, row, projected=bool(texts.project), realigned=bool(realigning.realign))

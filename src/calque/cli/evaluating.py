@@ -27,7 +27,8 @@ class Texts:
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Text to choose the epoch on (see --select); default: every tenth training text.",
+            help="Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose the "
+            "threshold of mining on.",
         ),
     ] = None
     ceiling: Annotated[
@@ -47,7 +48,10 @@ class Texts:
     ] = None
     links: Annotated[
         list[str] | None,
-        typer.Option(help="Word links of --test; for word-alignment the gold links (default: third column)."),
+        typer.Option(
+            help="Word links of --test; for word-alignment the gold links (default: third column). sentences: gold pairs, lines "
+            "of two ids (default: PREFIX.gold)."
+        ),
     ] = None
     train_links: Annotated[list[str] | None, typer.Option(help="Word links of --train.")] = None
     text: Annotated[
@@ -66,6 +70,14 @@ class Texts:
         str | None,
         typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train."),
     ] = None
+    altered: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANG=FILE",
+            help="xsim++: altered sentences of --test that are candidates, too (LASER's JSON, or original, altered and kind "
+            "between tabs); in English if nothing says otherwise.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,22 @@ class Measuring:
     """What is measured."""
 
     candidates: Annotated[str, typer.Option(help="Search all words (all) or linked words only (linked).")] = "all"
-    similarity: Annotated[str, typer.Option(help="csls or cosine.")] = "csls"
+    similarity: Annotated[
+        str | None,
+        typer.Option(
+            help="csls (default) or cosine. sentences: cosine (default), csls, or a margin, ratio or distance."
+        ),
+    ] = None
+    sentence_pooling: Annotated[
+        str | None,
+        typer.Option(
+            help="A sentence's vector: own (what a sentence-transformers folder says; default there), words (mean of word "
+            "vectors; default elsewhere), subwords (mean of all subwords) or cls."
+        ),
+    ] = None
+    margin: Annotated[
+        str, typer.Option(help="Margin of xsim and mining: ratio, distance or absolute (the cosine as it is).")
+    ] = "ratio"
     contextual: Annotated[
         bool, typer.Option(" /--non-contextual", help="Only the first occurrence of each word form.")
     ] = True

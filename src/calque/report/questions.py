@@ -18,6 +18,7 @@ _HEAD = (
 # an earlier one only where all of these are equal.
 DEFINE = {
     "retrieval": ("contextual", "candidates", "similarity", "k", "special", "uncovered"),
+    "sentences": ("sentence_pooling", "similarity", "k", "margin", "margin_k", "strategy", "altered"),
     "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
     "lexicon": ("similarity", "k", "anchors", "lower"),
     "wsd": ("restrict", "unit_length", "first_senses"),
@@ -30,6 +31,7 @@ DEFINE = {
 # The same, of which each language may have its own: they tell questions apart only where one test set has several.
 DEFINE_HERE = {
     "retrieval": ("links", "symmetrize", "train", "training_sentence_pairs"),
+    "sentences": ("dev",),
     "lexicon": ("entries", "text"),
     "wsd": ("train",),
     **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa"), ("train", "dev", "text")),
@@ -39,10 +41,13 @@ _WORDS = {
     "links_from": "links", "dev": "development text", "text": "text", "entries": "entries", "texts": "texts",
     "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses", "unit_length": "unit length",
     "max_answer": "longest answer", "max_question": "longest question", "code_switch": "code-switched",
-    "realign": "realigned",
+    "realign": "realigned", "sentence_pooling": "pooling", "margin_k": "neighbourhood of margins",
 }  # fmt: skip
 # Figures that a reader wants first. Everything else is behind them.
-_MAIN = {"word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",), "qa": ("f1",)}
+_MAIN = {
+    "word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",), "qa": ("f1",),
+    "sentences": ("accuracy", "xsim++", "f1"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from calque.tasks.base import Score, Task
     from calque.tasks.nearest import retrieve
     from calque.tasks.retrieval import WordRetrieval
+    from calque.tasks.sentences import SentenceRetrieval
 
-__all__ = ["Score", "Task", "WordAlignment", "WordRetrieval", "retrieve", "score_links"]
+__all__ = ["Score", "SentenceRetrieval", "Task", "WordAlignment", "WordRetrieval", "retrieve", "score_links"]
 
 _PLACES = {
     "Score": "base", "Task": "base", "WordAlignment": "alignment", "WordRetrieval": "retrieval", "retrieve": "nearest",
-    "score_links": "alignment",
+    "score_links": "alignment", "SentenceRetrieval": "sentences",
 }  # fmt: skip
 
 

@@ -31,7 +31,8 @@ class Inputs:
         test: what to measure on.
         langs: languages of parallel texts and dictionaries, source first: one pair for each, or one for all.
         train: what to learn from; for retrieval, what the encoder was aligned on.
-        dev, ceiling: annotated text to choose the epoch on, and in the languages of the tests.
+        dev, ceiling: annotated text to choose the epoch on, and in the languages of the tests; of sentences, `dev` is the text to
+            choose the threshold of mining on.
         translated: test text in other languages, translated into the one that is learnt from (translate-test).
         links, train_links: word links of parallel texts, Pharaoh format.
         text: plain text, `LANG=FILE`.
@@ -40,6 +41,7 @@ class Inputs:
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
         realign: alignment of the encoder on parallel text in the run that trains it; see `calque.runs.realign`.
         first_senses: WordNet's `index.sense`.
+        altered: altered sentences of the test text, `LANG=FILE`, see `calque.corpora.altered`.
         words: how words are found and linked, and how many texts are read: of parallel and plain text so many, of each
             training file so many at even distances.
         test_limit: the same of each annotated test and development file.
@@ -61,6 +63,7 @@ class Inputs:
     project: Sequence[str] = ()
     realign: Realignment | None = None
     first_senses: str | None = None
+    altered: str | None = None
     words: Words = field(default_factory=_words)
     test_limit: int | None = None
     say: Say = lambda line: None
@@ -93,8 +96,8 @@ class Inputs:
         return list(self.langs) * n if len(self.langs) == 1 else list(self.langs)
 
     def each(self) -> list[Inputs]:
-        """The same for each parallel test text, with its languages, its links and its training text; one text that has
-        several languages (TMX, the prefix of several files) is taken with each pair.
+        """The same for each parallel test text, with its languages, its links, its training and its development text; one text
+        that has several languages (TMX, the prefix of several files, a folder of them) is taken with each pair.
 
         Raises:
             SettingError: numbers of files that do not fit each other.
@@ -106,13 +109,14 @@ class Inputs:
         if self.links and len(self.links) != n:
             raise SettingError(f"{len(self.links)} files of --links for {n} tests: give one for each")
         train = _for_each(self.train, n, "--train") if self.train else []
+        dev = _for_each(self.dev, n, "--dev") if self.dev else []
         if self.train_links and len(self.train_links) != len(train):
             fact = f"{len(self.train_links)} files for {len(train)} training texts" if train else "needs --train"
             raise SettingError(f"--train-links {fact}{': give one for each' if train else ''}")
         return [
             replace(
                 self, test=tests[k : k + 1], langs=langs[k : k + 1], links=self.links[k : k + 1], train=train[k : k + 1],
-                train_links=self.train_links[k : k + 1],
+                train_links=self.train_links[k : k + 1], dev=dev[k : k + 1],
             )
             for k in range(n)
         ]  # fmt: skip
@@ -125,7 +129,7 @@ class Inputs:
 #: the fields that name files
 FILES = (
     "test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "code_switch", "code_switch_from", "project",
-    "realign", "first_senses",
+    "realign", "first_senses", "altered",
 )  # fmt: skip
 #: what `calque.runs.realign` can be told
 REALIGN = (

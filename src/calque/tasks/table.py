@@ -99,6 +99,14 @@ TASKS: Table[TaskRow] = Table(
             (*_LINKING, "candidates", "similarity", "contextual", "by_origin", "pretokenized"),
             languages="pairs",
         ),
+        "sentences": TaskRow(
+            "calque.tasks.sentences:SentenceRetrieval",
+            "Is the nearest sentence of the other language the translation? xsim, xsim++ and mining, too.",
+            "sentence retrieval",
+            ("test", "dev", "links", "altered"),
+            ("langs", "sentence_pooling", "similarity", "margin", "k", "strategy", "threshold", "pretokenized"),
+            languages="pairs",
+        ),
         "word-alignment": TaskRow(
             "calque.tasks.alignment:WordAlignment",
             "Links made from the vectors against gold links: error rate, precision, recall, F1.",

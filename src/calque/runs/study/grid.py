@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calque.alignment import METHODS
+from calque.corpora.languages import name_and_path
 from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.beside import beside_encoder, keys_of
@@ -276,6 +277,9 @@ class Grid:
         }
         if "text" in TASKS[given["task"]].files:
             files["text"] = [plan.path(given["texts"][side]) for side in settings["langs"] if given.get("texts")]
+        if "altered" in given:
+            settings["altered"], altered = name_and_path(settings["altered"])
+            files["altered"] = [plan.path(altered)]
         if "seed" in TASKS[given["task"]].options:
             limit = settings.pop("limit", None)
             settings["words"] = plan.words if limit is None else {**plan.words, "limit": limit}

@@ -1,0 +1,326 @@
+"""Sentence retrieval: is the nearest of all sentences of the other language a sentence's translation?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from calque.algebra.margin import Margin, best_by_margin, check_margin, xsim_neighbours
+from calque.algebra.mining import STRATEGIES, Strategy
+from calque.algebra.normalize import unit_rows
+from calque.algebra.similarity import cosine_neighbours, csls_neighbours
+from calque.corpora.altered import Altered, read_altered
+from calque.corpora.comparable import Comparable, gold_file, read_comparable
+from calque.corpora.languages import best_match, language_and_path
+from calque.encoders.base import require
+from calque.encoders.sentence_vectors import POOLINGS, Pooling, SentencePooling, SentenceVectors
+from calque.errors import SettingError, check_number
+from calque.segment import split_spaces
+from calque.tasks.base import Score, Task
+from calque.tasks.bootstrap import Statistic, accuracy, measure_all
+from calque.tasks.mining import Mining, about_vectors, encoded, minable, mining_figures, text_numbers
+from calque.text import ParallelCorpus, Sentences
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+    from calque.tasks.inputs import Inputs
+
+Similarity = Literal["cosine", "csls", "ratio", "distance"]
+SIMILARITIES: tuple[Similarity, ...] = get_args(Similarity)
+_K = {"csls": 10}  # neighbourhoods of Conneau et al. (2018a); those of margins are of 4
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """A figure before it is measured: its name, `[n, sums]`, what makes one number of the sums, how many questions, and what
+    belongs into its settings alone."""
+
+    metric: str
+    sums: np.ndarray
+    statistic: Statistic
+    n: int
+    about: dict[str, Any]
+
+
+class SentenceRetrieval(Task):
+    """Finds the translation of each sentence among all sentences of the other language, and mines pairs.
+
+    In parallel text: `accuracy`, how often the nearest sentence is the translation, the mean of both directions, then each;
+    and `xsim`, the error rate as LASER counts it, by the margin among the k nearest. With altered sentences `xsim++` (Chen et
+    al. 2023): the same towards their language, with them among the candidates; its `errors` say what misled. A sentence that
+    reads like the translation is as good as it.
+
+    With a development text, and always in texts that are no translations of each other (BUCC): F1, precision and recall of
+    mined pairs (Artetxe & Schwenk 2019), with the threshold that is best on the development text.
+
+    Args:
+        text: parallel text, or texts with gold pairs. Read at spaces alone (`pretokenized=True`), it is the text itself to
+            poolings of subwords.
+        dev: text to choose the threshold on; None for no mining, or where `threshold` says it.
+        altered: altered sentences with their language, one of the text's.
+        sentence_pooling: how a sentence's vector is made, see `SentencePooling.of`; None for the encoder's own, or the mean of
+            words.
+        similarity: of `accuracy`: "cosine", "csls", or a margin, "ratio" or "distance".
+        margin: of xsim and mining: "ratio", "distance" or "absolute" (the cosine).
+        k: size of neighbourhoods; None for 10 in CSLS and 4 in margins.
+        strategy: of mining, see `calque.algebra.mining.mine`.
+        threshold: the margin from which mined pairs count.
+        tokenize: divide the text into words where a pooling is one of words: for text that was read at spaces alone.
+        bootstrap: samples of the interval; sentences are drawn.
+        data: name of the text, for the record.
+
+    Raises:
+        SettingError: arguments that do not fit each other.
+    """
+
+    def __init__(
+        self,
+        text: ParallelCorpus | Comparable,
+        *,
+        dev: ParallelCorpus | Comparable | None = None,
+        altered: tuple[str, Altered] | None = None,
+        sentence_pooling: Pooling | None = None,
+        similarity: Similarity = "cosine",
+        margin: Margin = "ratio",
+        k: int | None = None,
+        strategy: Strategy = "max",
+        threshold: float | None = None,
+        tokenize: bool = False,
+        bootstrap: int = 1000,
+        data: str = "",
+    ):
+        for name, value, known in (
+            ("sentence_pooling", sentence_pooling, (None, *POOLINGS)),
+            ("similarity", similarity, SIMILARITIES),
+            ("strategy", strategy, STRATEGIES),
+        ):
+            if value not in known:
+                raise SettingError(f"{name}={value!r}, expected one of {', '.join(each for each in known if each)}")
+        if k is not None:
+            check_number("k", k, least=1, whole=True)
+        if dev is not None and dev.langs != text.langs:
+            raise SettingError(f"the test text is in {text.langs}, the development text in {dev.langs}")
+        if isinstance(text, Comparable) and dev is None and threshold is None:
+            raise SettingError(
+                f"{text.path or data}: pairs are mined from a threshold on, which is chosen on a development text: add --dev"
+            )
+        self.text = _without_empty(text) if isinstance(text, ParallelCorpus) else text
+        self.dev, self.altered = dev, altered
+        self.sentence_pooling: Pooling | None = sentence_pooling
+        self.similarity: Similarity = similarity
+        self.k = k
+        self.mining = Mining(check_margin(margin), k or 4, strategy, threshold)
+        self.tokenize, self.bootstrap, self.data = tokenize, bootstrap, data
+        self._side = 0 if altered is None else _altered_side(altered[0], text)
+
+    @classmethod
+    def from_files(  # type: ignore[override]
+        cls,
+        inputs: Inputs,
+        *,
+        sentence_pooling: Pooling | None = None,
+        similarity: Similarity = "cosine",
+        margin: Margin = "ratio",
+        k: int | None = None,
+        strategy: Strategy = "max",
+        threshold: float | None = None,
+    ) -> list[Task]:
+        """One for each test text."""
+        options: Any = {
+            "sentence_pooling": sentence_pooling, "similarity": similarity, "margin": margin, "k": k, "strategy": strategy,
+            "threshold": threshold, "tokenize": not inputs.words.pretokenized,
+        }  # fmt: skip
+        tasks: list[Task] = []
+        for one in inputs.each():
+            (test,), (langs,) = one.test, one.langs
+            dev = _read(one, one.dev[0], langs) if one.dev else None
+            altered = None
+            if one.altered is not None:
+                lang, path = language_and_path(one.altered, "en")
+                altered = lang, read_altered(path)
+            text = _read(one, test, langs, one.links[0] if one.links else None)
+            task = cls(text, dev=dev, altered=altered, data=test, **options)
+            task.notes = {"dev": [Path(one.dev[0]).name]} if one.dev else {}
+            tasks.append(task)
+        return tasks
+
+    def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
+        """Encode both sides and measure.
+
+        Returns:
+            in parallel text accuracy and xsim, each the mean of both directions, then each direction, and xsim++; then what
+            mining gives.
+
+        Raises:
+            SettingError: the encoder has no such pooling, or no vector for any sentence of a language.
+        """
+        require(encoder, "measured", self.rows)
+        pooling = SentencePooling.of(encoder, self.sentence_pooling)
+        settings = {
+            **about_vectors(encoder, pooling, self.sentence_pooling),
+            "margin": self.mining.margin, "margin_k": self.mining.k, "bootstrap": self.bootstrap,
+        }  # fmt: skip
+        how: Any = {"tokenize": self.tokenize, "progress": progress}
+        found: list[Score] = []
+        texts, vectors = [self.text.source, self.text.target], []
+        if isinstance(self.text, ParallelCorpus):
+            extra = [] if self.altered is None else [_sentences(self.altered[1].texts, texts[self._side].lang)]
+            vectors = encoded(encoder, pooling, [*texts, *extra], **how)
+            found += self._scores(self._retrieval(texts, vectors), settings)
+        if self.dev is not None or self.mining.threshold is not None:
+            found += self._scores(self._mined(encoder, pooling, vectors, how), settings)
+        return found
+
+    def _scores(self, figures: Sequence[_Figure], settings: dict[str, Any]) -> list[Score]:
+        """Figures over the same sentences, measured on the same drawing."""
+        measured = measure_all([(figure.sums, figure.statistic) for figure in figures], samples=self.bootstrap)
+        return [
+            Score(
+                "sentences", self.data, self.text.langs, figure.metric, *each.ends, figure.n, 0,
+                {**settings, **figure.about}, **each.kept,
+            )
+            for figure, each in zip(figures, measured, strict=True)
+        ]  # fmt: skip
+
+    # -- retrieval -------------------------------------------------------------------------------------------------------
+    def _retrieval(self, texts: Sequence[Sentences], vectors: Sequence[SentenceVectors]) -> list[_Figure]:
+        """Accuracy and errors of parallel sentences."""
+        source, target = vectors[:2]
+        numbers = [text_numbers(side) for side in texts]
+        covered = source.covered & target.covered
+        about = {
+            "similarity": self.similarity,
+            "k": None if self.similarity == "cosine" else self.k or _K.get(self.similarity, 4),
+            "source_texts_repeated": int(len(numbers[0]) - len(np.unique(numbers[0]))),
+            "target_texts_repeated": int(len(numbers[1]) - len(np.unique(numbers[1]))),
+            "sentences_without_vector": int((~covered).sum()),
+        }
+        nearest = self._nearest(source.data, target.data)
+        xsim = [
+            xsim_neighbours(x.data, y.data, margin=self.mining.margin, k=self.mining.k)
+            for x, y in ((source, target), (target, source))
+        ]
+        figures: list[_Figure] = []
+        for name, found, wrong in (("accuracy", nearest, False), ("xsim", xsim, True)):
+            hits = [_same_text(each, of_side) & covered for each, of_side in zip(found, numbers[::-1], strict=True)]
+            counted = [~each for each in hits] if wrong else hits
+            figures += _directions(name, counted, self.text.langs, about if name == "accuracy" else {})
+        if self.altered is not None:
+            figures.append(self._xsim_plus(self.altered[1], texts, vectors, covered))
+        return figures
+
+    def _nearest(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest of all of the other side, both ways, by the similarity that was asked for."""
+        if self.similarity in ("cosine", "csls"):
+            units = unit_rows(x), unit_rows(y)
+            k = self.k or _K["csls"]
+            found = cosine_neighbours(*units) if self.similarity == "cosine" else csls_neighbours(*units, k=k)
+            return found.targets[:, 0], found.sources[:, 0]
+        best = best_by_margin(x, y, margin="ratio" if self.similarity == "ratio" else "distance", k=self.k or 4)
+        return best.targets, best.sources
+
+    def _xsim_plus(
+        self, altered: Altered, texts: Sequence[Sentences], vectors: Sequence[SentenceVectors], covered: np.ndarray
+    ) -> _Figure:
+        """Errors towards the language of the altered sentences, which are candidates, too; and what each error is."""
+        side = self._side
+        asked, right = vectors[1 - side], vectors[side]
+        candidates = np.concatenate([right.data, vectors[2].data])
+        nearest = xsim_neighbours(asked.data, candidates, margin=self.mining.margin, k=self.mining.k)
+        everything = [sentence.words for sentence in texts[side]] + [
+            tuple(split_spaces(text)) for text in altered.texts
+        ]
+        made_of = dict(
+            zip(everything[len(right.data) :], zip(altered.originals, altered.kinds, strict=True), strict=True)
+        )
+        wrong, kinds = np.zeros(len(covered), dtype=bool), []
+        for i, j in enumerate(nearest):
+            wrong[i] = not covered[i] or everything[j] != everything[i]
+            if wrong[i]:
+                original, kind = made_of.get(everything[j], ("", ""))
+                kinds.append(kind if tuple(split_spaces(original)) == everything[i] else "Misaligned")
+        langs = self.text.langs
+        errors = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+        about = {"altered": len(altered), "errors": errors}
+        sums = np.stack([wrong, np.ones(len(wrong))], axis=1)
+        return _Figure(f"xsim++.{langs[1 - side]}-{langs[side]}", sums, accuracy, len(wrong), about)
+
+    # -- mining ------------------------------------------------------------------------------------------------------------
+    def _mined(
+        self, encoder: Encoder, pooling: SentencePooling, vectors: Sequence[SentenceVectors], how: dict[str, Any]
+    ) -> list[_Figure]:
+        """F1 of mined pairs, with the threshold of the development text.
+
+        Args:
+            vectors: of the text, where there are some already.
+        """
+        text, threshold = minable(self.text), self.mining.threshold
+        if vectors:
+            sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=False)]
+        else:
+            sides = encoded(encoder, pooling, [text.source, text.target], **how)
+        if threshold is None and self.dev is not None:
+            dev = minable(self.dev)
+            threshold = self.mining.chosen(dev, *encoded(encoder, pooling, [dev.source, dev.target], **how))
+        threshold = math.inf if threshold is None else threshold
+        found = self.mining.pairs(*sides[:2]).at_least(threshold)
+        about = {
+            "strategy": self.mining.strategy, "threshold": threshold if math.isfinite(threshold) else None,
+            "gold_pairs": len(text.gold), "mined_pairs": len(found), "source_sentences": len(text.source),
+            "target_sentences": len(text.target),
+        }  # fmt: skip
+        return [
+            _Figure(name, sums, statistic, len(text.gold), about)
+            for name, sums, statistic in mining_figures(text, found)
+        ]
+
+
+def _without_empty(text: ParallelCorpus) -> ParallelCorpus:
+    """The pairs that have words on both sides."""
+    rows = np.flatnonzero((text.source.lengths() > 0) & (text.target.lengths() > 0))
+    return text if len(rows) == len(text) else text.take(rows)
+
+
+def _read(one: Inputs, path: str, langs: tuple[str, str], gold: str | None = None) -> ParallelCorpus | Comparable:
+    """A text at spaces alone: parallel, or with gold pairs beside it."""
+    if gold is None and gold_file(path) is None:
+        return replace(one.words, pretokenized=True).read(path, langs)
+    return read_comparable(path, langs=langs, gold=gold, pretokenized=True, limit=one.words.limit)
+
+
+def _altered_side(lang: str, text: ParallelCorpus | Comparable) -> int:
+    """Which side altered sentences are candidates on."""
+    if isinstance(text, Comparable):
+        raise SettingError("altered sentences are for parallel text, where each sentence has one translation")
+    found = best_match(lang, text.langs)
+    if found is None:
+        raise SettingError(
+            f"the altered sentences are in {lang}, the text is in {text.langs[0]} and {text.langs[1]}; say the language before "
+            "the file, as in en=FILE"
+        )
+    return text.langs.index(found)
+
+
+def _sentences(texts: Sequence[str], lang: str) -> Sentences:
+    return Sentences.of([split_spaces(text) for text in texts], lang)
+
+
+def _same_text(found: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """bool `[n]`: what was found reads like the translation, which stands in the same row."""
+    return (found >= 0) & (numbers[found] == numbers)
+
+
+def _directions(
+    name: str, counted: Sequence[np.ndarray], langs: tuple[str, str], about: dict[str, Any]
+) -> Iterator[_Figure]:
+    """The mean of both directions, then each."""
+    n = len(counted[0])
+    both = np.stack([counted[0].astype(float) + counted[1], np.full(n, 2.0)], axis=1)
+    yield _Figure(name, both, accuracy, n, about)
+    for way, each in zip((langs, langs[::-1]), counted, strict=True):
+        yield _Figure(f"{name}.{way[0]}-{way[1]}", np.stack([each, np.ones(n)], axis=1), accuracy, n, about)

@@ -1,0 +1,248 @@
+"""Sentence retrieval counts what its formulas count, on vectors that are known; vectors that say nothing score chance."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from calque.algebra.normalize import unit_rows
+from calque.corpora.altered import Altered
+from calque.corpora.comparable import Comparable
+from calque.encoders.random_vectors import RandomVectors
+from calque.errors import SettingError
+from calque.tasks.mining import minable
+from calque.tasks.sentences import SIMILARITIES, SentenceRetrieval
+from calque.text import ParallelCorpus, Sentences
+from command import fails, works
+from planted import Planted
+
+
+def corpus(n, seed=0, changed=0.4, length=6, vocabulary=60):
+    """Sentences and translations in which some words mean something else, so that not all are found."""
+    rng = np.random.default_rng(seed)
+    source = rng.integers(vocabulary, size=(n, length))
+    target = np.where(rng.random((n, length)) < changed, rng.integers(vocabulary, size=(n, length)), source)
+    sides = ([[f"{lang}{k}" for k in row] for row in side] for lang, side in (("e", source), ("d", target)))
+    return ParallelCorpus.of(*sides, ("en", "de"))
+
+
+def vectors(encoder, side):
+    return unit_rows(encoder.encode(side).sentence_means())
+
+
+def by_metric(scores):
+    return {score.metric: score for score in scores}
+
+
+def hits_literally(x, y, similarity, k):
+    """Of each row of x whether its own row of y is the nearest, by every pair's similarity."""
+    n, cos = len(x), x.astype(np.float64) @ y.astype(np.float64).T
+    of_x = [np.mean(sorted(row)[-k:]) for row in cos]
+    of_y = [np.mean(sorted(column)[-k:]) for column in cos.T]
+    hits = 0
+    for i in range(n):
+        scores = []
+        for j in range(n):
+            around = (of_x[i] + of_y[j]) / 2
+            scores.append(
+                {
+                    "cosine": cos[i, j],
+                    "csls": 2 * cos[i, j] - of_x[i] - of_y[j],
+                    "distance": cos[i, j] - around,
+                    "ratio": cos[i, j] / around if around > 0 else -np.inf,
+                }[similarity]
+            )
+        hits += int(np.argmax(scores)) == i
+    return hits / n
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_accuracy_is_how_often_the_nearest_sentence_is_the_translation(similarity):
+    text, encoder = corpus(80), Planted()
+    found = by_metric(SentenceRetrieval(text, similarity=similarity, bootstrap=50).evaluate(encoder))
+    x, y = vectors(encoder, text.source), vectors(encoder, text.target)
+    k = 10 if similarity == "csls" else 4
+    forward, backward = hits_literally(x, y, similarity, k), hits_literally(y, x, similarity, k)
+    assert found["accuracy.en-de"].value == forward
+    assert found["accuracy.de-en"].value == backward
+    assert found["accuracy"].value == pytest.approx((forward + backward) / 2)
+    assert 0.3 < forward < 1
+    assert found["accuracy"].low < found["accuracy"].value < found["accuracy"].high
+    assert len(found["accuracy"].resamples) == 50
+    assert found["accuracy"].settings["k"] == (None if similarity == "cosine" else k)
+
+
+def test_vectors_that_say_nothing_score_chance():
+    found = by_metric(SentenceRetrieval(corpus(200), dev=corpus(50, 1), bootstrap=0).evaluate(RandomVectors(16)))
+    assert found["accuracy"].value <= 3 / 200
+    assert found["xsim"].value >= 197 / 200
+    assert found["f1"].value <= 5 / 200
+
+
+def test_xsim_is_an_error_rate_and_equal_texts_are_equally_right():
+    text = corpus(40, changed=0)
+    text = text + text[:10]
+    found = by_metric(SentenceRetrieval(text, bootstrap=0).evaluate(Planted()))
+    assert (found["accuracy"].value, found["xsim"].value, found["xsim.de-en"].value) == (1, 0, 0)
+    assert found["accuracy"].settings["target_texts_repeated"] == 10
+    worse = by_metric(SentenceRetrieval(corpus(80), bootstrap=0, similarity="ratio").evaluate(Planted()))
+    assert worse["xsim.en-de"].value == pytest.approx(1 - worse["accuracy.en-de"].value, abs=0.03)
+
+
+def test_sentences_without_words_or_vectors_are_not_found():
+    class Half(Planted):
+        """Has no vector for the number 0."""
+
+        def encode(self, sentences, *, progress=False, out=None):
+            found = super().encode(sentences)
+            found.covered = np.array([word[1:] != "0" for each in sentences for word in each.words])
+            found.data[~found.covered] = 0
+            return found
+
+    text = ParallelCorpus.of([["e0"], ["e1"], [], ["e2"]], [["d0"], ["d1"], ["d5"], ["d2"]], ("en", "de"))
+    found = by_metric(SentenceRetrieval(text, bootstrap=0).evaluate(Half()))
+    assert found["accuracy"].n == 3
+    assert found["accuracy"].value == pytest.approx(2 / 3)
+    assert found["xsim"].value == pytest.approx(1 / 3)
+    assert found["accuracy"].settings["sentences_without_vector"] == 1
+    with pytest.raises(SettingError, match="planted has no vector for any of 1 sentences in en"):
+        SentenceRetrieval(text[:1], bootstrap=0).evaluate(Half())
+
+
+def test_altered_sentences_are_candidates_and_each_error_has_its_kind():
+    text = ParallelCorpus.of(
+        [["e1", "e2"], ["e3", "e4"], ["e5", "e6"]], [["d1", "d9"], ["d3", "d4"], ["d5", "d6"]], ("en", "de")
+    )
+    altered = Altered(("e1 e9", "e3 e8", "e7 e7"), ("e1 e2", "e3 e4", "e5 e6"), ("number", "entity", "number"))
+    found = by_metric(SentenceRetrieval(text, altered=("en", altered), bootstrap=0).evaluate(Planted()))
+    assert "xsim++.en-de" not in found
+    assert found["xsim++.de-en"].value == pytest.approx(1 / 3)
+    assert found["xsim++.de-en"].settings["errors"] == {"number": 1}
+    assert found["xsim.de-en"].value == 0
+    moved = Altered(altered.texts, ("e3 e4", *altered.originals[1:]), altered.kinds)  # made of another sentence
+    found = by_metric(SentenceRetrieval(text, altered=("en", moved), bootstrap=0).evaluate(Planted()))
+    assert found["xsim++.de-en"].settings["errors"] == {"Misaligned": 1}
+    with pytest.raises(SettingError, match="the altered sentences are in fr, the text is in en and de"):
+        SentenceRetrieval(text, altered=("fr", altered))
+
+
+# -- mining ------------------------------------------------------------------------------------------------------------
+def comparable(n, seed, extra=30):
+    """Two texts of which the first sentences of the one translate the last ones of the other."""
+    common, rest = corpus(n, seed), corpus(2 * extra, seed + 100, changed=1)
+    source = [*(s.words for s in common.source), *(s.words for s in rest.source[:extra])]
+    target = [*(s.words for s in rest.target[extra:]), *(s.words for s in common.target)]
+    gold = np.stack([np.arange(n), extra + np.arange(n)], axis=1)
+    return Comparable(Sentences.of(source, "en"), Sentences.of(target, "de"), gold, "texts")
+
+
+def test_mined_pairs_are_counted_against_the_gold_ones():
+    test, dev, encoder = comparable(50, 0), comparable(40, 7), Planted()
+    task = SentenceRetrieval(test, dev=dev, bootstrap=50)
+    found = by_metric(task.evaluate(encoder))
+    assert list(found) == ["f1", "precision", "recall"]
+    mined = task.mining.pairs(*(SimpleNamespace(data=encoder.encode(side).sentence_means(), covered=np.ones(80, bool))
+                                for side in (test.source, test.target)))  # fmt: skip
+    threshold = found["f1"].settings["threshold"]
+    said = {(i, j) for i, j, s in zip(mined.source, mined.target, mined.scores, strict=True) if s >= threshold}
+    gold = set(map(tuple, test.gold.tolist()))
+    assert found["precision"].value == pytest.approx(len(said & gold) / len(said))
+    assert found["recall"].value == pytest.approx(len(said & gold) / len(gold))
+    assert found["f1"].value == pytest.approx(2 * len(said & gold) / (len(said) + len(gold)))
+    assert found["f1"].value > 0.5
+    assert found["f1"].low < found["f1"].value < found["f1"].high
+    given = by_metric(SentenceRetrieval(test, threshold=threshold, bootstrap=0).evaluate(encoder))
+    assert given["f1"].value == found["f1"].value
+    with pytest.raises(SettingError, match=r"texts: pairs are mined from a threshold on, .*: add --dev"):
+        SentenceRetrieval(test)
+
+
+def test_parallel_text_is_mined_too_with_equal_sentences_once():
+    text = corpus(30, changed=0)
+    doubled = text + text[:5] + ParallelCorpus.of([["e1"], []], [[], ["d1"]], ("en", "de"))
+    pairs = minable(doubled)
+    assert (len(pairs.source), len(pairs.target), pairs.gold.tolist()) == (31, 31, [[k, k] for k in range(30)])
+    encoder = Planted()
+    found = by_metric(SentenceRetrieval(doubled, dev=corpus(30, 2, changed=0), bootstrap=0).evaluate(encoder))
+    assert (found["f1"].value, found["f1"].settings["gold_pairs"], found["accuracy"].n) == (1.0, 30, 35)
+    assert encoder.passes == 4  # each side of each text once
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"similarity": "dot"}, "similarity='dot', expected one of cosine, csls, ratio, distance"),
+        ({"sentence_pooling": "sum"}, "sentence_pooling='sum', expected one of own, words, subwords, cls"),
+        ({"margin": "product"}, "margin='product', expected one of ratio, distance, absolute"),
+        ({"strategy": "all"}, "strategy='all', expected one of max, forward, backward, intersection"),
+        ({"k": 0}, "k"),
+        ({"dev": corpus(3).swapped()}, "the development text in"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options, said):
+    with pytest.raises(SettingError, match=said):
+        SentenceRetrieval(corpus(3), **options)
+
+
+# -- from the command line ---------------------------------------------------------------------------------------------
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Parallel text, altered sentences, and texts with gold pairs, in words that the tiny encoder knows."""
+    lines = ["the cat sees a house", "a house of time", "water in the house.", "time and water", "the water", "a cat"]
+    (tmp_path / "dev").mkdir()
+    for name in ("test.tsv", "dev.tsv"):
+        (tmp_path / name).write_text("".join(f"{line}\t{line}, {k}\n" for k, line in enumerate(lines)))
+    for lang in ("eng", "deu"):
+        (tmp_path / "dev" / f"{lang}_Latn.dev").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "altered.tsv").write_text("a cat\ta house\tentity\n")
+    for part in ("sample", "test"):
+        for lang in ("en", "de"):
+            (tmp_path / f"{part}.{lang}").write_text("".join(f"{lang}-{k}\t{line}\n" for k, line in enumerate(lines)))
+        (tmp_path / f"{part}.gold").write_text("".join(f"de-{k}\ten-{k}\n" for k in range(4)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_command_line_measures_retrieval_and_mining(files, capsys, tiny_folder):
+    job = ("evaluate", tiny_folder, "sentences", "--langs", "en", "de", "-q")
+    shown, _ = works(
+        capsys, *job, "--test", "test.tsv", "--dev", "dev.tsv", "--altered", "altered.tsv", "--out", "out.jsonl"
+    )
+    for metric in ("accuracy ", "accuracy.de-en", "xsim.en-de", "xsim++.de-en", "f1 ", "recall"):
+        assert f"sentences {metric}" in shown
+    records = [json.loads(line) for line in (files / "out.jsonl").read_text().splitlines()]
+    assert records[0]["metric"] == "accuracy"
+    assert records[0]["settings"]["pooled"] == "words"
+    assert records[-1]["settings"]["dev"] == ["dev.tsv"]
+    more = ("--sentence-pooling", "cls", "--margin", "distance", "--option", "strategy=intersection")
+    found = json.loads(works(capsys, *job, "--test", "test", "--dev", "sample", *more, "--json")[0])
+    assert (found["metric"], found["n"], found["settings"]["pooled"]) == ("f1", 4, "cls")
+    assert found["settings"]["strategy"] == "intersection"
+    found = json.loads(works(capsys, *job, "--test", "dev", "--similarity", "ratio", "--json")[0])
+    assert (found["metric"], found["value"]) == ("accuracy", 1.0)
+    works(capsys, "report", "out.jsonl", "--out", "report.html")
+    assert "Sentence retrieval: accuracy" in (files / "report.html").read_text()
+
+
+def test_what_the_command_line_cannot_do_is_one_line(files, capsys, tiny_folder):
+    job = ("evaluate", tiny_folder, "sentences", "--langs", "en", "de")
+    assert "add --dev" in fails(capsys, *job, "--test", "test")
+    assert "has no pooling of its own" in fails(capsys, *job, "--test", "test.tsv", "--sentence-pooling", "own")
+    assert "--train does not apply to sentences" in fails(capsys, *job, "--test", "test.tsv", "--train", "x")
+
+
+def test_a_study_has_it_with_a_row_for_each_encoder(files, capsys, tiny_folder):
+    (files / "study.toml").write_text(
+        f'seeds = 1\n[encoders]\ntiny = "{tiny_folder}"\n[methods.base]\n'
+        '[tasks.found]\ntask = "sentences"\ntest = { de = "test.tsv" }\naltered = "en=altered.tsv"\n'
+        'similarity = "csls"\nsentence_pooling = "subwords"\n'
+        '[tasks.mined]\ntask = "sentences"\ntest = { de = "test" }\ndev = { de = "sample" }\n'
+    )
+    works(capsys, "study", "study.toml", "--out", "out", "-q")
+    records = [json.loads(line) for line in (files / "out" / "results.jsonl").read_text().splitlines()]
+    metrics = [(record["task"], record["metric"]) for record in records]
+    assert ("found", "xsim++.de-en") in metrics
+    assert ("mined", "f1") in metrics
+    assert records[0]["settings"]["similarity"] == "csls"
+    assert records[0]["settings"]["pooled"] == "subwords"
