@@ -370,8 +370,13 @@ msgstr[1] "%d Häuser"
 """
 
 
+ALTERED, ABOUT = ("5 houses", "no house"), {"src": "3 houses", "errtype": "number"}
+
+
 def _texts() -> dict[str, Reader]:
     from calque.corpora import read_dictionary, read_parallel, read_sentences
+    from calque.corpora.altered import read_altered
+    from calque.corpora.comparable import read_comparable
     from calque.pairs import WordPairs
     from calque.text import ParallelCorpus
 
@@ -408,6 +413,26 @@ def _texts() -> dict[str, Reader]:
         found = read_sentences(path, lang="en", pretokenized=rng.random() < 0.5, limit=rng.choice((None, 3)))
         return [sentence.words for sentence in found]
 
+    def comparable(folder: Path) -> None:
+        for k, lang in enumerate(LANGS):
+            lines = "".join(f"{lang}-{n}\t{pair[k]}\n" for n, pair in enumerate(PAIRS))
+            (folder / f"text.{lang}").write_text(lines, encoding="utf-8")
+        gold = "".join(f"{LANGS[0]}-{n}\t{LANGS[1]}-{n}\n" for n in range(0, len(PAIRS), 2))
+        (folder / "text.gold").write_text(gold, encoding="utf-8")
+
+    def read_mined(folder: Path, rng: random.Random) -> object:
+        found = read_comparable(folder / "text", langs=LANGS, limit=rng.choice((None, 3)))
+        return [sentence.words for side in (found.source, found.target) for sentence in side], found.gold
+
+    def read_made_of(folder: Path, _: random.Random) -> object:
+        return [read_altered(path).texts for path in sorted(folder.iterdir())]
+
+    def flores(folder: Path) -> None:
+        (folder / "dev").mkdir()
+        for k, lang in enumerate(("eng_Latn", "deu_Latn")):
+            text = "".join(pair[k] + "\n" for pair in PAIRS)
+            (folder / "dev" / f"{lang}.dev").write_text(text, encoding="utf-8")
+
     def links(folder: Path, rng: random.Random) -> object:
         found = WordPairs.open(folder / "t.align", one_based=rng.random() < 0.2)
         found.one_to_one().save(folder / "again")
@@ -421,6 +446,10 @@ def _texts() -> dict[str, Reader]:
         "parallel TMX": Reader(put("t.tmx", TMX), parallel("t.tmx")),
         "parallel PO": Reader(put("t.po", PO), parallel("t.po")),
         "parallel Arrow": Reader(arrow, parallel("t.arrow")),
+        "parallel FLORES": Reader(flores, parallel("dev")),
+        "comparable texts (BUCC)": Reader(comparable, read_mined),
+        "altered sentences, JSON": Reader(put("a.json", json.dumps(dict.fromkeys(ALTERED, ABOUT))), read_made_of),
+        "altered sentences, lines": Reader(put("a.tsv", "3 houses\t5 houses\tnumber\na cat\tno cat\n"), read_made_of),
         "plain text, packed and not": Reader(_one_of(sentences), read_all_sentences),
         "word links (Pharaoh)": Reader(put("t.align", "1-1 2-2 3?2\n\n1-1:0.5 3p1\n10-2 1-2\n" * 3), links),
         "dictionaries": Reader(
