@@ -4,7 +4,8 @@ loaded once for all of them.
 Python's fork server loads them when the first program is asked for; each program is a fork of it, with its own memory,
 environment, signals and exit status, in which nothing of calque has been loaded. It is given arguments as `python` is:
 `run("-m", "calque", "words", …)`, `run("-c", code)`, `run("program.py", …)`. What Python reads when it starts (`-W`,
-PYTHONHASHSEED), and what loading itself brings and costs, wants `subprocess`.
+PYTHONHASHSEED), and what loading itself brings and costs, wants `subprocess`. All forks have the same hashes of words, which
+are not those of the tests' own process.
 """
 
 from __future__ import annotations
