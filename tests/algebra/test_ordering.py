@@ -25,8 +25,8 @@ def pair_cost(table, i, j):
 
 
 def relative_cost(scores, order):
-    """Eq. 9, literally."""
-    costs = pair_cost(log_odds(scores, len(order)), *np.ix_(order, order))  # in that order: i before j above the diagonal
+    """Eq. 9, literally: of every word, before each of those that come after it."""
+    costs = pair_cost(log_odds(scores, len(order)), *np.ix_(order, order))
     return np.triu(costs, 1).sum()
 
 
