@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calque.arrow import from_numpy, from_texts, scalar
 from calque.disk import write_lines
 from calque.errors import InputError, SettingError
 from calque.offsets import ranges
@@ -17,6 +18,7 @@ from calque.offsets import ranges
 if TYPE_CHECKING:
     from calque.text import ParallelCorpus
 
+_LINES = 1 << 14  # written at a time
 _LINK = re.compile(r"(\d+)([-?p])(\d+)(?::([0-9.eE+-]+))?")
 
 
@@ -188,12 +190,31 @@ class WordPairs:
         shift = int(one_based)
         offsets = self.offsets()
         show = posteriors and self.posterior is not None
+        if not show:
+            yield from self._plain_lines(offsets, shift)
+            return
         source, target = (self.source + shift).tolist(), (self.target + shift).tolist()
         mark = np.where(self.possible, "?", "-").tolist()
         for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             links = sorted(range(first, last), key=lambda k: (source[k], target[k]))
             tail = [f":{self.posterior[k]:.4g}" if show else "" for k in links]  # type: ignore[index]
             yield " ".join(f"{source[k]}{mark[k]}{target[k]}{t}" for k, t in zip(links, tail, strict=True))
+
+    def _plain_lines(self, offsets: np.ndarray, shift: int) -> Iterator[str]:
+        """The lines without posteriors, which Arrow joins."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        order = np.lexsort((self.target, self.source, self.sentence))
+        ends = (pc.cast(from_numpy(side[order] + shift), pa.string()) for side in (self.source, self.target))
+        mark = from_texts(np.where(self.possible[order], "?", "-").tolist()) if self.possible.any() else scalar("-")
+        links = pc.call_function("binary_join_element_wise", [next(ends), next(ends), mark])
+        for first in range(0, self.n_sentences, _LINES):
+            cut = offsets[first : first + _LINES + 1]
+            lists = pa.ListArray.from_arrays(
+                from_numpy((cut - cut[0]).astype(np.int32)), links.slice(cut[0], cut[-1] - cut[0])
+            )
+            yield from pc.call_function("binary_join", [lists, scalar(" ")]).to_pylist()
 
     def save(self, path: str | PathLike[str], *, one_based: bool = False, posteriors: bool = False) -> None:
         """Write a Pharaoh file: one line per sentence pair, also for pairs without a link."""

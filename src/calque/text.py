@@ -95,6 +95,10 @@ class Sentences(Sequence[Sentence]):
                 for words in chunk.slice(start, 8192).to_pylist():
                     yield Sentence(tuple(words), self.lang)
 
+    def chunks(self) -> Sequence[pa.Array]:
+        """The Arrow lists of strings that they are in, one after the other."""
+        return self._column.chunks
+
     def lengths(self) -> np.ndarray:
         """Number of words of each sentence, int64 `[n_sentences]`."""
         if not len(self):

@@ -85,8 +85,14 @@ def test_links_do_not_depend_on_threads_or_blocks(text, model, monkeypatch):
     assert np.array_equal(one.posterior, two.posterior)
     make = statistical.Bitext
     monkeypatch.setattr(statistical, "Bitext", lambda *a, **k: make(*a, **k, max_cells=5000))
-    blocks = [align_words(text[0], model=model, threads=n) for n in (1, 2)]
+    aligners = [WordAligner.train(text[0], model=model, threads=n) for n in (1, 2)]
+    assert (aligners[0]._trained_on is None) == (model != "gibbs")  # which has to hold its chains
+    blocks = [aligner.align(text[0]) for aligner in aligners]
     assert blocks[0] == blocks[1]
+    parts = [list(aligner.aligned(text[0], block=170)) for aligner in aligners]
+    assert [part.n_sentences for part in parts[0]] == [170, 170, 170, 90]
+    for first, one_part, two_part in zip(range(0, 600, 170), *parts, strict=True):
+        assert one_part == two_part == blocks[0].slice(first, first + 170)
     # sums of floats are grouped otherwise, and chains collect block by block: close, not equal
     assert f1(blocks[0], one) > (0.95 if model == "gibbs" else 0.99)
 
@@ -147,6 +153,17 @@ def test_unseen_words(aligners, model):
         assert (0, 1, 1) in keys(found)
     assert found.n_sentences == 4
     assert not (found.sentence >= 2).any()
+
+
+def test_a_mapped_text_is_linked_like_one_in_memory(text, aligners, tmp_path):
+    text[0].save(tmp_path / "text.arrow")
+    mapped = ParallelCorpus.open(tmp_path / "text.arrow")
+    aligner = WordAligner.train(mapped, model="hmm")
+    again, known = aligner.model.arrays(), aligners["hmm"].model.arrays()
+    assert all(np.array_equal(again[name], known[name]) for name in known)
+    parts = list(aligner.aligned(mapped, block=599))
+    assert [len(part) for part in parts] == [len(aligner.align(mapped).slice(*ends)) for ends in ((0, 599), (599, 600))]
+    assert mapped.table.equals(text[0].table)
 
 
 def test_extra_text_teaches():

@@ -39,6 +39,10 @@ def words(
         Path | None, typer.Option(help="Save the trained aligner here, to link new text with --use.")
     ] = None,
     use: Annotated[Path | None, typer.Option(help="Link with an aligner saved by --tables, without training.")] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, help="Train on N sentence pairs drawn from the text, and link all of it."),
+    ] = None,
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
@@ -54,8 +58,8 @@ def words(
     output_file("--out", out, inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)
     say = news(quiet)
-    pairs = link_words(
+    n_links, n_pairs = link_words(
         train, langs=pairs_of(langs, 1)[0], out=out, words=linking.words(pretokenized, limit), extra=extra or [],
-        posteriors=posteriors, tables=tables, use=use, progress=not quiet, say=say,
+        posteriors=posteriors, tables=tables, use=use, sample=sample, progress=not quiet, say=say,
     )  # fmt: skip
-    say(f"{len(pairs):,} links for {pairs.n_sentences:,} sentence pairs in {out}")
+    say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
+
+from calque.disk import write_lines
 from calque.errors import SettingError
 from calque.linking import Say, Words
-from calque.pairs import WordPairs
 from calque.runs.lock import locked
+from calque.text import ParallelCorpus
 
 
 def link_words(
@@ -22,9 +25,10 @@ def link_words(
     posteriors: bool = False,
     tables: Path | None = None,
     use: Path | None = None,
+    sample: int | None = None,
     progress: bool = False,
     say: Say = lambda line: None,
-) -> WordPairs:
+) -> tuple[int, int]:
     """Link the words of `text` and write them in Pharaoh format.
 
     Args:
@@ -36,12 +40,16 @@ def link_words(
         posteriors: write each link's probability.
         tables: save the trained aligner here.
         use: link with an aligner saved earlier instead of training one.
+        sample: learn from so many sentence pairs, drawn from all text by the seed of `words`.
         progress, say: show bars on standard error; take a line of news.
+
+    Returns:
+        how many links there are, and sentence pairs.
     """
     from calque.wordalign import WordAligner
 
-    if use is not None and (extra or tables is not None):
-        raise SettingError("--use does no training: leave out --extra and --tables")
+    if use is not None and (extra or tables is not None or sample is not None):
+        raise SettingError("--use does no training: leave out --extra, --tables and --sample")
     with locked(out), nullcontext() if tables is None else locked(tables):
         corpus = words.read(text, langs)
         if use is not None:
@@ -51,9 +59,26 @@ def link_words(
             for path in extra:
                 part = words.read(path, langs)
                 more = part if more is None else more + part
-            aligner = WordAligner.train(corpus, extra=more, model=words.model, seed=words.seed, progress=progress)
+            learnt = corpus
+            if sample is not None:
+                learnt, more = drawn(corpus if more is None else corpus + more, sample, words.seed), None
+            aligner = WordAligner.train(learnt, extra=more, model=words.model, seed=words.seed, progress=progress)
             if tables is not None:
                 aligner.save(tables)
-        pairs = aligner.align(corpus, symmetrize=words.symmetrize, seed=words.seed)
-        pairs.save(out, posteriors=posteriors)
-    return pairs
+        n_links = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal n_links
+            for pairs in aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed):
+                n_links += len(pairs)
+                yield from (line + "\n" for line in pairs.pharaoh_lines(posteriors=posteriors))
+
+        write_lines(out, lines())
+    return n_links, len(corpus)
+
+
+def drawn(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:
+    """So many sentence pairs of a text, in its order; all if there are no more."""
+    if n >= len(corpus):
+        return corpus
+    return corpus.take(np.sort(np.random.default_rng(seed).choice(len(corpus), n, replace=False, shuffle=False)))

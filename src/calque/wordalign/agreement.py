@@ -107,9 +107,9 @@ class HmmPass:
 
     def __init__(self, job: Job, settings: HmmSettings):
         self.bitext, self.settings, self.threads, self.step = job.bitext, settings, job.threads, job.step
-        self.prior = pair_prior(job.ratio, settings.strength, settings.spelling)
+        self.prior = pair_prior(job.ratio(), settings.strength, settings.spelling)
         bitext = job.bitext
-        self.shards = n_shards(bitext.n_cells)
+        self.shards = n_shards(bitext.n_cells, len(bitext.pairs))
         self.mass = np.empty(len(bitext.pairs), dtype=np.float32)
         self.scales = tuple(np.empty(side.n_types, dtype=np.float32) for side in (bitext.source, bitext.target))
 
@@ -232,10 +232,10 @@ class HmmModel(Model):
         self.settings, self.tables = settings, tables
 
     @classmethod
-    def fit(cls, job: Job, settings: HmmSettings) -> tuple[HmmModel, Links]:
+    def fit(cls, job: Job, settings: HmmSettings) -> tuple[HmmModel, Links | None]:
         passes = HmmPass(job, settings)
         model = cls(settings, train(passes))
-        links = passes.links(model.tables)
+        links = passes.links(model.tables) if job.bitext.in_memory else None
         job.step()
         return model, links
 

@@ -81,11 +81,11 @@ class Bitext:
         source, target: the two sides.
         max_words: sentence pairs with more words than this on a side have no cells and get no links, because cells
             grow with the square of the length. `too_long` counts them.
-        max_cells: cells held in memory at once (4 bytes each). A larger text is cut into blocks whose cells are
-            computed anew in every pass.
+        max_cells: cells held in memory (4 bytes each). A larger text is cut into blocks of half as many, which are computed
+            anew in every pass.
     """
 
-    def __init__(self, source: Side, target: Side, *, max_words: int = 500, max_cells: int = 1 << 28):
+    def __init__(self, source: Side, target: Side, *, max_words: int = 500, max_cells: int = 1 << 29):
         self.source, self.target = source, target
         rows, columns = np.diff(source.offsets), np.diff(target.offsets)
         fits = (rows <= max_words) & (columns <= max_words)
@@ -97,10 +97,7 @@ class Bitext:
         self._size[used] = rows[used] * columns[used]
         self.longest = int(max(rows[used].max(), columns[used].max())) if len(used) else 0
         self.max_cells = max_cells
-        self._sentence = np.repeat(np.arange(len(rows), dtype=np.int32), rows)
-        self._order = np.empty(len(source.words), np.int64)
-        self._first = np.zeros(source.n_types + 1, np.int64)
-        by_type(source.words, self._order, self._first)
+        self.n_cells = int(self._size.sum())
         self.pairs, self._cells = self._number()
 
     def __len__(self) -> int:
@@ -111,20 +108,32 @@ class Bitext:
         return (self.source, self.target) if across else (self.target, self.source)
 
     @property
-    def n_cells(self) -> int:
-        return int(self._size.sum())
+    def in_memory(self) -> bool:
+        """Whether all cells are held."""
+        return self.n_cells <= self.max_cells
+
+    def _sorted(self, first: int, last: int) -> tuple[np.ndarray, ...]:
+        """The source words of sentences `first` to `last` by type: their positions among these words, where each type begins
+        there, the sentence of each word, and how many words are before all of them."""
+        offsets = self.source.offsets
+        words = self.source.words[offsets[first] : offsets[last]]
+        order = np.empty(len(words), np.int32 if len(words) < 1 << 31 else np.int64)
+        begin = np.zeros(self.source.n_types + 1, np.int64)
+        by_type(words, order, begin)
+        sentence = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(offsets[first : last + 1]))
+        return order, begin, sentence, offsets[first]
 
     def _number(self) -> tuple[Pairs, np.ndarray]:
-        in_memory = self.n_cells <= self.max_cells
-        cells = np.empty(self.n_cells if in_memory else 0, dtype=np.uint32)
+        cells = np.empty(self.n_cells if self.in_memory else 0, dtype=np.uint32)
         starts = np.zeros(self.source.n_types + 1, dtype=np.int64)
         target = np.empty(min(self.n_cells, max(ROOM, self.target.n_types)), dtype=np.int32)
         stamp = np.full(self.target.n_types, -1, dtype=np.int64)
         s, origin = 0, _origins(self._size)
+        order, first, sentence, _ = self._sorted(0, len(self))
         while s < self.source.n_types:
             s = number_rows(
-                s, self.source.offsets, self.target.words, self.target.offsets, self._order, self._first,
-                self._sentence, origin, stamp, starts, target, cells,
+                s, self.source.offsets, self.target.words, self.target.offsets, order, first, sentence, origin,
+                stamp, starts, target, cells,
             )  # fmt: skip
             if s < self.source.n_types:
                 target = np.concatenate([target, np.empty_like(target)])
@@ -138,23 +147,23 @@ class Bitext:
             of the text begins, int64, −1 for those outside the block; the cells, uint32 (Numba need not think of
             negative indices), a row per source word.
         """
-        if self.n_cells <= self.max_cells:
+        if self.in_memory:
             yield self.used, _origins(self._size), self._cells
             return
-        filled = np.cumsum(self._size[self.used])
+        filled = np.cumsum(self._size)
         begin = 0
-        while begin < len(self.used):
+        while begin < len(self):
             before = filled[begin - 1] if begin else 0
-            end = max(begin + 1, int(np.searchsorted(filled, before + self.max_cells, side="right")))
+            end = max(begin + 1, int(np.searchsorted(filled, before + self.max_cells // 2, side="right")))
             size = np.zeros_like(self._size)
-            size[self.used[begin:end]] = self._size[self.used[begin:end]]
+            size[begin:end] = self._size[begin:end]
             origin, cells = _origins(size), np.empty(int(size.sum()), dtype=np.uint32)
             slot = np.empty(self.target.n_types, dtype=np.int32)
             fill_rows(
-                self.source.offsets, self.target.words, self.target.offsets, self._order, self._first,
-                self._sentence, origin, self.pairs.starts, self.pairs.target, slot, cells,
+                self.source.offsets, self.target.words, self.target.offsets, *self._sorted(begin, end), origin,
+                self.pairs.starts, self.pairs.target, slot, cells,
             )  # fmt: skip
-            yield self.used[begin:end], origin, cells
+            yield self.used[(self.used >= begin) & (self.used < end)], origin, cells
             begin = end
 
 

@@ -76,14 +76,13 @@ class DiagonalModel(Model):
     kind = "fast-align"
     settings_type = FastAlignSettings
     classes = AS_IS
-    reads_spelling = False
 
     def __init__(self, settings: FastAlignSettings, pairs: Pairs, forward: Direction, backward: Direction):
         self.settings, self.pairs, self.directions = settings, pairs, (forward, backward)
 
     @classmethod
-    def fit(cls, job: Job, settings: FastAlignSettings) -> tuple[DiagonalModel, Links]:
-        out = Links.none(job.bitext)
+    def fit(cls, job: Job, settings: FastAlignSettings) -> tuple[DiagonalModel, Links | None]:
+        out = Links.none(job.bitext) if job.bitext.in_memory else None
         tasks = [partial(_train, job.bitext, across, settings, out, job.step) for across in (True, False)]
         forward, backward = run(tasks, job.threads)
         return cls(settings, job.bitext.pairs, forward, backward), out
@@ -119,7 +118,7 @@ class DiagonalModel(Model):
 
 
 def _train(
-    bitext: Bitext, across: bool, settings: FastAlignSettings, out: Links, step: Callable[[], object]
+    bitext: Bitext, across: bool, settings: FastAlignSettings, out: Links | None, step: Callable[[], object]
 ) -> Direction:
     given, observed = bitext.sides(across)
     pairs = bitext.pairs
@@ -139,7 +138,8 @@ def _train(
         normalize(across, pairs.starts, pairs.target, counts, nulls, settings.alpha, total)
         d.table, d.null_table = counts, nulls
         step()
-    one_pass(bitext, across, settings, d, out)
+    if out is not None:
+        one_pass(bitext, across, settings, d, out)
     step()
     return d
 

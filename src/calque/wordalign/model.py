@@ -37,6 +37,15 @@ class Links:
             np.zeros(n_target, np.float32), np.zeros(n_source, np.float32),
         )  # fmt: skip
 
+    def part(self, before: np.ndarray, after: np.ndarray) -> Links:
+        """Those of some sentence pairs one after the other: how many words of both sides are before them, and up to their
+        end."""
+        (source, target), (source_end, target_end) = before.tolist(), after.tolist()
+        return Links(
+            self.forward[target:target_end], self.backward[source:source_end],
+            self.forward_posterior[target:target_end], self.backward_posterior[source:source_end],
+        )  # fmt: skip
+
     def direction(self, across: bool) -> tuple[np.ndarray, np.ndarray]:
         """Links and posteriors from source to target words (`across`), or the other way."""
         return (self.forward, self.forward_posterior) if across else (self.backward, self.backward_posterior)
@@ -48,7 +57,7 @@ class Job:
 
     Args:
         bitext: the text.
-        ratio: how alike each pair of types is spelt, float32 `[n_pairs]`; empty for a model that does not look.
+        ratio: how alike each pair of types is spelt, float32 `[n_pairs]`; computed when it is called, and not kept.
         seed: of what is drawn.
         keys: of what is drawn for each sentence pair of a further text, uint64 `[n_sentences]`; None in training.
         threads: the result does not depend on it.
@@ -56,7 +65,7 @@ class Job:
     """
 
     bitext: Bitext
-    ratio: np.ndarray
+    ratio: Callable[[], np.ndarray]
     seed: int = 0
     keys: np.ndarray | None = None
     threads: int = 1
@@ -70,19 +79,18 @@ class Model(ABC):
         kind: its name.
         settings_type: the class of its settings, whose `passes` says how often training calls `step`.
         classes: which words count as one, if nothing else is said.
-        reads_spelling: whether it wants to know how alike words are spelt.
     """
 
     kind: ClassVar[str]
     settings_type: ClassVar[type]
     classes: ClassVar[Classes] = Classes()
-    reads_spelling: ClassVar[bool] = True
     settings: Any
 
     @classmethod
     @abstractmethod
-    def fit(cls, job: Job, settings: Any) -> tuple[Self, Links]:
-        """Train on a text and align it."""
+    def fit(cls, job: Job, settings: Any) -> tuple[Self, Links | None]:
+        """Train on a text and align it; no links where the text's cells are not held in memory, so that whoever wants them asks
+        for some sentence pairs at a time. Those are the same."""
 
     @abstractmethod
     def links(self, job: Job) -> Links:

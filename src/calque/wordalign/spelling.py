@@ -23,7 +23,10 @@ _ROMAN = str.maketrans({letter[0]: letter[2:] for letter in (_CYRILLIC + _GREEK)
 common = Compiled("calque.wordalign.loops.spelling:common")
 
 
-def code_points(forms: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+CodePoints = tuple[np.ndarray, np.ndarray]
+
+
+def code_points(forms: pa.Array) -> CodePoints:
     """Words as code points without accents, Cyrillic and Greek in Latin letters, lower case.
 
     Returns:
@@ -40,16 +43,24 @@ def code_points(forms: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return points[points != 10], offsets
 
 
-def similarity(pairs: Pairs, source: pa.Array, target: pa.Array) -> np.ndarray:
+def joined(first: CodePoints, second: CodePoints) -> CodePoints:
+    """The words of both, one after the other."""
+    return np.concatenate([first[0], second[0]]), np.concatenate([first[1], first[1][-1] + second[1][1:]])
+
+
+def similarity(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
     """Longest common subsequence over the longer length, for every pair of types; float32 `[n_pairs]`, 0 to 1.
 
     Args:
         pairs: which types meet.
-        source, target: spelling of every type. Letters behind the 64th of a source word are not compared.
+        source, target: the spelling of every type, as `code_points` gives it. Letters behind the 64th of a source word are
+            not compared.
     """
-    (left, left_offsets), (right, right_offsets) = code_points(source), code_points(target)
-    alphabet, letters = np.unique(np.concatenate([left, right]), return_inverse=True)
-    letters = letters.astype(np.int32)
+    (left, left_offsets), (right, right_offsets) = source, target
+    points = np.concatenate([left, right])
+    met = np.zeros(int(points.max(initial=0)) + 1, dtype=bool)
+    met[points] = True
+    alphabet, letters = np.flatnonzero(met), (np.cumsum(met, dtype=np.int32) - 1)[points]
     out = np.zeros(len(pairs), dtype=np.float32)
     common(
         letters[: len(left)].copy(), left_offsets, letters[len(left) :].copy(), right_offsets,

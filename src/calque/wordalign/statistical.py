@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice, pairwise
 from os import PathLike
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from calque.errors import SettingError
 from calque.offsets import offsets_of
@@ -24,7 +24,7 @@ from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import n_threads
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
 from calque.wordalign.saved import Tables, open_tables, save_tables
-from calque.wordalign.spelling import similarity
+from calque.wordalign.spelling import CodePoints, code_points, joined, similarity
 from calque.wordalign.symmetrization import check_method
 from calque.wordalign.symmetrization import symmetrize as join_directions
 from calque.wordalign.vocabulary import Classes, Vocabulary
@@ -33,7 +33,7 @@ Settings = FastAlignSettings | HmmSettings | GibbsSettings
 FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
 sentence_keys = Compiled("calque.wordalign.loops.generator:sentence_keys")
 MAX_WORDS = 500
-BLOCK = 1 << 14  # sentence pairs linked at a time where they come one after the other
+BLOCK = 1 << 16  # sentence pairs linked at a time where they come one after the other
 _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
 
 
@@ -142,11 +142,11 @@ class WordAligner:
         target, target_words, target_offsets = Vocabulary.build(text.target, classes)
         sides = Side(source_words, source_offsets, len(source)), Side(target_words, target_offsets, len(target))
         bitext = _bitext(*sides, max_words)
-        ratio = _ratio(kind, bitext, source.forms, target.forms)
+        ratio = partial(similarity, bitext.pairs, source.points, target.points)
         with _bar(chosen.passes, model, text.langs, progress) as shown:
             trained, links = kind.fit(Job(bitext, ratio, seed, None, workers, shown.update), chosen)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words)
-        aligner._trained_on = corpus, links
+        aligner._trained_on = None if links is None else (corpus, links)
         return aligner
 
     def align(
@@ -207,6 +207,33 @@ class WordAligner:
             links = list(zip(found.source.tolist(), found.target.tolist(), strict=True))
             yield from (links[first:last] for first, last in pairwise(offsets))
 
+    def aligned(
+        self,
+        corpus: ParallelCorpus,
+        *,
+        symmetrize: str = "one-to-one",
+        seed: int = 0,
+        threads: int | None = None,
+        block: int = BLOCK,
+    ) -> Iterator[WordPairs]:
+        """The links of `align` in parts, so that no more than those of a block of sentence pairs are in memory.
+
+        Yields:
+            links of one block after the other; its sentence pairs count from 0.
+        """
+        check_method(symmetrize)
+        kept = self._trained_on[1] if self._trained_on is not None and corpus is self._trained_on[0] else None
+        before = np.zeros(2, dtype=np.int64)
+        for first in range(0, len(corpus), block):
+            part = corpus[first : first + block]
+            if kept is None:
+                both = self.directions(part, seed=seed, threads=threads)
+            else:
+                after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
+                links, before = kept.part(before, after), after
+                both = _pairs(part, links, True), _pairs(part, links, False)
+            yield join_directions(*both, symmetrize)
+
     def directions(
         self, corpus: ParallelCorpus, *, seed: int = 0, threads: int | None = None, progress: bool = False
     ) -> tuple[WordPairs, WordPairs]:
@@ -216,12 +243,12 @@ class WordAligner:
         if self._trained_on is not None and corpus is self._trained_on[0]:
             links = self._trained_on[1]
         else:
-            (source, source_forms), (target, target_forms) = (
+            (source, source_points), (target, target_points) = (
                 _encode_further(vocabulary, sentences)
                 for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True)
             )
             bitext = _bitext(source, target, self.max_words)
-            ratio = _ratio(type(self.model), bitext, source_forms, target_forms)
+            ratio = partial(similarity, bitext.pairs, source_points, target_points)
             known = (len(vocabulary) for vocabulary in self.vocabularies)
             (of_source, of_target) = (
                 (side.words, side.offsets, n) for side, n in zip((source, target), known, strict=True)
@@ -247,10 +274,10 @@ class WordAligner:
         return cls(read.model, read.vocabularies, read.langs, max_words=read.max_words)
 
 
-def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side, pa.Array]:
+def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side, CodePoints]:
     """New sentences, and the spelling of each type in them, known or not."""
     words, offsets, unknown = vocabulary.encode(sentences)
-    return Side(words, offsets, len(vocabulary) + len(unknown)), pa.concat_arrays([vocabulary.forms, unknown])
+    return Side(words, offsets, len(vocabulary) + len(unknown)), joined(vocabulary.points, code_points(unknown))
 
 
 def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
@@ -263,11 +290,6 @@ def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
             stacklevel=3,
         )
     return bitext
-
-
-def _ratio(kind: type[Model], bitext: Bitext, source: pa.Array, target: pa.Array) -> np.ndarray:
-    """How alike the pairs of types are spelt, for the models that ask."""
-    return similarity(bitext.pairs, source, target) if kind.reads_spelling else np.zeros(0, np.float32)
 
 
 def _pairs(corpus: ParallelCorpus, links: Links, across: bool) -> WordPairs:

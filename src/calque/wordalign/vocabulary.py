@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calque.arrow import from_numpy, scalar, to_numpy
+from calque.arrow import from_numpy, let_go, scalar, to_numpy
+from calque.offsets import offsets_of
 from calque.text import Sentences
+from calque.wordalign.spelling import CodePoints, code_points
 
 _RARE = "\u2026"  # ends the name of a stem, so that it differs from a word spelt the same
 
@@ -54,6 +57,11 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.names)
 
+    @cached_property
+    def points(self) -> CodePoints:
+        """How the classes are spelt, as numbers."""
+        return code_points(self.forms)
+
     @classmethod
     def build(cls, sentences: Sentences, classes: Classes) -> tuple[Vocabulary, np.ndarray, np.ndarray]:
         """Collect the classes of a text and number its words.
@@ -74,7 +82,8 @@ class Vocabulary:
         best = np.zeros(len(names), dtype=np.int64)
         order = np.argsort(frequency, kind="stable")  # the last assignment wins: the most frequent spelling
         best[of_type[order]] = order
-        return cls(names, types.take(from_numpy(best)), classes), of_type[numbers].astype(np.int32), offsets
+        np.take(of_type.astype(np.int32), numbers, out=numbers)
+        return cls(names, types.take(from_numpy(best)), classes), numbers, offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
         """Number the words of a further text; a word in no class gets a number from `len(self)` on.
@@ -100,17 +109,31 @@ class Vocabulary:
 
 
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """The different words after folding, the number of each running word, and the offsets of the sentences."""
-    words, offsets = sentences.flat()
-    if not len(words):
-        return pa.nulls(0, pa.string()), np.zeros(0, dtype=np.int32), offsets
-    encoded = words.dictionary_encode().unify_dictionaries()
-    types = encoded.chunk(0).dictionary
-    numbers = np.concatenate([to_numpy(chunk.indices) for chunk in encoded.chunks])
-    if classes.lower:
+    """The different words after folding, the number of each running word, and the offsets of the sentences.
+
+    A part of the text after the other: of what is mapped into memory, no more is held than a part.
+    """
+    offsets = offsets_of(sentences.lengths())
+    numbers = np.empty(offsets[-1], dtype=np.int32)
+    spelled: dict[str, int] = {}
+    parts: list[pa.Array] = []
+    begin = 0
+    for chunk in sentences.chunks():
+        words = chunk.flatten()
+        encoded = words.dictionary_encode()
+        local = encoded.dictionary.to_pylist()
+        known = len(spelled)
+        number = np.fromiter((spelled.setdefault(word, len(spelled)) for word in local), np.int32, len(local))
+        parts.append(encoded.dictionary.take(from_numpy(np.flatnonzero(number >= known))))
+        np.take(number, to_numpy(encoded.indices), out=numbers[begin : begin + len(words)])
+        begin += len(words)
+        let_go(chunk)
+    types = pa.concat_arrays(parts) if parts else pa.nulls(0, pa.string())
+    if classes.lower and len(types):
         folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()
-        types, numbers = folded.dictionary, to_numpy(folded.indices)[numbers]
-    return types, numbers.astype(np.int32), offsets
+        types = folded.dictionary
+        np.take(to_numpy(folded.indices), numbers, out=numbers)
+    return types, numbers, offsets
 
 
 def _stem(types: pa.Array, classes: Classes) -> pa.Array:

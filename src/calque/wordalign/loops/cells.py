@@ -55,8 +55,9 @@ def number_rows(
 
 
 @loop
-def fill_rows(source_offsets, words, offsets, order, first, sentence, origin, starts, target, slot, cells):
-    """Write the numbers of known pairs into the cells of the sentence pairs that have an origin."""
+def fill_rows(source_offsets, words, offsets, order, first, sentence, before, origin, starts, target, slot, cells):
+    """Write the numbers of known pairs into the cells of the sentence pairs that have an origin; `order` counts words from
+    `before` on."""
     for s in range(len(first) - 1):
         loaded = False
         for k in range(first[s], first[s + 1]):
@@ -68,7 +69,7 @@ def fill_rows(source_offsets, words, offsets, order, first, sentence, origin, st
                     slot[target[p]] = p
                 loaded = True
             low, length = offsets[b], offsets[b + 1] - offsets[b]
-            cell = origin[b] + (order[k] - source_offsets[b]) * length
+            cell = origin[b] + (before + order[k] - source_offsets[b]) * length
             for j in range(length):
                 cells[cell + j] = slot[words[low + j]]
 
