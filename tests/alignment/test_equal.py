@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from calque.alignment.aligned import AlignedText
-from calque.alignment.contrastive import Contrastive, info_nce, neighbours_lost
+from calque.alignment.contrastive import Contrastive
 from calque.alignment.equal import senses_of_pairs
+from calque.alignment.losses import info_nce, neighbours_lost
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
 from calque.errors import SettingError

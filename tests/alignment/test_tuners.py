@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from calque.alignment.aligned import AlignedText
-from calque.alignment.contrastive import Contrastive, info_nce
+from calque.alignment.contrastive import Contrastive
 from calque.alignment.finetune import FineTune
 from calque.alignment.freezing import freeze_below
+from calque.alignment.losses import info_nce
 from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder

@@ -6,13 +6,14 @@ import json
 import numpy as np
 import pytest
 
+from calque.corpora.origins import origins_of
 from calque.encoders.base import Encoder
 from calque.errors import CalqueError, SettingError
 from calque.pairs import WordPairs
 from calque.tasks import Score, WordRetrieval, retrieve
 from calque.tasks.bootstrap import interval, ratio
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
-from calque.tasks.retrieval_figures import form_numbers, origins_of
+from calque.tasks.retrieval_figures import form_numbers
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from calque.alignment.rows import GroupRows, Update
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
@@ -17,42 +18,6 @@ from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 
 _LONGER = 2.0  # how much longer than its shortest sentence may be what a batch holds
-
-
-@dataclass(frozen=True)
-class GroupRows:
-    """Where one corpus's words stand among the word vectors of an update.
-
-    Rows index the update's word vectors; `reference` indexes the words of all target sentences of all corpora. A corpus
-    without the language that the others move towards has nothing to be compared with the frozen encoder.
-    """
-
-    source: np.ndarray  # [n_pairs] rows of linked source words
-    target: np.ndarray  # [n_pairs] rows of the words they are linked to
-    regularised: np.ndarray  # [n_target_words] rows of all words of the target sentences
-    reference: np.ndarray  # [n_target_words] the same words, as numbers among all target words
-    reference_linked: np.ndarray | None  # [n_pairs] the linked target words, as numbers among all target words
-    pairs_of_part: tuple[int, ...]  # pairs in each part of each process's share, in order
-    words_of_part: tuple[int, ...]  # target words in each part of each process's share, in order
-    kinds: np.ndarray | None = None  # [n_pairs] equal for pairs that are positives of each other
-
-
-@dataclass
-class Update:
-    """One part of one process's share of an update.
-
-    Args:
-        shares: batches of sentence numbers, `[share][batch]`; the words in this order are the rows. Shares are equally
-            long and may be gone through side by side.
-        targets: numbers of the sentences in the language that the others move towards.
-        groups: one for each corpus.
-        reference: room for the frozen encoder's vectors of the target words, by layer.
-    """
-
-    shares: list[list[np.ndarray]]
-    targets: np.ndarray
-    groups: list[GroupRows]
-    reference: dict | None = None
 
 
 @dataclass

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn import functional
 
 from calque.alignment.equal import senses_of_pairs
+from calque.alignment.losses import Same, info_nce, neighbours_lost
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import GroupVectors
 from calque.distributed import Processes
@@ -21,8 +20,6 @@ from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.training.rates import rate_by_width
-
-Same = Literal["negative", "ignored", "one", "each"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -127,80 +124,3 @@ class Contrastive(Tuner):
             )
             terms["keep"] = self.keep * neighbours_lost(now, before, temperature=self.temperature)
         return terms
-
-
-def info_nce(
-    x: Tensor,
-    y: Tensor,
-    *,
-    temperature: float,
-    strong: bool,
-    kinds: Tensor | None = None,
-    same: Mapping[Same, float] = MappingProxyType({"each": 1.0}),
-) -> Tensor:
-    """Mean over both directions of the cross entropy of each row's partner among all candidates.
-
-    Args:
-        x, y: unit rows `[n, dim]`; row k of one translates row k of the other. Without any the loss is 0.
-        temperature: what similarities are divided by.
-        strong: the other rows of the anchor's own side are candidates too.
-        kinds: int64 `[n]`; rows of one kind, but −1, are equal; None: no two are.
-        same: what rows that are equal are to each other, see `Contrastive`, and the share of each answer in the loss.
-    """
-    if not len(x):
-        return (x.sum() + y.sum()) * 0.0
-    own = torch.eye(len(x), dtype=torch.bool, device=x.device)
-    equal = own if kinds is None else own | ((kinds[:, None] == kinds) & (kinds >= 0))
-    across = x @ y.T / temperature
-    left, right = (rows @ rows.T / temperature if strong else None for rows in (x, y))
-    return sum(
-        0.5 * share * (_cross_entropy(across, left, own, equal, how) + _cross_entropy(across.T, right, own, equal, how))
-        for how, share in same.items()
-        if share
-    )  # type: ignore[return-value]
-
-
-def _cross_entropy(scores: Tensor, beside: Tensor | None, own: Tensor, equal: Tensor, same: Same) -> Tensor:
-    """Mean over the rows of −log of the share that the partners have.
-
-    Args:
-        scores: `[n, n]` of each row with the other side's; its own partner's on the diagonal.
-        beside: the same with the rows of its own side, if they are candidates.
-        own, equal: bool `[n, n]`, the diagonal, and rows that are equal.
-        same: see `Contrastive`.
-    """
-    if same == "negative":
-        equal = own
-    partners = own if same == "ignored" else equal
-    total = scores.masked_fill(equal & ~partners, -torch.inf).logsumexp(1)
-    if beside is not None:
-        total = torch.logaddexp(total, beside.masked_fill(equal, -torch.inf).logsumexp(1))
-    if same == "one":
-        return (total - scores.masked_fill(~partners, -torch.inf).logsumexp(1)).mean()
-    if same == "each":
-        return (total - (scores * (partners / partners.sum(1, keepdim=True))).sum(1)).mean()
-    return (total - scores.diagonal()).mean()
-
-
-def neighbours_lost(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
-    """How far each row's neighbours are from what they were.
-
-    With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ now and before it is the mean over i of the divergence
-    Σ_j p_ij log(p_ij / q_ij): 0 where the similarities stay as they were, whatever becomes of the vectors (relational
-    distillation, after Park et al. 2019, and Fang et al. 2021, "SEED", Eq. 3).
-
-    Args:
-        now, before: `[n, dim]`, the same words; fewer than three have no neighbours that could change.
-        temperature: τ.
-    """
-    if len(now) < 3:
-        return now.sum() * 0.0
-    itself = torch.eye(len(now), dtype=torch.bool, device=now.device)
-    shares = []
-    for rows in (now, before):
-        rows = functional.normalize(rows, dim=1)
-        cosines = (rows @ rows.T / temperature).masked_fill(itself, -torch.inf)
-        shares.append(cosines.log_softmax(1).masked_fill(itself, 0.0))
-    q, p = shares
-    weights = p.exp().masked_fill(itself, 0.0)
-    return (weights * (p - q)).sum(1).mean()

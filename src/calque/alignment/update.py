@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.alignment.aligned import AlignedText, Update
+from calque.alignment.aligned import AlignedText
+from calque.alignment.rows import Update
 from calque.distributed import Processes
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision

@@ -127,3 +127,41 @@ def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[st
         of_words.extend(numbers.setdefault(word, len(numbers)) for word in words)
         ends.append(len(of_words))
     return list(numbers), np.array(of_words, dtype=np.int64), np.array(ends, dtype=np.int64)
+
+
+def running(lengths: np.ndarray, word_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Running number of subwords before each word `[n_words + 1]`, and the total of each sentence."""
+    ends = offsets_of(lengths)
+    return ends, ends[word_offsets[1:]] - ends[word_offsets[:-1]]
+
+
+def laid_out(
+    pieces: np.ndarray,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    word_offsets: np.ndarray,
+    prefix: np.ndarray,
+    suffix: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sentences out of words that stand anywhere, with special subwords at both ends.
+
+    Args:
+        pieces: ids of subwords, int32.
+        starts, lengths: int64 `[n_words]`, where in `pieces` each word is.
+        word_offsets: int64 `[n_sentences + 1]`.
+        prefix, suffix: ids before and after each sentence.
+
+    Returns:
+        `ids`, `offsets` and `word_starts` of `SplitSentences`.
+    """
+    ends, totals = running(lengths, word_offsets)
+    n_special = len(prefix) + len(suffix)
+    offsets = offsets_of(totals + n_special)
+    ids = np.empty(offsets[-1], dtype=np.int32)
+    inside = np.arange(ends[-1])
+    place = inside + np.repeat(np.arange(len(totals)) * n_special + len(prefix), totals)
+    ids[place] = pieces[inside + np.repeat(starts - ends[:-1], lengths)]
+    ids[offsets[:-1, None] + np.arange(len(prefix))] = prefix
+    ids[offsets[1:, None] + np.arange(-len(suffix), 0)] = suffix
+    word_starts = ends[:-1] - np.repeat(ends[word_offsets[:-1]], np.diff(word_offsets)) + len(prefix)
+    return ids, offsets, np.where(lengths > 0, word_starts, 0).astype(np.int32)

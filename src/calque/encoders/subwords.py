@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calque.encoders.framing import PROBES, Frame, Piece, as_words, frame_of, framed
-from calque.encoders.split import SplitSentences, number_words
+from calque.encoders.split import SplitSentences, laid_out, number_words, running
 from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.text import Sentence, Sentences
@@ -170,27 +170,19 @@ class Subwords:
         lengths = self._starts[rows + 1] - starts
         n_words = np.diff(word_offsets)
         empty = int((lengths == 0).sum())
-        ends, totals = _running(lengths, word_offsets)
+        ends, totals = running(lengths, word_offsets)
         truncated_words = truncated_sentences = 0
         n_special = len(self.prefix) + len(self.suffix)
         if limit is not None and (over := totals > limit - n_special).any():
             room = ends[1:] - np.repeat(ends[word_offsets[:-1]], n_words) <= limit - n_special
             truncated_words, truncated_sentences = int((~room & (lengths > 0)).sum()), int(over.sum())
             lengths = np.where(room, lengths, 0)
-            ends, totals = _running(lengths, word_offsets)
-        offsets = offsets_of(totals + n_special)
-        ids = np.empty(offsets[-1], dtype=np.int32)
-        inside = np.arange(ends[-1])
-        place = inside + np.repeat(np.arange(len(totals)) * n_special + len(self.prefix), totals)
-        ids[place] = self._table[inside + np.repeat(starts - ends[:-1], lengths)]
-        ids[offsets[:-1, None] + np.arange(len(self.prefix))] = self.prefix
-        ids[offsets[1:, None] + np.arange(-len(self.suffix), 0)] = self.suffix
-        word_starts = ends[:-1] - np.repeat(ends[word_offsets[:-1]], n_words) + len(self.prefix)
+        ids, offsets, word_starts = laid_out(self._table, starts, lengths, word_offsets, self.prefix, self.suffix)
         return SplitSentences(
             ids=ids,
             offsets=offsets,
             word_offsets=word_offsets,
-            word_starts=np.where(lengths > 0, word_starts, 0).astype(np.int32),
+            word_starts=word_starts,
             word_lengths=lengths.astype(np.int32),
             truncated_words=truncated_words,
             empty_words=empty,
@@ -259,12 +251,6 @@ class Subwords:
             ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32),
             truncated_sentences=cut, pad_id=splits[0].pad_id, segments=kinds if segments and kinds.any() else None,
         )  # fmt: skip
-
-
-def _running(lengths: np.ndarray, word_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Running number of subwords before each word `[n_words + 1]`, and the total of each sentence."""
-    ends = offsets_of(lengths)
-    return ends, ends[word_offsets[1:]] - ends[word_offsets[:-1]]
 
 
 def _without_surrogates(word: str) -> str:

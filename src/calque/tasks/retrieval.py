@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.corpora.origins import origins_of
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
@@ -15,7 +16,7 @@ from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.tasks.nearest import Candidates, Retrieved, Similarity, Uncovered, retrieve
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences, warn_of_overlap
-from calque.tasks.retrieval_figures import figures, form_numbers, hits_by_form, origins_of
+from calque.tasks.retrieval_figures import figures, form_numbers, hits_by_form
 from calque.tasks.special import with_end_links, with_ends
 from calque.vectors import Embeddings
 

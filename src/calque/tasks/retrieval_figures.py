@@ -8,17 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.tasks.nearest import Retrieved
 from calque.tasks.overlap import forms_of
-from calque.text import ParallelCorpus, Sentences
+from calque.text import Sentences
 from calque.vectors import Embeddings
 
 Both = tuple[np.ndarray, np.ndarray]  # of the source words and of the target words
-ORIGIN = "column_3"  # what readers call the column behind the two texts
-_MOST_ORIGINS = 50
 
 
 @dataclass(frozen=True)
@@ -113,25 +110,3 @@ def form_numbers(sentences: Sentences, *, special: bool = False) -> np.ndarray:
     found[~ends] = numbers
     found[offsets[:-1]], found[offsets[1:] - 1] = len(forms), len(forms) + 1
     return found
-
-
-# -- origins -----------------------------------------------------------------------------------------------------------
-def origins_of(corpus: ParallelCorpus, name: str) -> dict[str, np.ndarray]:
-    """bool `[n_sentences]` for each value of the text's third column, by the value; "unknown" where it has none.
-
-    Raises:
-        SettingError: there is no third column, or it says something else than where pairs are from.
-    """
-    if ORIGIN not in corpus.metadata_names:
-        raise SettingError(
-            f"{name}: no third column, which says where each pair is from, so it has no figures by origin"
-        )
-    values = np.array([value.strip() if value else "" for value in corpus.metadata(ORIGIN)], dtype=object)
-    values[values == ""] = "unknown"
-    found = sorted(set(values[corpus.source.lengths() > 0]))
-    if len(found) > _MOST_ORIGINS:
-        raise SettingError(
-            f"{name}: {len(found):,} different values in the third column of {len(corpus):,} pairs, expected names of origins, "
-            f"at most {_MOST_ORIGINS}; are these word links?"
-        )
-    return {origin: values == origin for origin in found}
