@@ -22,6 +22,7 @@ from calque.encoders.bert import bert_states, embedded, is_bert_like, is_packed
 from calque.encoders.block import Known
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.cut import cut_above
+from calque.encoders.dropped import SubwordDropout
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.layers import LayerTap, all_states, examine
 from calque.encoders.numerics import check_precision, few_shapes, number_type, usable_device
@@ -30,7 +31,7 @@ from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, InputError, SettingError
-from calque.text import Sentence
+from calque.text import Sentence, Sentences
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
@@ -99,6 +100,9 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- what the model is like ------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         return self.subwords.split(sentences)
+
+    def dropping(self, texts: Sequence[Sentences], plain: SplitSentences, share: float) -> SubwordDropout:
+        return SubwordDropout(self.subwords, texts, plain, share)
 
     def _probe(self) -> WordBatch:
         """Some text, with padding in it."""

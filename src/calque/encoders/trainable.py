@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -18,8 +18,12 @@ from calque.encoders.batches import WordBatch
 from calque.encoders.extraction import Plan, extract
 from calque.encoders.numerics import matmul_precision
 from calque.encoders.split import SplitSentences
-from calque.text import Sentence
+from calque.errors import SettingError
+from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
+
+if TYPE_CHECKING:
+    from calque.encoders.dropped import SubwordDropout
 
 
 class TrainableEncoder(Encoder):
@@ -43,6 +47,21 @@ class TrainableEncoder(Encoder):
     @abstractmethod
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """The sentences as the model reads them."""
+
+    def dropping(self, texts: Sequence[Sentences], plain: SplitSentences, share: float) -> SubwordDropout:
+        """What cuts the sentences of these texts into other subwords each time.
+
+        Args:
+            texts: one after the other.
+            plain: the same as `split` gives them.
+            share: how probably a subword is left out, see `SubwordDropout`.
+
+        Raises:
+            SettingError: the encoder has no subwords that could be left out.
+        """
+        raise SettingError(
+            f"subword_dropout: {type(self).__name__} has no subwords that could be left out; leave it at 0"
+        )
 
     @abstractmethod
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
