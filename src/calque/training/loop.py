@@ -74,6 +74,10 @@ class Schedule:
             check_number("clip", self.clip, above=0)
         check_number("seed", self.seed, least=0, most=2**32 - 1, whole=True)
 
+    def updates(self, steps_per_epoch: int) -> int:
+        """How many there are, where an epoch has so many."""
+        return max(1, round(self.epochs * steps_per_epoch))
+
     def rate(self, step: int, total: int) -> float:
         """Learning rate of update `step` (from 0) of `total`."""
         if self.learning_rate is None:
@@ -158,7 +162,7 @@ class Loop:
         Raises:
             Stopped: SIGINT or SIGTERM arrived; the update was finished and a checkpoint written first.
         """
-        total = max(1, round(self.schedule.epochs * plan.steps_per_epoch))
+        total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
         # What stands now outlives the run: Python need not look through it for garbage again and again.
         gc.freeze()

@@ -77,6 +77,85 @@ class BatchPlan:
         return batches[: self.steps_per_epoch]
 
 
+class BalancedPlan:
+    """Batches from several corpora in which groups of pairs have shares that are not those of the text.
+
+    A group of n pairs has a share of each batch in proportion to n^α, but no more pairs than it has; the others share what is
+    left. Shares that are no whole numbers of pairs are kept over the batches, each of which is as near to them as can be. Each
+    group is gone through in random order, and again; no pair stands twice in a batch.
+
+    Args:
+        groups: for each corpus int `[n_pairs]`, the group of each pair.
+        batch: sentence pairs per corpus and update.
+        alpha: 1 for groups as large as they are, 0 for all alike.
+        seed: of the order of the pairs.
+    """
+
+    def __init__(self, groups: Sequence[np.ndarray], *, batch: int, alpha: float, seed: int):
+        if not groups or min(map(len, groups)) == 0:
+            raise SettingError("nothing to train on: a corpus has no sentence pair with a usable link")
+        self._members = [[np.flatnonzero(of == group) for group in np.unique(of)] for of in groups]
+        self._batch, self._alpha, self._seed = batch, alpha, seed
+        self.steps_per_epoch = -(-max(map(len, groups)) // batch)
+
+    def epoch(self, number: int) -> list[list[np.ndarray]]:
+        """As of `BatchPlan`: the updates of one epoch, a pure function of its number."""
+        columns = [self._column(number, corpus) for corpus in range(len(self._members))]
+        return [list(step) for step in zip(*columns, strict=True)]
+
+    def _column(self, number: int, corpus: int) -> list[np.ndarray]:
+        members = self._members[corpus]
+        sizes = np.array([len(group) for group in members])
+        rng = np.random.default_rng([self._seed, corpus, number])
+        quota = quotas(sizes, self._batch, self._alpha)
+        due, left = np.zeros(len(sizes)), [group[:0] for group in members]
+        batches = []
+        for _ in range(self.steps_per_epoch):
+            due += quota
+            drawn = []
+            for group, n in enumerate(_nearest(due, sizes, round(quota.sum()))):
+                if len(left[group]) < n:  # the rest of a round, and then others first
+                    fresh = rng.permutation(members[group])
+                    old = np.isin(fresh, left[group])
+                    left[group] = np.concatenate([left[group], fresh[~old], fresh[old]])
+                drawn.append(left[group][:n])
+                left[group] = left[group][n:]
+                due[group] -= n
+            batches.append(rng.permutation(np.concatenate(drawn)))
+        return batches
+
+
+def quotas(sizes: np.ndarray, batch: int, alpha: float) -> np.ndarray:
+    """Pairs of each group in a batch, on average: in proportion to size^alpha, and no more than the group has.
+
+    Args:
+        sizes: `[n_groups]`, above 0.
+        batch: pairs in all, or as many as there are.
+        alpha: see `BalancedPlan`.
+    """
+    weights, found = sizes.astype(float) ** alpha, np.zeros(len(sizes))
+    free = np.ones(len(sizes), dtype=bool)
+    batch = min(batch, int(sizes.sum()))
+    while free.any():
+        share = weights * (batch - found[~free].sum()) / weights[free].sum()
+        over = free & (share >= sizes)
+        if not over.any():
+            found[free] = share[free]
+            break
+        found[over], free = sizes[over], free & ~over
+    return found
+
+
+def _nearest(due: np.ndarray, sizes: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers near what is due, from 0 to the sizes, that add up to `total`."""
+    found = np.clip(np.floor(due), 0, sizes).astype(np.int64)
+    while (short := total - int(found.sum())) != 0:
+        step = 1 if short > 0 else -1
+        room = found < sizes if short > 0 else found > 0
+        found[np.argmax(np.where(room, step * (due - found), -np.inf))] += step
+    return found
+
+
 class LanguagePlan:
     """Batches of a single language each, drawn with equal chances, whatever the amounts of text; each language's texts are
     gone through in random order, and again.
