@@ -23,8 +23,13 @@ JOB = Path(training_job.__file__)
 
 
 UNEVEN = {"sizes": (9, 1), "batch": 2, "epochs": 1}
+OPTIONS = {
+    "learned": {"sentences": 0.5, "stay_layers": [1, 3], "stay_on": "subwords", "temperature_schedule": "learned"},
+    "dropped": {"sentences": 0.5, "subword_dropout": 0.3, "temperature_schedule": "linear", "temperature_end": 0.2},
+}  # fmt: skip
 JOBS = {f"{method}-{name}": (method, settings) for method in ("finetune", "contrastive")
         for name, settings in (("even", {}), ("uneven", UNEVEN))}  # fmt: skip
+JOBS |= {f"contrastive-{name}": ("contrastive", settings | UNEVEN) for name, settings in OPTIONS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +77,29 @@ def test_a_process_without_a_pair_goes_along(runs, method):
     assert len(one) == 5
     assert two[0] == pytest.approx(one[0], rel=1e-5)
     assert two == pytest.approx(one, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_a_contrast_are_the_same_in_two_processes(runs, name):
+    """A learned temperature too, whose gradient every process has whole, and words that are cut at random."""
+    lines = [
+        [
+            json.loads(line)
+            for line in (folder / f"contrastive-{name}" / "training" / "metrics.jsonl").read_text().splitlines()
+        ]
+        for folder in runs
+    ]
+    for one, two in zip(*lines, strict=True):
+        assert two.keys() == one.keys()
+        for key in one:
+            near = 1e-5 if one["step"] == 1 or key == "temperature" else 1e-2
+            assert two[key] == pytest.approx(one[key], rel=near, abs=1e-6), key
+    assert len({one["temperature"] for one in lines[0]}) == len(lines[0])
+    if name == "learned":  # Adam hides how large a gradient is, but not from its own memory
+        place = Path(f"contrastive-{name}", "training", "checkpoint.pt")
+        one, two = (torch.load(folder / place, weights_only=True)["optimiser"]["state"] for folder in runs)
+        torch.testing.assert_close(two[max(two)]["exp_avg_sq"], one[max(one)]["exp_avg_sq"], rtol=0.05, atol=0)
+        assert one[max(one)]["exp_avg_sq"].shape == ()
 
 
 def environment(**given: str) -> dict[str, str]:

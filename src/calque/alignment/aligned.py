@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calque.alignment.rows import GroupRows, Update
+from calque.alignment.rows import GroupRows, SentenceRows, Update
+from calque.corpora.origins import origins_of
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
-from calque.text import ParallelCorpus
+from calque.text import ParallelCorpus, Sentences
+
+if TYPE_CHECKING:
+    from calque.encoders.dropped import SubwordDropout
 
 _LONGER = 2.0  # how much longer than its shortest sentence may be what a batch holds
 
@@ -68,6 +73,18 @@ class AlignedText:
         special: treat the special subwords at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
         max_words: drop pairs with a longer side; None keeps them, cut at the encoder's limit.
         kinds: gives for a corpus and its links a number for each pair, equal for those that are positives of each other.
+        dropout: how probably a subword is left out where a sentence is cut into subwords, anew in each update; see
+            `SubwordDropout`. Vectors of the frozen encoder are of words cut as usual.
+        seed: of this.
+        sentences: updates also say which words are a sentence's.
+        origins: also keep where each pair is from, as the third column of its text says.
+        subwords: the subwords of regularised sentences, special ones too, have rows of their own behind those of the words.
+
+    Attributes:
+        table: all sentences; the "words" of each are what it has rows for.
+        dropout: see above.
+        origins: for each corpus int64 `[n_pairs]`, equal for pairs from one place; empty if nobody asked.
+        word_counts, row_counts: int64 `[n_sentences]`, words, and rows, of which the others are subwords.
     """
 
     def __init__(
@@ -80,6 +97,11 @@ class AlignedText:
         special: bool = True,
         max_words: int | None = 64,
         kinds: Callable[[ParallelCorpus, WordPairs], np.ndarray] | None = None,
+        subwords: bool = False,
+        dropout: float = 0.0,
+        seed: int = 0,
+        sentences: bool = False,
+        origins: bool = False,
     ):
         if not corpora or len(corpora) != len(pairs):
             raise SettingError(f"{len(corpora)} corpora with {len(pairs)} sets of word pairs")
@@ -90,6 +112,8 @@ class AlignedText:
         self._special = int(special)
         self._corpora: list[_Corpus] = []
         tables: list[SplitSentences] = []
+        texts: list[Sentences] = []
+        self.origins: list[np.ndarray] = []
         base = 0
         for corpus, linked in zip(corpora, pairs, strict=True):
             linked.check(corpus)
@@ -105,14 +129,25 @@ class AlignedText:
                 _Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs, regularised)
             )
             tables += [source, target]
+            texts += [corpus.source, corpus.target]
+            if origins:
+                self.origins.append(_numbers(corpus)[usable])
             base += 2 * len(corpus)
         table = SplitSentences.joined(tables)
+        self.dropout, self._seed, self._sentences = dropout, seed, sentences
+        self._dropping = _dropping(encoder, texts, table, dropout) if dropout else None
         self.table = table.with_special() if special else table
-        self.word_counts = np.diff(self.table.word_offsets)
+        self.word_counts = self.row_counts = np.diff(self.table.word_offsets)
         # All words in `towards` of all corpora, numbered in a row, for vectors of the frozen encoder.
         self.target_sentences = np.concatenate([corpus.target for corpus in self._corpora if corpus.regularised])
-        self.reference_start = np.full(len(self.word_counts), -1, dtype=np.int64)
-        sizes = self.word_counts[self.target_sentences]
+        self._subwords = subwords
+        if subwords:
+            regularised = np.zeros(len(self.table), dtype=bool)
+            regularised[self.target_sentences] = True
+            self.table = self.table.with_subwords(regularised)
+            self.row_counts = np.diff(self.table.word_offsets)
+        self.reference_start = np.full(len(self.row_counts), -1, dtype=np.int64)
+        sizes = self.row_counts[self.target_sentences]
         self.reference_start[self.target_sentences] = offsets_of(sizes)[:-1]
         self.n_reference = int(sizes.sum())
 
@@ -152,6 +187,8 @@ class AlignedText:
                 digest.update(np.ascontiguousarray(array).tobytes())
             if corpus.kinds is not None:
                 digest.update(corpus.kinds.tobytes())
+        for numbers in self.origins:
+            digest.update(numbers.tobytes())
         return digest.hexdigest()
 
     @property
@@ -160,22 +197,30 @@ class AlignedText:
         sizes = self.table.lengths
         return [sizes[corpus.source] + sizes[corpus.target] for corpus in self._corpora]
 
-    def shares(self, sentences: np.ndarray, budget: int, n: int = 1) -> list[list[np.ndarray]]:
+    def shares(
+        self, sentences: np.ndarray, budget: int, n: int = 1, *, lengths: np.ndarray | None = None
+    ) -> list[list[np.ndarray]]:
         """Deal sentences out into `n` shares of about equal work, and cut each into batches of about equal length.
 
         A batch, padded, has at most `budget` subwords, or a single sentence.
+
+        Args:
+            sentences: their numbers.
+            budget: see above.
+            n: how many shares.
+            lengths: subwords of each, where the sentences are not cut as usual.
         """
-        size = self.table.lengths[sentences]
+        size = self.table.lengths[sentences] if lengths is None else lengths
         order = np.argsort(size, kind="stable")
         shares = []
         for first in range(min(n, len(order))):
-            mine, lengths = sentences[order[first::n]], size[order[first::n]]
+            mine, sizes = sentences[order[first::n]], size[order[first::n]]
             batches, start = [], 0
             while start < len(mine):
                 # What differs in length costs padding, what stands alone costs calls.
-                limit = _LONGER * lengths[start] + 4
+                limit = _LONGER * sizes[start] + 4
                 stop = start + 1
-                while stop < len(mine) and (stop + 1 - start) * lengths[stop] <= budget and lengths[stop] <= limit:
+                while stop < len(mine) and (stop + 1 - start) * sizes[stop] <= budget and sizes[stop] <= limit:
                     stop += 1
                 batches.append(mine[start:stop])
                 start = stop
@@ -191,6 +236,7 @@ class AlignedText:
         rank: int = 0,
         world: int = 1,
         accumulate: int = 1,
+        number: int = 0,
     ) -> list[Update]:
         """Lay out one update.
 
@@ -200,28 +246,39 @@ class AlignedText:
             shares: to be gone through side by side.
             rank, world: which share of the pairs is this process's.
             accumulate: into how many parts to cut this process's share.
+            number: of the update, which decides how its words are cut where they are cut at random.
 
         Returns:
             one `Update` for each part.
         """
         parts = [np.array_split(numbers, world * accumulate) for numbers in chosen]
-        pairs_of, words_of = [], []
+        pairs_of, words_of, subwords_of = [], [], []
+        sentences_of = [tuple(map(len, split)) if self._sentences else () for split in parts]
         for corpus, split in zip(self._corpora, parts, strict=True):
             n_pairs = np.diff(corpus.offsets) + 2 * self._special
             pairs_of.append(tuple(int(n_pairs[part].sum()) for part in split))
             n_words = self.word_counts[corpus.target] * corpus.regularised
             words_of.append(tuple(int(n_words[part].sum()) for part in split))
+            n_subwords = (self.row_counts - self.word_counts)[corpus.target] * corpus.regularised
+            subwords_of.append(tuple(int(n_subwords[part].sum()) for part in split))
         mine = range(rank * accumulate, (rank + 1) * accumulate)
-        return [self._part([split[k] for split in parts], budget, shares, pairs_of, words_of) for k in mine]
+        of = pairs_of, words_of, subwords_of, sentences_of
+        return [self._part([split[k] for split in parts], budget, shares, number, *of) for k in mine]
 
-    def _part(self, chosen, budget, shares, pairs_of, words_of) -> Update:
+    def _part(self, chosen, budget, shares, number, pairs_of, words_of, subwords_of, sentences_of) -> Update:
         sources = [corpus.source[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
         targets = [corpus.target[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
-        dealt = self.shares(np.concatenate(sources + targets), budget, shares)
+        table, sentences = self.table, np.concatenate(sources + targets)
+        if self._dropping is not None:
+            table = self._dropping.split(sentences, (self._seed, number))
+            table = table.with_special() if self._special else table
+        dealt = self.shares(
+            sentences, budget, shares, lengths=None if self._dropping is None else table.lengths
+        )  # fmt: skip
         batches = [batch for share in dealt for batch in share]
         ordered = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
-        sizes = self.word_counts[ordered]
-        row = np.full(len(self.word_counts), -1, dtype=np.int64)
+        sizes = self.row_counts[ordered]
+        row = np.full(len(self.row_counts), -1, dtype=np.int64)
         row[ordered] = offsets_of(sizes)[:-1]
         groups = []
         for k, (corpus, numbers, s, t) in enumerate(zip(self._corpora, chosen, sources, targets, strict=True)):
@@ -240,8 +297,43 @@ class AlignedText:
                     linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
             if not corpus.regularised:
                 t = t[:0]
-            regularised = ranges(row[t], self.word_counts[t])
-            reference = ranges(self.reference_start[t], self.word_counts[t])
-            groups.append(GroupRows(source, target, regularised, reference, linked, pairs_of[k], words_of[k], kinds))
+            words, subwords = self.word_counts[t], self.row_counts[t] - self.word_counts[t]
+            regularised, reference = ranges(row[t], words), ranges(self.reference_start[t], words)
+            group = GroupRows(source, target, regularised, reference, linked, pairs_of[k], words_of[k], kinds)
+            if self._subwords:
+                first = row[t] + words, self.reference_start[t] + words
+                group = replace(
+                    group, subwords=ranges(first[0], subwords), reference_subwords=ranges(first[1], subwords),
+                    subwords_of_part=subwords_of[k],
+                )  # fmt: skip
+            if self._sentences:
+                both = self._of_sentences(s, row[s]), self._of_sentences(targets[k], row[targets[k]])
+                group = replace(group, sentences=both, sentences_of_part=sentences_of[k])
+            groups.append(group)
+        if self._dropping is not None:
+            place = np.full(len(self.row_counts), -1, dtype=np.int64)
+            place[sentences] = np.arange(len(sentences))
+            dealt = [[place[batch] for batch in share] for share in dealt]
         kept = [numbers for corpus, numbers in zip(self._corpora, targets, strict=True) if corpus.regularised]
-        return Update(dealt, np.concatenate(kept), groups)
+        return Update(dealt, np.concatenate(kept), groups, table)
+
+    def _of_sentences(self, sentences: np.ndarray, rows: np.ndarray) -> SentenceRows:
+        """The words of some sentences whose first rows are known, without special subwords and words without a vector."""
+        counts = self.word_counts[sentences] - 2 * self._special
+        covered = self.table.covered[ranges(self.table.word_offsets[sentences] + self._special, counts)]
+        owner = np.repeat(np.arange(len(sentences)), counts)[covered]
+        found = ranges(rows + self._special, counts)[covered]
+        return SentenceRows(found, owner, np.bincount(owner, minlength=len(sentences)))
+
+
+def _numbers(corpus: ParallelCorpus) -> np.ndarray:
+    """A number for where each pair is from, int64 `[n]`."""
+    name = corpus.path or "-".join(corpus.langs)
+    found = origins_of(corpus, name, "origins to balance").values()
+    return (np.arange(1, len(found) + 1)[:, None] * np.stack(list(found))).sum(0)
+
+
+def _dropping(encoder: Any, texts: Sequence[Sentences], table: SplitSentences, share: float) -> SubwordDropout:
+    if not hasattr(encoder, "dropping"):
+        raise SettingError(f"subword_dropout: {encoder.name} has no subwords that could be left out; leave it at 0")
+    return encoder.dropping(texts, table, share)

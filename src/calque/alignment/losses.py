@@ -17,7 +17,7 @@ def info_nce(
     x: Tensor,
     y: Tensor,
     *,
-    temperature: float,
+    temperature: float | Tensor,
     strong: bool,
     kinds: Tensor | None = None,
     same: Mapping[Same, float] = MappingProxyType({"each": 1.0}),

@@ -6,6 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from calque.encoders.split import SplitSentences
+
+
+@dataclass(frozen=True)
+class SentenceRows:
+    """The words of some sentences, of those that have a vector."""
+
+    rows: np.ndarray  # [n_words]
+    owner: np.ndarray  # [n_words] the sentence of each, from 0 on
+    counts: np.ndarray  # [n_sentences] words of each
+
 
 @dataclass(frozen=True)
 class GroupRows:
@@ -23,6 +34,13 @@ class GroupRows:
     pairs_of_part: tuple[int, ...]  # pairs in each part of each process's share, in order
     words_of_part: tuple[int, ...]  # target words in each part of each process's share, in order
     kinds: np.ndarray | None = None  # [n_pairs] equal for pairs that are positives of each other
+    subwords: np.ndarray | None = (
+        None  # [n_target_subwords] rows of all subwords of the target sentences, if they are read
+    )
+    reference_subwords: np.ndarray | None = None  # [n_target_subwords] the same subwords, as `reference` has the words
+    subwords_of_part: tuple[int, ...] = ()  # target subwords in each part of each process's share, in order
+    sentences: tuple[SentenceRows, SentenceRows] | None = None  # of both sides, if they are read
+    sentences_of_part: tuple[int, ...] = ()  # sentence pairs in each part of each process's share, in order
 
 
 @dataclass
@@ -34,10 +52,12 @@ class Update:
             long and may be gone through side by side.
         targets: numbers of the sentences in the language that the others move towards.
         groups: one for each corpus.
+        table: that the sentence numbers in `shares` are of.
         reference: room for the frozen encoder's vectors of the target words, by layer.
     """
 
     shares: list[list[np.ndarray]]
     targets: np.ndarray
     groups: list[GroupRows]
+    table: SplitSentences
     reference: dict | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -25,7 +25,7 @@ from calque.text import ParallelCorpus
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import shares_at_once
-from calque.training.plan import BatchPlan
+from calque.training.plan import BalancedPlan, BatchPlan
 from calque.training.sources import float32_copy
 
 
@@ -41,6 +41,10 @@ class Tuner(Method):
         special: take the special subwords at both ends for linked words.
         max_words: leave out pairs with a longer side.
         freeze: leave the embeddings and this many layers above them as they are; None trains everything.
+        subword_dropout: how probably a subword is left out where the training text is cut into subwords, anew in each update
+            (BPE and WordPiece tokenizers, see `SubwordDropout`); the frozen encoder reads words cut as usual.
+        balance_origins: pairs from each place, as the third column of a text names it, are drawn with a chance in proportion
+            to n^α of its n pairs: 0 for all alike, 1 for as many as there are; None goes through the text as it is.
         step_back: how far the trained weights go back towards those before, between 0 (not at all) and below 1: what is
             given back is θ + step_back·(θ0 − θ) (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", Eq. 1).
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
@@ -66,6 +70,8 @@ class Tuner(Method):
     special: bool = True
     max_words: int | None = 64
     freeze: int | None = None
+    subword_dropout: float = 0.0
+    balance_origins: float | None = None
     step_back: float = 0.0
     accumulate: int = 1
     budget: int = 1024
@@ -84,6 +90,13 @@ class Tuner(Method):
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
         check_number("step_back", self.step_back, least=0, below=1)
+        check_number("subword_dropout", self.subword_dropout, least=0, below=1)
+        if self.balance_origins is not None:
+            check_number("balance_origins", self.balance_origins, least=0, most=1)
+            if self.window > 1:
+                raise SettingError(
+                    f"window={self.window} sorts pairs by length, and balance_origins by origin: leave one out"
+                )
         check_training_precision(self.precision)
         if self.reference not in ("auto", "cached", "recomputed"):
             raise SettingError(f"reference is auto, cached or recomputed, got {self.reference!r}")
@@ -108,6 +121,21 @@ class Tuner(Method):
         process's own vectors alone are its share of a sum.
         """
 
+    def held(self, encoder: TrainableEncoder) -> Mapping[int, float] | None:
+        """Layers whose vectors a regulariser keeps near those of the frozen encoder, and how much each counts; None where they
+        are those of the loss, and count alike."""
+        return None
+
+    @property
+    def reads_subwords(self) -> bool:
+        """Whether the loss reads the vectors of single subwords, too."""
+        return False
+
+    @property
+    def reads_sentences(self) -> bool:
+        """Whether the loss reads the vectors of whole sentences, too."""
+        return False
+
     def kinds(self, encoder: TrainableEncoder) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
         """What tells which linked pairs are positives of each other, see `AlignedText`; None where each is one of its own."""
         return None
@@ -115,7 +143,8 @@ class Tuner(Method):
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record and the identity of checkpoints: the settings that all tuners have,
         less those of the schedule and those that cannot change the result (budget), and all that the method adds."""
-        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "step_back", "window", "precision"]
+        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "subword_dropout", "balance_origins",
+                 "step_back", "window", "precision"]  # fmt: skip
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
         return {"method": type(self).__name__.lower(), **{name: getattr(self, name) for name in names}}
 
@@ -157,7 +186,9 @@ class Tuner(Method):
         freeze_below(tuned.model, self.freeze)
         with Threads(shares_at_once(encoder, processes.device)) as threads:
             loop = Loop(
-                self.objective(tuned, encoder, text, processes, threads),
+                self.objective(
+                    tuned, encoder, text, processes, threads, updates=schedule.updates(plan.steps_per_epoch)
+                ),
                 schedule=schedule,
                 processes=processes,
                 identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
@@ -183,11 +214,14 @@ class Tuner(Method):
         """Parallel texts with their links, as the encoder reads them."""
         return AlignedText(
             corpora, pairs, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
-            kinds=self.kinds(encoder),
+            kinds=self.kinds(encoder), subwords=self.reads_subwords, dropout=self.subword_dropout, seed=self.seed,
+            sentences=self.reads_sentences, origins=self.balance_origins is not None,
         )  # fmt: skip
 
-    def plan(self, text: AlignedText, seed: int) -> BatchPlan:
+    def plan(self, text: AlignedText, seed: int) -> BatchPlan | BalancedPlan:
         """Which sentence pairs each update sees."""
+        if self.balance_origins is not None:
+            return BalancedPlan(text.origins, batch=self.batch, alpha=self.balance_origins, seed=seed)
         return BatchPlan(text.lengths, batch=self.batch, seed=seed, window=self.window)
 
     def objective(
@@ -197,16 +231,23 @@ class Tuner(Method):
         text: AlignedText,
         processes: Processes,
         threads: Threads,
+        *,
+        updates: int = 1,
     ) -> Alignment:
-        """The loss of an update of `tuned`, whose model learns, where it was `encoder` before."""
-        layers, frozen = encoder.layer_numbers(self.layers), None
+        """The loss of an update of `tuned`, whose model learns, where it was `encoder` before; of so many updates."""
+        layers, held, frozen = encoder.layer_numbers(self.layers), self.held(encoder), None
         if self.needs_reference:
-            frozen = Reference(encoder, text, layers, self.budget, processes, threads)
+            read = list(dict.fromkeys([*layers, *(held or ())]))
+            frozen = Reference(encoder, text, read, self.budget, processes, threads)
             frozen.keep(self.reference, self.precision)
-        return Alignment(
-            tuned, text, layers, processes, frozen, threads, loss=self.loss, over_all=self.terms_over_all,
+        return self.alignment(updates)(
+            tuned, text, layers, processes, frozen, threads, loss=self.loss, over_all=self.terms_over_all, held=held,
             budget=self.budget, accumulate=self.accumulate,
         )  # fmt: skip
+
+    def alignment(self, updates: int) -> Callable[..., Alignment]:
+        """What makes the objective; one with a memory of its own, where the loss changes in the course of so many updates."""
+        return Alignment
 
     def record(self) -> dict[str, Any]:
         return {"settings": self.settings(), "schedule": vars(self.used), "counts": vars(self.counts),

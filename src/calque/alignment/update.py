@@ -9,9 +9,9 @@ Batch Size under Memory Limited Setup").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -43,6 +43,13 @@ class GroupVectors:
         pairs_of_process: pairs of each process in this update.
         words_of_process: target words of each process in this update.
         kinds: int64 `[n_pairs, 1]`, equal for pairs that are positives of each other, -1 for none; None for none at all.
+        aligned: whether it is the loss that reads this layer, and not a regulariser alone.
+        stay: how much a regulariser of the vectors themselves counts in this layer.
+        subwords, reference_subwords: `[n_target_subwords, dim]` all subwords of the target sentences, special ones too, now and
+            from the frozen encoder; None where nothing reads them.
+        subwords_of_process: target subwords of each process in this update.
+        sentences: `[n_sentence_pairs, dim]` of both sides, the mean of a sentence's words; None where nothing reads them.
+        sentences_of_process: sentence pairs of each process in this update.
     """
 
     source: Tensor
@@ -53,6 +60,13 @@ class GroupVectors:
     pairs_of_process: list[int]
     words_of_process: list[int]
     kinds: Tensor | None = None
+    aligned: bool = True
+    stay: float = 1.0
+    subwords: Tensor | None = None
+    reference_subwords: Tensor | None = None
+    subwords_of_process: list[int] = field(default_factory=list)
+    sentences: tuple[Tensor, Tensor] | None = None
+    sentences_of_process: list[int] = field(default_factory=list)
 
     @property
     def n_pairs(self) -> int:
@@ -63,6 +77,11 @@ class GroupVectors:
     def n_regularised(self) -> int:
         """Target words of all processes."""
         return sum(self.words_of_process)
+
+    @property
+    def n_subwords(self) -> int:
+        """Target subwords of all processes."""
+        return sum(self.subwords_of_process)
 
 
 class Reference:
@@ -106,7 +125,7 @@ class Reference:
             update.reference = self._compute(update.targets)
         # The update's sentences are few: their words' numbers, in the order of the rows just computed.
         starts = self._text.reference_start[update.targets]
-        sizes = self._text.word_counts[update.targets]
+        sizes = self._text.row_counts[update.targets]
         order = np.argsort(starts)
         which = order[np.searchsorted(starts[order], numbers, side="right") - 1]
         rows = offsets_of(sizes)[which] + numbers - starts[which]
@@ -115,9 +134,9 @@ class Reference:
     def _compute(self, sentences: np.ndarray) -> dict[int, Tensor]:
         """All words of `sentences` in their order, `{layer: [n_words, dim]}`."""
         text, encoder = self._text, self._encoder
-        sizes = text.word_counts[sentences]
+        sizes = text.row_counts[sentences]
         start = offsets_of(sizes)[:-1]
-        place = np.empty(len(text.word_counts), dtype=np.int64)
+        place = np.empty(len(text.row_counts), dtype=np.int64)
         place[sentences] = start
         device = next(encoder.model.parameters()).device
         by_layer = {layer: torch.zeros(int(sizes.sum()), encoder.dim, device=device) for layer in self._layers}
@@ -126,7 +145,7 @@ class Reference:
         def work(piece: np.ndarray) -> None:
             with torch.no_grad(), self._processes.autocast():  # both belong to the thread that enters them
                 vectors = encoder.forward(collate(text.table, piece).to(device), self._layers)
-            rows = ranges(place[piece], text.word_counts[piece])
+            rows = ranges(place[piece], text.row_counts[piece])
             for layer, states in vectors.items():
                 by_layer[layer][torch.from_numpy(rows).to(device)] = states.float()
 
@@ -147,7 +166,12 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         threads: for the shares of an update.
         loss: the terms, for one layer; see `Tuner.loss`.
         over_all: names of the terms that every process computes over the vectors of all.
+        held: layers of which the groups say how much they are to stay as they were, and how much; None: those of the loss, alike.
         budget, accumulate: see `Tuner`.
+
+    Attributes:
+        updates: how many there have been.
+        counts: whether their number decides what comes next, and so belongs into a checkpoint.
     """
 
     def __init__(
@@ -161,13 +185,18 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         *,
         loss: Callable[[list[GroupVectors], Processes], dict[str, Tensor]],
         over_all: tuple[str, ...] = (),
+        held: Mapping[int, float] | None = None,
         budget: int = 1024,
         accumulate: int = 1,
     ):
         self.module = encoder.model
-        self.encoder, self.text, self.layers = encoder, text, tuple(layers)
+        self.encoder, self.text, self.aligned = encoder, text, tuple(layers)
+        self.held = dict.fromkeys(layers, 1.0) if held is None else dict(held)
+        self.layers = (*self.aligned, *(layer for layer in self.held if layer not in self.aligned))
         self.processes, self.reference, self.threads = processes, reference, threads
         self._loss, self._over_all, self._budget, self._accumulate = loss, over_all, budget, accumulate
+        self.updates = 0
+        self.counts = text.dropout > 0
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
         """As for `Objective`; an update has for each corpus the numbers of the sentence pairs of all processes."""
@@ -179,6 +208,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
             rank=processes.rank,
             world=processes.world,
             accumulate=self._accumulate,
+            number=self.updates,
         )
         undivided = len(parts) == 1
         seed = torch.initial_seed()
@@ -186,7 +216,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         leaves = [{layer: rows.requires_grad_() for layer, rows in done.vectors.items()} for done in passes]
         terms: dict[str, Tensor] = {}
         for layer in self.layers:
-            for name, value in self._loss(self._groups(parts, leaves, layer), processes).items():
+            for name, value in self.terms(self._groups(parts, leaves, layer)).items():
                 terms[name] = terms[name] + value if name in terms else value
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
@@ -197,12 +227,23 @@ class Alignment(Objective[Sequence[np.ndarray]]):
             [value.detach() / (processes.world if name in self._over_all else 1) for name, value in terms.items()]
         )
         shown = processes.sum_numbers(shown)
+        self.updates += 1
         return {"loss": float(shown.sum()), **dict(zip(terms, shown.tolist(), strict=True))}
+
+    def terms(self, groups: list[GroupVectors]) -> dict[str, Tensor]:
+        """Those of the loss, for one layer."""
+        return self._loss(groups, self.processes)
+
+    def state(self) -> dict[str, Any]:
+        return {"updates": self.updates} if self.counts else {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.updates = state.get("updates", 0)
 
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
         """All word vectors of a part."""
         torch.manual_seed(seed)  # the same dropout both times that a part is gone through
-        device, table = self.processes.device, self.text.table
+        device, table = self.processes.device, part.table
         return Pass(
             self.encoder, [[collate(table, batch).to(device) for batch in share] for share in part.shares], self.layers,
             threads=self.threads, context=self.processes.autocast, gradient=gradient,
@@ -223,15 +264,33 @@ class Alignment(Objective[Sequence[np.ndarray]]):
                     return None
                 return torch.cat([reference.vectors(part, layer, n) for part, n in zip(parts, numbers, strict=True)])
 
+            def of_process(counts: tuple[int, ...]) -> list[int]:
+                return np.array(counts, dtype=np.int64).reshape(self.processes.world, -1).sum(axis=1).tolist()
+
             known = [group.kinds for group in rows if group.kinds is not None]
             kinds = torch.from_numpy(np.concatenate(known))[:, None].to(self.processes.device) if known else None
-            pairs_of, words_of = (
-                np.array(counts).reshape(self.processes.world, -1).sum(axis=1).tolist()
-                for counts in (rows[0].pairs_of_part, rows[0].words_of_part)
-            )
+
+            def pooled(side: int, rows=rows) -> Tensor:
+                found = []
+                for leaf, group in zip(leaves, rows, strict=True):
+                    words = group.sentences[side]
+                    index, owner, counts = (
+                        torch.from_numpy(n).to(self.processes.device) for n in (words.rows, words.owner, words.counts)
+                    )
+                    vectors = leaf[layer].index_select(0, index)
+                    sums = vectors.new_zeros(len(counts), vectors.shape[1]).index_add(0, owner, vectors)
+                    found.append(sums / counts.clamp(min=1)[:, None])
+                return torch.cat(found)
+
+            split, whole = rows[0].subwords is not None, rows[0].sentences is not None
             groups.append(GroupVectors(
                 source=gather("source"), target=gather("target"), regularised=gather("regularised"),
                 reference=frozen("reference"), reference_linked=frozen("reference_linked"),
-                pairs_of_process=pairs_of, words_of_process=words_of, kinds=kinds,
+                pairs_of_process=of_process(rows[0].pairs_of_part), words_of_process=of_process(rows[0].words_of_part),
+                kinds=kinds, aligned=layer in self.aligned, stay=self.held.get(layer, 0.0),
+                subwords=gather("subwords") if split else None, reference_subwords=frozen("reference_subwords"),
+                subwords_of_process=of_process(rows[0].subwords_of_part),
+                sentences=(pooled(0), pooled(1)) if whole and layer in self.aligned else None,
+                sentences_of_process=of_process(rows[0].sentences_of_part),
             ))  # fmt: skip
         return groups

@@ -39,7 +39,7 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     if not maps:
         lines += ["## Training", "", "```json", json.dumps(record["schedule"], indent=2, default=str), "```", "",
                   f"{record['updates']:,} updates; loss {record['first_loss']:.4g} at the first and "
-                  f"{record['last_loss']:.4g} at the last.", ""]  # fmt: skip
+                  f"{record['last_loss']:.4g} at the last.", *_tempered(record), ""]  # fmt: skip
     lines += [
         "## Scores",
         "",
@@ -47,6 +47,15 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         "",
     ]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _tempered(record: Mapping[str, Any]) -> list[str]:
+    """How the temperature went, where it changed."""
+    if "temperature" not in record:
+        return []
+    return [
+        f"Temperature: {record['temperature']['first']:.4g} at the first, {record['temperature']['last']:.4g} at the last."
+    ]
 
 
 def add_scores(folder: Path, scores: list[dict[str, Any]], base: Sequence[Mapping[str, Any]] | None = None) -> None:

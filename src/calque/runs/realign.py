@@ -84,6 +84,11 @@ class TextRealignment(Realignment):
                 "leave it out, or realign before or after"
             )
         tuner = make_method(method, towards or "en", given)
+        if when == "during" and getattr(tuner, "temperature_schedule", None) == "learned":
+            raise SettingError(
+                "a learned temperature during the task's training: its weights are the task's, and do not have it; take another "
+                "temperature_schedule, or realign before or after"
+            )
         if not isinstance(tuner, Tuner):
             raise SettingError(f"{method} cannot realign an encoder for a task: expected contrastive or finetune")
         self.when, self.weight, self._method, self._names = when, weight, method, list(names)
@@ -130,9 +135,11 @@ class TextRealignment(Realignment):
         freeze_below(learning.model, tuner.freeze)
         frozen = [weight for weight in learning.model.parameters() if not weight.requires_grad]
         learning.model.requires_grad_(True)
+        plan, passes = tuner.plan(text, tuner.seed + seed), self._given.get("epochs", 1.0)
+        updates = replace(tuner.schedule, epochs=passes).updates(plan.steps_per_epoch)
         return Beside(
-            tuner.objective(learning, encoder, text, processes, threads), tuner.plan(text, tuner.seed + seed),
-            passes=self._given.get("epochs", 1.0), how=self.how, weight=self.weight, frozen=frozen,
+            tuner.objective(learning, encoder, text, processes, threads, updates=updates), plan,
+            passes=passes, how=self.how, weight=self.weight, frozen=frozen,
         )  # fmt: skip
 
     @property

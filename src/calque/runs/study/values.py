@@ -50,7 +50,7 @@ _COUNTS = frozenset([
     "restarts", "frequent", "k", "words", "most_rounds", "judge_updates", "selected_on", "width",
     "code_switch_copies",
 ])  # fmt: skip
-_OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label], "mix": Sequence[Layer],
+_OWN = {"dropout": Share, "layer": Layer, "stay_layers": Sequence[Layer], "rename": Mapping[str, Label], "mix": Sequence[Layer],
         "code_switch_texts": Ratio, "code_switch_words": Ratio}  # fmt: skip
 
 
