@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from calque.nn.divergence import row_divergence
+
 Same = Literal["negative", "ignored", "one", "each"]
 
 
@@ -79,12 +81,5 @@ def neighbours_lost(now: Tensor, before: Tensor, *, temperature: float) -> Tenso
     """
     if len(now) < 3:
         return now.sum() * 0.0
-    itself = torch.eye(len(now), dtype=torch.bool, device=now.device)
-    shares = []
-    for rows in (now, before):
-        rows = functional.normalize(rows, dim=1)
-        cosines = (rows @ rows.T / temperature).masked_fill(itself, -torch.inf)
-        shares.append(cosines.log_softmax(1).masked_fill(itself, 0.0))
-    q, p = shares
-    weights = p.exp().masked_fill(itself, 0.0)
-    return (weights * (p - q)).sum(1).mean()
+    cosines = [rows @ rows.T / temperature for rows in (functional.normalize(each, dim=1) for each in (now, before))]
+    return row_divergence(*cosines)

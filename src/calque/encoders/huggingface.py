@@ -79,6 +79,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     ):
         if pooling not in POOLINGS:
             raise SettingError(f"pooling={pooling!r}, expected one of {', '.join(POOLINGS)}")
+        few_shapes()
         self.model, self.tokenizer = model.eval(), tokenizer
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
         self.pooling, self.precision = pooling, check_precision(precision)
@@ -288,8 +289,6 @@ class HuggingFaceEncoder(TrainableEncoder):
             raise InputError(
                 "no config.json in this folder, expected an encoder that transformers or calque saved", path=path
             )
-        if number != torch.float32:
-            few_shapes()
         recorded = read_about(path) if about is None else about
         recorded = {key: recorded[key] for key in ("layer", "pooling", "max_length", "precision") if key in recorded}
         model, tokenizer = read_checkpoint(name, number, attention)

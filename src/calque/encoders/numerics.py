@@ -23,13 +23,14 @@ TRAINING_PRECISIONS = {"float32": "highest", "medium": "medium", "bfloat16": "hi
 
 
 def few_shapes() -> None:
-    """Let oneDNN keep little, before it is first used: for bfloat16 products on a processor.
+    """Let oneDNN keep little, before it is first used.
 
     What it prepares for a product it keeps for each shape, and PyTorch keeps a copy. Batches of sentences have ever new
-    shapes, so memory would grow with the text, by a gigabyte and more, and nothing is slower without.
+    shapes, so memory would grow with the text, by a gigabyte and more. Rows that are filled up (`rounded_rows`) have few:
+    an update of a BERT has fewer than this, and to prepare one takes as long as a product of a small model.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "16")
+        os.environ.setdefault(name, "256")
 
 
 def check_precision(precision: str) -> str:

@@ -55,5 +55,9 @@ def back_to_input(gradient: Tensor, weight: Tensor) -> Tensor:
 def back_to_weight(gradient: Tensor, x: Tensor) -> Tensor:
     """`gradient.T @ x`: the gradient of `linear` in `weight`."""
     if gradient.dtype == torch.float32 and uses_onednn():
+        if gradient.shape[1] > x.shape[1]:  # the narrower one is turned around on the way
+            return (
+                torch.ops.mkldnn._linear_pointwise.default(x.t(), gradient.t(), None, "none", [], "").t().contiguous()
+            )
         return torch.ops.mkldnn._linear_pointwise.default(gradient.t(), x.t(), None, "none", [], "")
     return gradient.t() @ x

@@ -123,14 +123,16 @@ def attend(qkv, offsets, heads, out, sums, threshold, key, factor):
                     top = row[0]
                     for j in range(n):
                         top = max(top, row[j])
+                    for j in range(n, _padded(n, _LANES)):
+                        row[j] = top - np.float32(200.0)  # a weight of 1e-38, so that no loop has a rest
                     total = np.float32(0.0)
-                    for j in range(n):
+                    for j in range(_padded(n, _LANES)):
                         weight = fast_exp(row[j] - top)
                         row[j] = weight
                         total += weight
                     sums[head, first + i + r] = top + np.log(total)
                     share = one / total
-                    for j in range(n):
+                    for j in range(_padded(n, _LANES)):
                         row[j] *= share
                     for j in range(n, _padded(n, 4)):
                         row[j] = np.float32(0.0)
@@ -193,7 +195,7 @@ def attend_backward(qkv, offsets, heads, out, sums, gradient, into, threshold, k
                     for c in range(width):
                         product += number(result[c]) * g[i + r, c]
                     total = sums[head, first + i + r]
-                    for j in range(n):
+                    for j in range(_padded(n, _LANES)):  # what is beyond n is set to 0 below, or not read
                         weight[j] = fast_exp(weight[j] - total)
                     if threshold > 0:
                         place = ((first + i + r) * heads + head) * longest
@@ -202,7 +204,7 @@ def attend_backward(qkv, offsets, heads, out, sums, gradient, into, threshold, k
                             slope[j] = weight[j] * (slope[j] - product)
                         _drop(weight, n, place, threshold, key, factor)
                     else:
-                        for j in range(n):
+                        for j in range(_padded(n, _LANES)):
                             slope[j] = weight[j] * (slope[j] - product)
                     for j in range(n, _padded(n, 4)):
                         slope[j] = none
