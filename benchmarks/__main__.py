@@ -9,6 +9,7 @@ PARTS = (
     "words",
     "encode",
     "finetune",
+    "contrastive",
     "csls",
     "tagging",
     "transform",

@@ -21,6 +21,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.stand_in import scaling
+
 WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W_]+|[^\w\s]|_")
 
 
@@ -43,7 +45,7 @@ def made_up(n: int, seed: int) -> list[list[str]]:
     return [["".join(rng.choice(letters, rng.integers(1, 8))) for _ in range(length)] for length in lengths]
 
 
-def random_bert(folder: Path) -> Path:
+def random_bert(folder: Path, layers: int, dim: int) -> Path:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
@@ -56,8 +58,8 @@ def random_bert(folder: Path) -> Path:
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=16_000, hidden_size=128, num_hidden_layers=6, num_attention_heads=2, intermediate_size=512,
-        max_position_embeddings=256,
+        vocab_size=16_000, hidden_size=dim, num_hidden_layers=layers, num_attention_heads=dim // 64,
+        intermediate_size=4 * dim, max_position_embeddings=256,
     )  # fmt: skip
     BertModel(config).save_pretrained(folder)
     BertTokenizerFast(tokenizer_object=tokenizer, model_max_length=256).save_pretrained(folder)
@@ -92,6 +94,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("texts", nargs="*", type=Path)
     parser.add_argument("--encoder", type=Path, help="default: a random BERT of 6 layers × 128")
     parser.add_argument("--limit", type=int, default=10_000, help="lines of each text")
+    parser.add_argument("--layers", type=int, default=6, help="of the random BERT; 12 for the size of BERT-base")
+    parser.add_argument("--dim", type=int, default=128, help="of the random BERT; 768 for the size of BERT-base")
+    parser.add_argument("--precision", default="highest", help="of calque: highest, medium or bfloat16")
+    parser.add_argument("--scaling", action="store_true", help="calque alone: --threads threads against one")
     parser.add_argument("--sentences", type=int, default=2048, help="sentences of one round, drawn from all")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
@@ -102,8 +108,13 @@ def main(argv: list[str] | None = None) -> None:
     from calque.encoders import load_encoder
 
     with tempfile.TemporaryDirectory() as folder:
-        encoder = load_encoder(args.encoder or random_bert(Path(folder)))
+        encoder = load_encoder(
+            args.encoder or random_bert(Path(folder), args.layers, args.dim), precision=args.precision
+        )
     sentences = read(args.texts, args.limit, args.seed) if args.texts else made_up(20_000, args.seed)
+    if args.scaling:
+        part = sentences[: args.sentences]
+        return scaling(lambda: encoder.encode(part), args.threads, args.rounds)
     warm = sentences[: args.sentences // 4]
     difference = max(
         float(np.abs(a - b).max())

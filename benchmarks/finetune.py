@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from benchmarks.stand_in import stand_in_encoder, stand_in_text
+from benchmarks.stand_in import scaling, stand_in_encoder, stand_in_text
 from calque.alignment.finetune import FineTune
 from calque.encoders import load_encoder
 
@@ -50,10 +50,13 @@ def straightforward(encoder, corpus, pairs, *, batch: int, n: int, learning_rate
     return n / (time.perf_counter() - started)
 
 
-def library(encoder, corpus, pairs, *, batch: int, n: int, learning_rate: float) -> float:
+def library(encoder, corpus, pairs, *, batch: int, n: int, learning_rate: float, precision: str = "float32") -> float:
     """Sentence pairs a second of calque over the same pairs, preparation included."""
     started = time.perf_counter()
-    tuner = FineTune(towards=corpus.langs[0], batch=batch, learning_rate=learning_rate, special=False, max_words=None)
+    tuner = FineTune(
+        towards=corpus.langs[0], batch=batch, learning_rate=learning_rate, special=False, max_words=None,
+        precision=precision,
+    )  # fmt: skip
     tuner.tune(encoder, corpus[:n], pairs.slice(0, n))
     return n / (time.perf_counter() - started)
 
@@ -63,13 +66,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--encoder", help="folder or hub name; default: a random one of 6 layers of 128")
     parser.add_argument("--text", help="parallel text; default: made up")
     parser.add_argument("--langs", nargs=2, default=("en", "de"))
+    parser.add_argument("--layers", type=int, default=6, help="of the random encoder; 12 for the size of BERT-base")
+    parser.add_argument("--dim", type=int, default=128, help="of the random encoder; 768 for the size of BERT-base")
+    parser.add_argument("--precision", default="float32", help="of calque: float32, medium or bfloat16")
+    parser.add_argument("--scaling", action="store_true", help="calque alone: --threads threads against one")
     parser.add_argument("--pairs", type=int, default=800)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    encoder = load_encoder(options.encoder) if options.encoder else stand_in_encoder()
+    encoder = (
+        load_encoder(options.encoder) if options.encoder else stand_in_encoder(layers=options.layers, dim=options.dim)
+    )
     if options.text:
         from calque.corpora import read_parallel
         from calque.wordalign import align_words
@@ -79,16 +88,19 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         corpus, pairs = stand_in_text(options.pairs, langs=tuple(options.langs))
     settings = {"batch": options.batch, "learning_rate": 5e-4}
-    library(encoder, corpus, pairs, n=min(100, len(corpus)), **settings)
+    own = {**settings, "precision": options.precision}
+    if options.scaling:
+        return scaling(lambda: library(encoder, corpus, pairs, n=len(corpus), **own), options.threads, options.rounds)
+    library(encoder, corpus, pairs, n=min(100, len(corpus)), **own)
     slow, fast = [], []
     for _ in range(options.rounds):
         slow.append(straightforward(encoder, corpus, pairs, n=len(corpus), **settings))
-        fast.append(library(encoder, corpus, pairs, n=len(corpus), **settings))
+        fast.append(library(encoder, corpus, pairs, n=len(corpus), **own))
     ratio = statistics.median(f / s for f, s in zip(fast, slow, strict=True))
     print(
-        f"fine-tuning, batch {options.batch}, {options.threads} threads: {ratio:.2f} times the sentence pairs a second "
-        f"of a straightforward loop (at least 3 asked; {statistics.median(fast):.0f} and {statistics.median(slow):.0f}, "
-        f"medians of {options.rounds} turns)"
+        f"fine-tuning, {options.precision}, batch {options.batch}, {options.threads} threads: {ratio:.2f} times the sentence "
+        f"pairs a second of a straightforward loop (at least 3 asked; {statistics.median(fast):.0f} and "
+        f"{statistics.median(slow):.0f}, medians of {options.rounds} turns)"
     )
 
 

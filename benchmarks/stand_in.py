@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections.abc import Callable
+
 import numpy as np
+import torch
 
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.pairs import WordPairs
@@ -34,7 +39,6 @@ def stand_in_text(n: int, *, langs: tuple[str, str] = ("en", "de"), seed: int = 
 
 def stand_in_encoder(*, layers: int = 6, dim: int = 128) -> HuggingFaceEncoder:
     """BERT with random weights and a WordPiece vocabulary of made-up text."""
-    import torch
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
@@ -50,3 +54,21 @@ def stand_in_encoder(*, layers: int = 6, dim: int = 128) -> HuggingFaceEncoder:
         attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     return HuggingFaceEncoder(BertModel(config), tokenizer, name="stand-in", max_length=256)
+
+
+def scaling(work: Callable[[], object], threads: int, rounds: int) -> None:
+    """Print how much sooner some work is done with several threads than with one, by turns."""
+    ratios = []
+    for turn in range(rounds + 1):
+        seconds = []
+        for count in (1, threads):
+            torch.set_num_threads(count)
+            start = time.perf_counter()
+            work()
+            seconds.append(time.perf_counter() - start)
+        if turn:  # the first one prepares
+            ratios.append(seconds[0] / seconds[1])
+    print(
+        f"{threads} threads against one: {statistics.median(ratios):.2f} times ({min(ratios):.2f} to {max(ratios):.2f}, "
+        f"{rounds} turns; at least 1.7 asked of two)"
+    )

@@ -521,7 +521,7 @@ def test_a_step_of_training_makes_new_vectors(tiny_folder, load, multilingual_wo
         ({"layer": 4}, "layer 4: .* has layers 0 .embeddings. to 3"),
         ({"layer": -5}, "layer -5"),
         ({"pooling": "max"}, "pooling='max', expected one of last, first, mean"),
-        ({"precision": "low"}, "precision='low', expected one of highest, high, medium"),
+        ({"precision": "low"}, "precision='low', expected one of highest, high, medium, bfloat16"),
         ({"max_length": 65}, "max_length=65: .* takes at most 64 subwords"),
         ({"max_length": 2}, "max_length=2 leaves no room"),
         ({"dtype": "int8"}, "dtype='int8', expected one of float32, bfloat16, float16"),
@@ -619,6 +619,15 @@ def test_a_tokenizer_of_another_model(tiny_folder, family_folders, load, tmp_pat
 
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
+def test_vectors_in_bfloat16_are_near_those_in_float32(tiny_folder, load, multilingual_words):
+    exact, rough = (
+        load(tiny_folder, precision=name).encode(multilingual_words).data for name in ("highest", "bfloat16")
+    )
+    assert rough.dtype == np.float32
+    apart = np.linalg.norm(rough - exact, axis=1) / np.linalg.norm(exact, axis=1)
+    assert 1e-5 < apart.max() < 0.05
+
+
 def test_precision_is_set_for_our_passes_only(tiny_folder, load, monkeypatch, multilingual_words):
     before = torch.get_float32_matmul_precision()
     inside = []

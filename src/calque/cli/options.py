@@ -67,7 +67,8 @@ VectorPrecision = Annotated[
     str | None,
     typer.Option(
         "--precision",
-        help="Arithmetic of matrix products: highest, high or medium; default: the one saved with the encoder, or highest.",
+        help="Arithmetic: highest (exact float32), high or medium (factors of matrix products rounded), or bfloat16 (all of "
+        "the forward pass); default: the one saved with the encoder, or highest.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]

@@ -82,7 +82,7 @@ class ElmoEncoder(Encoder):
         if batch < 1:
             raise SettingError(f"batch={batch}, expected at least 1 sentence")
         self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
-        self.stateful, self.batch, self.precision = stateful, batch, check_precision(precision)
+        self.stateful, self.batch, self.precision = stateful, batch, check_precision(precision, products_only=True)
         self.lower = lower
         self._chosen = self.layer_number(layer)
         self.layer = self._chosen if mix is None else None

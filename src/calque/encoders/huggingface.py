@@ -25,7 +25,7 @@ from calque.encoders.cut import cut_above
 from calque.encoders.dropped import SubwordDropout
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.layers import LayerTap, all_states, examine
-from calque.encoders.numerics import check_precision, few_shapes, number_type, usable_device
+from calque.encoders.numerics import check_precision, few_shapes, forward_context, number_type, usable_device
 from calque.encoders.sentence_transformers import copy_modules, modules_of
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
@@ -51,8 +51,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         pooling: a word's vector from its subwords: the last one's, the first one's, or their mean.
         max_length: most subwords of a sentence; None for the model's own limit.
         name: what reports call the encoder.
-        precision: of float32 matrix products in `encode`, as in `torch.set_float32_matmul_precision`; one that is not
-            "highest" is part of the fingerprint.
+        precision: of the arithmetic in `encode`, see `calque.encoders.numerics.check_precision`; one that is not "highest"
+            is part of the fingerprint.
 
     Attributes:
         subwords: the word ↔ subword map.
@@ -211,10 +211,11 @@ class HuggingFaceEncoder(TrainableEncoder):
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
             batch = batch.to(device)
-            if flat:
-                return settled.above(self.embedded([batch]), [batch], layers)
-            states = all_states(self.model, batch) if tap is None else tap(batch)
-            return {layer: self.pool(states[layer], batch) for layer in layers}
+            with forward_context(self.precision, device):
+                if flat:
+                    return settled.above(self.embedded([batch]), [batch], layers)
+                states = all_states(self.model, batch) if tap is None else tap(batch)
+                return {layer: self.pool(states[layer], batch) for layer in layers}
 
         with nullcontext() if flat or tap is None else tap.attached():
             yield vectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -15,8 +15,8 @@ from calque.errors import SettingError
 #: types of weights, by name
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
-#: of float32 matrix products where vectors are computed, as `torch.set_float32_matmul_precision` names them
-PRECISIONS = ("highest", "high", "medium")
+#: of computing vectors: of float32 matrix products, as `torch.set_float32_matmul_precision` names them, or all in bfloat16
+PRECISIONS = ("highest", "high", "medium", "bfloat16")
 #: of training, and the precision of its float32 matrix products
 TrainingPrecision = Literal["float32", "medium", "bfloat16"]
 TRAINING_PRECISIONS = {"float32": "highest", "medium": "medium", "bfloat16": "highest"}
@@ -33,13 +33,20 @@ def few_shapes() -> None:
         os.environ.setdefault(name, "256")
 
 
-def check_precision(precision: str) -> str:
+def check_precision(precision: str, *, products_only: bool = False) -> str:
     """`precision` of computing vectors.
+
+    - "highest", the default: exact float32.
+    - "high", "medium": the factors of float32 products rounded where the processor or card can multiply these.
+    - "bfloat16": the forward pass in bfloat16 where that is safe; weights stay in float32.
+
+    Args:
+        products_only: the encoder knows the first three alone.
 
     Raises:
         SettingError: there is none of that name.
     """
-    return _checked(precision, PRECISIONS)
+    return _checked(precision, PRECISIONS[:3] if products_only else PRECISIONS)
 
 
 def check_training_precision(precision: str) -> str:
@@ -68,11 +75,17 @@ def _checked(precision: str, names: tuple[str, ...]) -> str:
     return precision
 
 
+def forward_context(precision: str, device: torch.device) -> AbstractContextManager:
+    """Context of a forward pass, in the thread that enters it."""
+    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext()
+
+
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """Compute float32 matrix products in this precision; afterwards the user's setting stands again."""
+    """Compute float32 matrix products in this precision, "bfloat16" being exact in those that are left in float32;
+    afterwards the user's setting stands again."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
+    torch.set_float32_matmul_precision("highest" if precision == "bfloat16" else precision)
     try:
         yield
     finally:
