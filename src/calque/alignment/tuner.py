@@ -6,13 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.base import Method
+from calque.alignment.centring import centred
 from calque.alignment.freezing import freeze_below, go_back
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
@@ -27,6 +28,9 @@ from calque.training.loop import Loop, Schedule
 from calque.training.passes import shares_at_once
 from calque.training.plan import BalancedPlan, BatchPlan
 from calque.training.sources import float32_copy
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
 
 
 @dataclass(kw_only=True, eq=False)
@@ -47,6 +51,8 @@ class Tuner(Method):
             to n^α of its n pairs: 0 for all alike, 1 for as many as there are; None goes through the text as it is.
         step_back: how far the trained weights go back towards those before, between 0 (not at all) and below 1: what is
             given back is θ + step_back·(θ0 − θ) (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", Eq. 1).
+        centre: `align` takes off what is left between the means of the languages, see `calque.alignment.centring`, and gives
+            the trained encoder with a shift of each language; `tune` does not.
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
         budget: subwords, padding included, in one forward pass.
         window: batches within which pairs are grouped by length.
@@ -73,6 +79,7 @@ class Tuner(Method):
     subword_dropout: float = 0.0
     balance_origins: float | None = None
     step_back: float = 0.0
+    centre: bool = False
     accumulate: int = 1
     budget: int = 1024
     window: int = 1
@@ -145,6 +152,7 @@ class Tuner(Method):
         less those of the schedule and those that cannot change the result (budget), and all that the method adds."""
         names = ["towards", "layers", "batch", "special", "max_words", "freeze", "subword_dropout", "balance_origins",
                  "step_back", "window", "precision"]  # fmt: skip
+        names += ["centre"] if self.centre else []
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
         return {"method": type(self).__name__.lower(), **{name: getattr(self, name) for name in names}}
 
@@ -205,7 +213,22 @@ class Tuner(Method):
         tuned.model.eval().requires_grad_(True)
         return tuned
 
-    align = tune
+    def align(
+        self,
+        encoder: Any,
+        corpus: ParallelCorpus | Sequence[ParallelCorpus],
+        pairs: WordPairs | Sequence[WordPairs],
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> Encoder:
+        """Train a copy of `encoder`, see `tune`, and centre its languages if `centre` says so."""
+        tuned = self.tune(encoder, corpus, pairs, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
+        if not self.centre:
+            return tuned
+        corpora = [corpus] if isinstance(corpus, ParallelCorpus) else corpus
+        return centred(tuned, corpora, towards=self.towards, progress=progress)
 
     # -- what a run is made of, for those who train something else along with it ------------------------------------
     def text(

@@ -93,6 +93,12 @@ class Tuning:
     freeze: Annotated[
         int | None, typer.Option(min=0, help="Training: freeze the embeddings and the first N layers.")
     ] = None
+    centre: Annotated[
+        bool,
+        typer.Option(
+            "--centre", help="Training: afterwards, shift each language so that its mean is that of --towards."
+        ),
+    ] = False
     reduction: Annotated[
         str | None, typer.Option(help="finetune: sum (as in the paper) or mean (as in the published code).")
     ] = None

@@ -24,19 +24,19 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     library = "transformers" if record.get("kind", "huggingface") == "huggingface" else "calque"
     front = ["---", f"library_name: {library}", "language:", *[f"- {lang}" for lang in languages],
              f"base_model: {record['encoder']}", "tags:", "- cross-lingual", "- word-alignment", "- calque", "---"]  # fmt: skip
-    maps = "updates" not in record
+    trained, plain = "updates" in record, "vectors" in record
     lines = [
         *front, "",
         f"# {record['encoder']}, aligned by {record['method']}", "",
         _done(record, others), "",
         *([f"**Not to be trusted**: the maps of {', '.join(record['failed'])} failed.", ""] if record.get("failed") else []),
-        "## Use", "", *(_with_calque(record, others) if maps else _with_transformers(record["vectors"])), "",
+        "## Use", "", *(_with_transformers(record["vectors"]) if plain else _with_calque(record, others)), "",
         *_data(record["texts"]),
         *_left_out(record.get("counts", {}) | {"max_words": record["settings"].get("max_words")}),
         *([_links(record["words"], record["towards"]), ""] if "words" in record else []),
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2, default=str), "```", "",
     ]  # fmt: skip
-    if not maps:
+    if trained:
         lines += ["## Training", "", "```json", json.dumps(record["schedule"], indent=2, default=str), "```", "",
                   f"{record['updates']:,} updates; loss {record['first_loss']:.4g} at the first and "
                   f"{record['last_loss']:.4g} at the last.", *_tempered(record), ""]  # fmt: skip
@@ -162,7 +162,8 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
         what = f"Hidden words of {langs} and {towards} were trained to predict their senses and those of their translations"
     else:
         what = f"The word vectors of {langs} were moved towards those of {towards}"
-    return f"{what}, with calque {calque.__version__} by the method *{method}*."
+    means = f" Then each language's mean was moved onto that of {towards}." if record["settings"].get("centre") else ""
+    return f"{what}, with calque {calque.__version__} by the method *{method}*.{means}"
 
 
 def _left_out(counts: dict[str, Any]) -> list[str]:

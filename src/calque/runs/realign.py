@@ -91,6 +91,10 @@ class TextRealignment(Realignment):
             )
         if not isinstance(tuner, Tuner):
             raise SettingError(f"{method} cannot realign an encoder for a task: expected contrastive or finetune")
+        if tuner.centre:
+            raise SettingError(
+                f"centre of {method}: an encoder with shifted languages cannot learn a task; leave it out"
+            )
         self.when, self.weight, self._method, self._names = when, weight, method, list(names)
         self.how: How = how
         self._tuner, self._towards, self._given, self._read = tuner, towards, given, read

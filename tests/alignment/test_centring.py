@@ -1,0 +1,72 @@
+"""Languages whose means are moved together after training."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from calque.alignment.centring import centred
+from calque.alignment.contrastive import Contrastive
+from calque.encoders import load_encoder
+from calque.errors import SettingError
+from calque.runs.realign import TextRealignment
+from calque.text import Sentence
+from command import fails, works
+from linked_text import make_text
+
+
+def words(encoder, sides):
+    return np.concatenate([encoder.encode(side).data.astype(np.float64) for side in sides])
+
+
+def test_a_language_gets_the_mean_of_its_translations(tiny_encoder):
+    corpora = [make_text("xx", 30, 0)[0], make_text("xx", 12, 2)[0], make_text("yy", 20, 1)[0]]
+    made = centred(tiny_encoder, corpora, towards="en")
+    for lang, texts in (("xx", corpora[:2]), ("yy", corpora[2:])):
+        sizes = [len(words(tiny_encoder, [text.target])) for text in texts]
+        other = sum(n * words(tiny_encoder, [text.source]).mean(0) for n, text in zip(sizes, texts, strict=True))
+        before = words(tiny_encoder, [text.target for text in texts])
+        expected = before - before.mean(0) + other / sum(sizes)
+        np.testing.assert_allclose(words(made, [text.target for text in texts]), expected, atol=1e-5)
+    np.testing.assert_array_equal(words(made, [corpora[0].source]), words(tiny_encoder, [corpora[0].source]))
+    with pytest.raises(SettingError, match="no text has zz on one side"):
+        centred(tiny_encoder, corpora, towards="zz")
+
+
+def test_only_align_centres(tiny_encoder):
+    corpus, pairs = make_text("xx", 12, 0)
+    method = Contrastive(towards="en", epochs=1, centre=True)
+    tuned, aligned = (do(tiny_encoder, corpus, pairs) for do in (method.tune, method.align))
+    rows = words(aligned, [corpus.target])
+    np.testing.assert_allclose(rows.mean(0), words(tuned, [corpus.source]).mean(0), atol=1e-5)
+    np.testing.assert_array_equal(words(aligned.base, [corpus.target]), words(tuned, [corpus.target]))
+    assert method.settings()["centre"] is True
+    assert "centre" not in Contrastive(towards="en").settings()
+
+
+def test_on_the_command_line(capsys, tiny_folder, tmp_path):
+    text = tmp_path / "text.tsv"
+    corpus, _ = make_text("xx", 12, 0)
+    lines = zip(corpus.source, corpus.target, strict=True)
+    text.write_text("".join(f"{' '.join(s.words)}\t{' '.join(t.words)}\n" for s, t in lines), encoding="utf-8")
+    out = tmp_path / "out"
+    common = ("align", text, "--langs", "en", "xx", "--towards", "en", "--pretokenized", "--out", out, "-q")
+    works(capsys, *common, "--encoder", tiny_folder, "--centre", "--epochs", 1)
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "Then each language's mean was moved onto that of en." in card
+    assert "## Training" in card
+    assert "`AutoModel` gives the encoder *before* mapping" in card
+    assert json.loads((out / "calque-run.json").read_text(encoding="utf-8"))["settings"]["centre"] is True
+    encoder = load_encoder(out)
+    means = [encoder.encode([Sentence(s.words, lang) for s in side]).data.mean(0)
+             for side, lang in ((corpus.source, "en"), (corpus.target, "xx"))]  # fmt: skip
+    np.testing.assert_allclose(*means, atol=1e-4)
+    said = fails(capsys, *common, "--encoder", tiny_folder, "--method", "rotation", "--centre", "--overwrite")
+    assert "--centre is for training, but rotation is a map" in said
+
+
+def test_an_encoder_that_learns_a_task_is_not_shifted():
+    with pytest.raises(SettingError, match="centre of contrastive: an encoder with shifted languages cannot learn a task"):
+        TextRealignment(lambda: ((), ()), options={"centre": True})
