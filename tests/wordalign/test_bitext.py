@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from calque.text import Sentences
 from calque.wordalign import bitext as bitext_module
+from calque.wordalign import vocabulary as vocabulary_module
 from calque.wordalign.bitext import Bitext, Pairs, Side
 from calque.wordalign.spelling import code_points, similarity
 from calque.wordalign.vocabulary import AS_IS, Classes, Vocabulary
@@ -50,12 +51,13 @@ def test_cells_hold_the_pair_of_types_that_meet_there(text, max_cells, max_words
             assert [[pairs[p] for p in row] for row in numbers] == [[(s, t) for t in text[k][1]] for s in text[k][0]]
 
 
-def test_room_for_pairs_grows(monkeypatch):
+def test_room_for_pairs_grows_and_threads_share_it(monkeypatch):
     rng = np.random.default_rng(0)
     text = [[rng.integers(0, 50, 6).tolist() for _ in range(60)] for _ in range(2)]
     enough = Bitext(side(text[0], 50), side(text[1], 50))
     monkeypatch.setattr(bitext_module, "ROOM", 64)
-    grown = Bitext(side(text[0], 50), side(text[1], 50))
+    monkeypatch.setattr(bitext_module, "PARALLEL", 1)
+    grown = Bitext(side(text[0], 50), side(text[1], 50), threads=2)
     assert np.array_equal(enough.pairs.starts, grown.pairs.starts)
     assert np.array_equal(enough.pairs.target, grown.pairs.target)
     for k, numbers in cells_of(enough).items():
@@ -89,6 +91,18 @@ def test_frequent_words_stand_for_themselves_and_rare_ones_for_their_stem():
     more, _, unknown = vocabulary.encode(Sentences.of([["HOUSE", "housed", "cats", "Cats", "o"]]))
     assert [names[k] if k < len(names) else k - len(names) for k in more] == ["house", "hous…", 0, 0, 1]
     assert unknown.to_pylist() == ["cats", "o"]
+
+
+def test_the_parts_of_a_text_share_their_types(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = [[f"w{k}" for k in rng.integers(0, 40, n)] for n in rng.integers(0, 6, 50)]
+    parts = Sentences.joined([Sentences.of(rows[k : k + 7]) for k in range(0, 50, 7)])
+    whole = Vocabulary.build(parts, Classes(frequent=3))
+    monkeypatch.setattr(vocabulary_module, "PART", 20)
+    names, words, offsets = Vocabulary.build(parts, Classes(frequent=3))
+    assert names.names.equals(whole[0].names)
+    assert names.forms.equals(whole[0].forms)
+    assert (words.tolist(), offsets.tolist()) == (whole[1].tolist(), whole[2].tolist())
 
 
 def test_words_as_they_are():

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
 from calque.offsets import offsets_of
 from calque.wordalign.compiled import Compiled
+from calque.wordalign.parallel import run
 
 Block = tuple[np.ndarray, np.ndarray, np.ndarray]
 by_type = Compiled("calque.wordalign.loops.cells:by_type")
+shift_rows = Compiled("calque.wordalign.loops.cells:shift_rows")
 number_rows = Compiled("calque.wordalign.loops.cells:number_rows")
 fill_rows = Compiled("calque.wordalign.loops.cells:fill_rows")
 match = Compiled("calque.wordalign.loops.cells:match")
+PARALLEL = 1 << 21  # cells from which on several threads number them
 ROOM = 1 << 22  # pairs of types there is room for at first
 
 
@@ -83,9 +88,10 @@ class Bitext:
             grow with the square of the length. `too_long` counts them.
         max_cells: cells held in memory (4 bytes each). A larger text is cut into blocks of half as many, which are computed
             anew in every pass.
+        threads: for numbering the pairs; the numbers do not depend on it.
     """
 
-    def __init__(self, source: Side, target: Side, *, max_words: int = 500, max_cells: int = 1 << 29):
+    def __init__(self, source: Side, target: Side, *, max_words: int = 500, max_cells: int = 1 << 29, threads: int = 1):
         self.source, self.target = source, target
         rows, columns = np.diff(source.offsets), np.diff(target.offsets)
         fits = (rows <= max_words) & (columns <= max_words)
@@ -98,7 +104,7 @@ class Bitext:
         self.longest = int(max(rows[used].max(), columns[used].max())) if len(used) else 0
         self.max_cells = max_cells
         self.n_cells = int(self._size.sum())
-        self.pairs, self._cells = self._number()
+        self.pairs, self._cells = self._number(threads)
 
     def __len__(self) -> int:
         return len(self._size)
@@ -123,21 +129,34 @@ class Bitext:
         sentence = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(offsets[first : last + 1]))
         return order, begin, sentence, offsets[first]
 
-    def _number(self) -> tuple[Pairs, np.ndarray]:
+    def _number(self, threads: int) -> tuple[Pairs, np.ndarray]:
+        """All pairs and cells. Ranges of source types are numbered side by side, each from 0, and then moved to their place: the
+        numbers are those of one range after the other."""
         cells = np.empty(self.n_cells if self.in_memory else 0, dtype=np.uint32)
-        starts = np.zeros(self.source.n_types + 1, dtype=np.int64)
-        target = np.empty(min(self.n_cells, max(ROOM, self.target.n_types)), dtype=np.int32)
-        stamp = np.full(self.target.n_types, -1, dtype=np.int64)
-        s, origin = 0, _origins(self._size)
-        order, first, sentence, _ = self._sorted(0, len(self))
-        while s < self.source.n_types:
-            s = number_rows(
-                s, self.source.offsets, self.target.words, self.target.offsets, order, first, sentence, origin,
-                stamp, starts, target, cells,
-            )  # fmt: skip
-            if s < self.source.n_types:
-                target = np.concatenate([target, np.empty_like(target)])
-        return Pairs(starts, target[: starts[-1]].copy()), cells
+        origin, (order, first, sentence, _) = _origins(self._size), self._sorted(0, len(self))
+        parts = 1 if threads == 1 or self.n_cells < PARALLEL else 2 * threads
+        cuts = np.searchsorted(first, np.linspace(0, first[-1], parts + 1)[1:-1]).tolist()
+        ranges = list(pairwise([0, *cuts, self.source.n_types]))
+        places = self.source.offsets, self.target.words, self.target.offsets, order, first, sentence, origin
+
+        def number(s: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+            begun, starts = s, np.zeros(self.source.n_types + 1, dtype=np.int64)
+            target = np.empty(min(self.n_cells, max(ROOM, self.target.n_types)), dtype=np.int32)
+            stamp = np.full(self.target.n_types, -1, dtype=np.int64)
+            while s < last:
+                s = number_rows(s, last, *places, stamp, starts, target, cells)
+                if s < last:
+                    target = np.concatenate([target, np.empty_like(target)])
+            return starts[begun + 1 : last + 1].copy(), target[: starts[last]].copy()
+
+        numbered = run([partial(number, *each) for each in ranges], threads)
+        bases = offsets_of([len(target) for _, target in numbered]).tolist()
+        if self.in_memory and parts > 1:
+            places = self.source.offsets, self.target.offsets, order, first, sentence, origin
+            run([partial(shift_rows, *each, *places, base, cells)
+                 for each, base in zip(ranges[1:], bases[1:], strict=False)], threads)  # fmt: skip
+        starts = [np.zeros(1, np.int64), *(starts + base for (starts, _), base in zip(numbered, bases, strict=False))]
+        return Pairs(np.concatenate(starts), np.concatenate([target for _, target in numbered])), cells
 
     def blocks(self) -> Iterator[Block]:
         """Cut the text into parts whose cells fit into memory.

@@ -9,12 +9,16 @@ for inducing N-best translation lexicons"), of the words without accents and in 
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from calque.wordalign.bitext import Pairs
 from calque.wordalign.compiled import Compiled
+from calque.wordalign.parallel import run
 
 _CYRILLIC = "а:a б:b в:v г:g д:d е:e ё:e ж:zh з:z и:i й:i к:k л:l м:m н:n о:o п:p р:r с:s т:t у:u ф:f х:h ц:ts ч:ch "
 _CYRILLIC += "ш:sh щ:sht ъ: ы:y ь: э:e ю:yu я:ya є:e і:i ї:i ґ:g ђ:d ј:j љ:l њ:n ћ:c џ:dz ѓ:g ќ:k ѕ:z "
@@ -48,13 +52,14 @@ def joined(first: CodePoints, second: CodePoints) -> CodePoints:
     return np.concatenate([first[0], second[0]]), np.concatenate([first[1], first[1][-1] + second[1][1:]])
 
 
-def similarity(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
+def similarity(pairs: Pairs, source: CodePoints, target: CodePoints, threads: int = 1) -> np.ndarray:
     """Longest common subsequence over the longer length, for every pair of types; float32 `[n_pairs]`, 0 to 1.
 
     Args:
         pairs: which types meet.
         source, target: the spelling of every type, as `code_points` gives it. Letters behind the 64th of a source word are
             not compared.
+        threads: it does not depend on them.
     """
     (left, left_offsets), (right, right_offsets) = source, target
     points = np.concatenate([left, right])
@@ -62,8 +67,12 @@ def similarity(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarr
     met[points] = True
     alphabet, letters = np.flatnonzero(met), (np.cumsum(met, dtype=np.int32) - 1)[points]
     out = np.zeros(len(pairs), dtype=np.float32)
-    common(
-        letters[: len(left)].copy(), left_offsets, letters[len(left) :].copy(), right_offsets,
-        pairs.starts, pairs.target, np.zeros(len(alphabet), dtype=np.uint64), out,
-    )  # fmt: skip
+    places = letters[: len(left)].copy(), left_offsets, letters[len(left) :].copy(), right_offsets
+    parts = 1 if threads == 1 else 4 * threads
+    cuts = np.searchsorted(pairs.starts, np.linspace(0, len(pairs), parts + 1)[1:-1]).tolist()
+    tasks = [
+        partial(common, *each, *places, pairs.starts, pairs.target, np.zeros(len(alphabet), dtype=np.uint64), out)
+        for each in pairwise([0, *cuts, len(pairs.starts) - 1])
+    ]
+    run(tasks, threads)
     return out

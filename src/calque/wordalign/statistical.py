@@ -21,7 +21,7 @@ from calque.wordalign.bitext import Bitext, Side
 from calque.wordalign.compiled import Compiled
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
 from calque.wordalign.model import Job, Links, Model
-from calque.wordalign.parallel import n_threads
+from calque.wordalign.parallel import n_threads, run
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
 from calque.wordalign.saved import Tables, open_tables, save_tables
 from calque.wordalign.spelling import CodePoints, code_points, joined, similarity
@@ -33,7 +33,7 @@ Settings = FastAlignSettings | HmmSettings | GibbsSettings
 FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
 sentence_keys = Compiled("calque.wordalign.loops.generator:sentence_keys")
 MAX_WORDS = 500
-BLOCK = 1 << 16  # sentence pairs linked at a time where they come one after the other
+BLOCK = 1 << 15  # sentence pairs linked at a time where they come one after the other
 _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
 
 
@@ -138,11 +138,11 @@ class WordAligner:
             raise SettingError(f"max_words={max_words}, expected 1 or more")
         workers = n_threads(threads)
         classes = classes or kind.classes
-        source, source_words, source_offsets = Vocabulary.build(text.source, classes)
-        target, target_words, target_offsets = Vocabulary.build(text.target, classes)
+        built = run([partial(Vocabulary.build, side, classes) for side in (text.source, text.target)], workers)
+        (source, source_words, source_offsets), (target, target_words, target_offsets) = built
         sides = Side(source_words, source_offsets, len(source)), Side(target_words, target_offsets, len(target))
-        bitext = _bitext(*sides, max_words)
-        ratio = partial(similarity, bitext.pairs, source.points, target.points)
+        bitext = _bitext(*sides, max_words, workers)
+        ratio = partial(similarity, bitext.pairs, source.points, target.points, workers)
         with _bar(chosen.passes, model, text.langs, progress) as shown:
             trained, links = kind.fit(Job(bitext, ratio, seed, None, workers, shown.update), chosen)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words)
@@ -223,16 +223,25 @@ class WordAligner:
         """
         check_method(symmetrize)
         kept = self._trained_on[1] if self._trained_on is not None and corpus is self._trained_on[0] else None
-        before = np.zeros(2, dtype=np.int64)
-        for first in range(0, len(corpus), block):
-            part = corpus[first : first + block]
-            if kept is None:
-                both = self.directions(part, seed=seed, threads=threads)
-            else:
-                after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
-                links, before = kept.part(before, after), after
-                both = _pairs(part, links, True), _pairs(part, links, False)
-            yield join_directions(*both, symmetrize)
+        before, workers = np.zeros(2, dtype=np.int64), n_threads(threads)
+        parts = [corpus[first : first + block] for first in range(0, len(corpus), block)]
+
+        def linked(part: ParallelCorpus, links: Links | None, threads: int) -> WordPairs:
+            if links is None:
+                return join_directions(*self.directions(part, seed=seed, threads=threads), symmetrize)
+            return join_directions(_pairs(part, links, True), _pairs(part, links, False), symmetrize)
+
+        for first in range(
+            0, len(parts), workers
+        ):  # a block for each thread, for most of the work is between the loops
+            tasks, several = [], parts[first : first + workers]
+            for part in several:
+                links = None
+                if kept is not None:
+                    after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
+                    links, before = kept.part(before, after), after
+                tasks.append(partial(linked, part, links, max(1, workers // len(several))))
+            yield from run(tasks, workers)
 
     def directions(
         self, corpus: ParallelCorpus, *, seed: int = 0, threads: int | None = None, progress: bool = False
@@ -247,8 +256,9 @@ class WordAligner:
                 _encode_further(vocabulary, sentences)
                 for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True)
             )
-            bitext = _bitext(source, target, self.max_words)
-            ratio = partial(similarity, bitext.pairs, source_points, target_points)
+            workers = n_threads(threads)
+            bitext = _bitext(source, target, self.max_words, workers)
+            ratio = partial(similarity, bitext.pairs, source_points, target_points, workers)
             known = (len(vocabulary) for vocabulary in self.vocabularies)
             (of_source, of_target) = (
                 (side.words, side.offsets, n) for side, n in zip((source, target), known, strict=True)
@@ -256,7 +266,7 @@ class WordAligner:
             keys = np.empty(len(bitext), np.uint64)
             sentence_keys(*of_source, *of_target, keys)
             with _bar(None, self.model.kind, self.langs, progress) as shown:
-                links = self.model.links(Job(bitext, ratio, seed, keys, n_threads(threads), shown.update))
+                links = self.model.links(Job(bitext, ratio, seed, keys, workers, shown.update))
         return _pairs(corpus, links, True), _pairs(corpus, links, False)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -280,8 +290,8 @@ def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side,
     return Side(words, offsets, len(vocabulary) + len(unknown)), joined(vocabulary.points, code_points(unknown))
 
 
-def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
-    bitext = Bitext(source, target, max_words=max_words)
+def _bitext(source: Side, target: Side, max_words: int, threads: int) -> Bitext:
+    bitext = Bitext(source, target, max_words=max_words, threads=threads)
     if bitext.too_long:
         warnings.warn(
             f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have more than {max_words:,} words on one side and "

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from calque.offsets import offsets_of
 from calque.text import Sentences
 from calque.wordalign.spelling import CodePoints, code_points
 
+PART = 1 << 25  # words numbered at a time
 _RARE = "\u2026"  # ends the name of a stem, so that it differs from a word spelt the same
 
 
@@ -108,6 +110,19 @@ class Vocabulary:
         return words, offsets, types.take(from_numpy(numbers[at[np.sort(first)]]))
 
 
+def _groups(chunks: Sequence[pa.Array]) -> Iterator[list[pa.Array]]:
+    """Parts of a text of at most so many words, or one chunk."""
+    some, size = [], 0
+    for chunk in chunks:
+        words = len(chunk.flatten())
+        if some and size + words > PART:
+            yield some
+            some, size = [], 0
+        some, size = [*some, chunk], size + words
+    if some:
+        yield some
+
+
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
     """The different words after folding, the number of each running word, and the offsets of the sentences.
 
@@ -118,16 +133,24 @@ def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray
     spelled: dict[str, int] = {}
     parts: list[pa.Array] = []
     begin = 0
-    for chunk in sentences.chunks():
-        words = chunk.flatten()
-        encoded = words.dictionary_encode()
-        local = encoded.dictionary.to_pylist()
-        known = len(spelled)
-        number = np.fromiter((spelled.setdefault(word, len(spelled)) for word in local), np.int32, len(local))
-        parts.append(encoded.dictionary.take(from_numpy(np.flatnonzero(number >= known))))
-        np.take(number, to_numpy(encoded.indices), out=numbers[begin : begin + len(words)])
-        begin += len(words)
-        let_go(chunk)
+    for some in _groups(sentences.chunks()):
+        encoded = pa.chunked_array([chunk.flatten() for chunk in some], pa.string()).dictionary_encode()
+        if not len(encoded):
+            continue
+        encoded, last = encoded.unify_dictionaries(), begin + len(encoded)
+        indices = np.concatenate([to_numpy(chunk.indices) for chunk in encoded.chunks])
+        local = encoded.chunk(0).dictionary
+        if begin or last < len(numbers):  # not all at once: they are numbered by the types of all parts
+            known, spellings = len(spelled), local.to_pylist()
+            number = np.fromiter((spelled.setdefault(word, len(spelled)) for word in spellings), np.int32, len(local))
+            local = local.take(from_numpy(np.flatnonzero(number >= known)))
+            np.take(number, indices, out=numbers[begin:last])
+        else:
+            numbers[:] = indices
+        parts.append(local)
+        begin = last
+        for chunk in some:
+            let_go(chunk)
     types = pa.concat_arrays(parts) if parts else pa.nulls(0, pa.string())
     if classes.lower and len(types):
         folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()

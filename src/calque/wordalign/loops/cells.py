@@ -23,11 +23,11 @@ def by_type(words, order, first):
 
 @loop
 def number_rows(
-    s, source_offsets, words, offsets, order, first, sentence, origin, stamp, starts, target, cells
+    s, last, source_offsets, words, offsets, order, first, sentence, origin, stamp, starts, target, cells
 ):  # fmt: skip
-    """Number the pairs of the source types from `s` on; returns the type whose row did not fit into `target`."""
+    """Number the pairs of the source types from `s` to before `last`; returns the type whose row did not fit into `target`."""
     n = starts[s]
-    while s < len(first) - 1:
+    while s < last:
         row = n
         for k in range(first[s], first[s + 1]):
             b = sentence[order[k]]
@@ -85,3 +85,16 @@ def match(starts, target, other_starts, other_target, slot, numbers):
             numbers[p] = slot[target[p]]
         for p in range(other_starts[s], other_starts[s + 1]):
             slot[other_target[p]] = -1
+
+
+@loop
+def shift_rows(s, last, source_offsets, offsets, order, first, sentence, origin, base, cells):
+    """Add `base` to the numbers in the cells of the source types from `s` to before `last`."""
+    for k in range(first[s], first[last]):
+        b = sentence[order[k]]
+        if origin[b] < 0:
+            continue
+        length = offsets[b + 1] - offsets[b]
+        cell = origin[b] + (order[k] - source_offsets[b]) * length
+        for j in range(length):
+            cells[cell + j] += base

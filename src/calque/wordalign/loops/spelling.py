@@ -11,9 +11,10 @@ BITS = 64
 
 
 @loop
-def common(left, left_offsets, right, right_offsets, starts, target, masks, out):
-    """Bit-parallel longest common subsequence (Hyyrö 2004): a column of the table in one machine word."""
-    for s in range(len(starts) - 1):
+def common(begin, end, left, left_offsets, right, right_offsets, starts, target, masks, out):
+    """Bit-parallel longest common subsequence (Hyyrö 2004): a column of the table in one machine word. For the source types
+    from `begin` to before `end`."""
+    for s in range(begin, end):
         low, length = left_offsets[s], left_offsets[s + 1] - left_offsets[s]
         bits = min(length, BITS)
         for k in range(bits):
