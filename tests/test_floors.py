@@ -20,7 +20,7 @@ FLOOR = {
     "analyses": 8,
     "runs": 9,
     "report": 10, "explore": 10,
-    "cli": 11, "__main__": 12, "__init__": 12,
+    "integrations": 11, "cli": 12, "__main__": 13, "__init__": 13,
 }  # fmt: skip
 
 

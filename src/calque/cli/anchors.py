@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from calque.cli.checks import language, output_folder, refuse_unused
-from calque.cli.options import Loading, MaxLength, Pooling, Pretokenized, Quiet, Seed, news, numbers
+from calque.cli.engine import Engine
+from calque.cli.options import Loading, MaxLength, Pooling, Pretokenized, Quiet, Seed, grouped, news, numbers
 from calque.errors import SettingError
 
 # what the sums of a pass depend on
@@ -18,12 +19,20 @@ _OF_A_PASS = (
 )  # fmt: skip
 
 
+@grouped
 def anchors(
     context: typer.Context,
     text: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="Text, one sentence per line; with --merge: files of sums.")
+        list[str],
+        typer.Argument(
+            metavar="TEXT...",
+            help="Text, one sentence per line; with --merge: files of sums; --engine ray: Parquet or JSON lines.",
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for anchors and sums; an interrupted run resumes there.")],
+    out: Annotated[
+        str, typer.Option(metavar="PATH", help="Folder for anchors and sums; an interrupted run resumes there.")
+    ],
+    engine: Engine,
     lang: Annotated[str | None, typer.Option(callback=language, help="Language of the text.")] = None,
     encoder: Annotated[str | None, typer.Option(help="Hub name, folder, mini (bundled) or word vectors.")] = None,
     layers: Annotated[str | None, typer.Option(help="Layers, e.g. 0,1,2; default: the encoder's layer.")] = None,
@@ -67,7 +76,12 @@ def anchors(
 
     finishing: dict[str, Any] = {"at_least": at_least, "most": most, "senses": senses, "format": format}
     say = news(quiet)
-    output_folder("--out", out, [*text, encoder, vocabulary])
+    on_ray = engine.on_ray(
+        merge=merge, shard=shard, occurrences=occurrences, senses=senses != "keep", samples=samples != 100, limit=limit,
+        seed=seed,
+    )  # fmt: skip
+    if not on_ray:
+        output_folder("--out", Path(out), [*text, encoder, vocabulary])
     if merge:
         refuse_unused(context, dict.fromkeys(_OF_A_PASS, "does not apply to --merge: the sums already contain it"))
         merge_anchors(text, out=out, say=say, **finishing)
@@ -76,6 +90,15 @@ def anchors(
         raise SettingError(
             f"--{'lang' if lang is None else 'encoder'} is missing: anchors need an encoder and the language of the text"
         )
+    load = Loading(None, pooling, max_length).arguments()
+    if on_ray:
+        from calque.integrations.ray.anchors import anchors as anchors_on_ray
+
+        anchors_on_ray(
+            text, lang=lang, encoder=encoder, layers=numbers(layers), vocabulary=vocabulary, pretokenized=pretokenized,
+            load=load, progress=not quiet, say=say, **engine.arguments(out, [*text, encoder, vocabulary]), **finishing,
+        )  # fmt: skip
+        return
     if shard is not None:
         refuse_unused(
             context, dict.fromkeys(("at_least", "most", "format"), "is only for --merge, once all parts are done")
@@ -85,7 +108,7 @@ def anchors(
     make_anchors(
         text, lang=lang, encoder=encoder, out=out, layers=numbers(layers), vocabulary=vocabulary,
         most_occurrences=occurrences, samples=samples, shard=_part(shard), pretokenized=pretokenized, limit=limit,
-        seed=seed, load=Loading(None, pooling, max_length).arguments(), progress=not quiet, say=say, **finishing,
+        seed=seed, load=load, progress=not quiet, say=say, **finishing,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from calque.cli.checks import output_file
+from calque.cli.engine import Engine, only_on_ray
 from calque.cli.options import (
     Langs,
     Limit,
@@ -25,8 +26,14 @@ from calque.errors import SettingError
 def words(
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, PO, …")],
     langs: Langs,
-    out: Annotated[Path, typer.Option(help="Pharaoh file to write: a line of i-j links per sentence pair.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH", help="Pharaoh file to write: a line of i-j links per sentence pair; --engine ray: folder."
+        ),
+    ],
     linking: Linking,
+    engine: Engine,
     pretokenized: Pretokenized = False,
     extra: Annotated[
         list[str] | None,
@@ -38,11 +45,14 @@ def words(
     tables: Annotated[
         Path | None, typer.Option(help="Save the trained aligner here, to link new text with --use.")
     ] = None,
-    use: Annotated[Path | None, typer.Option(help="Link with an aligner saved by --tables, without training.")] = None,
+    use: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Link with an aligner saved by --tables, without training.")
+    ] = None,
     sample: Annotated[
         int | None,
         typer.Option(min=1, help="Train on N sentence pairs drawn from the text, and link all of it."),
     ] = None,
+    format: Annotated[str | None, typer.Option(help="--engine ray: parquet or jsonl; default: as the text.")] = None,
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
@@ -50,16 +60,28 @@ def words(
 
     Trains a statistical aligner on the text itself, unless --use names one that was saved.
     """
-    from calque.runs.words import link_words
-
     if use is not None and linking.model != "auto":
         raise SettingError("--model is part of --use: leave it out")
-    inputs = [train, *(extra or []), use]
-    output_file("--out", out, inputs, langs)
-    output_file("--tables", tables, [*inputs, out], langs)
     say = news(quiet)
+    if engine.on_ray(extra=extra, tables=tables, limit=limit, sample=sample, model=linking.model != "auto"):
+        if use is None:
+            raise SettingError("--engine ray links with tables: learn them with --tables on a sample, then give --use")
+        from calque.integrations.ray.words import link
+
+        link(
+            [train], langs=pairs_of(langs, 1)[0], use=use, words=linking.words(pretokenized, None), format=format,
+            posteriors=posteriors, progress=not quiet, say=say, **engine.arguments(out, [train, use]),
+        )  # fmt: skip
+        return
+    only_on_ray(format=format)
+    from calque.runs.words import link_words
+
+    inputs = [train, *(extra or []), use]
+    output_file("--out", Path(out), inputs, langs)
+    output_file("--tables", tables, [*inputs, out], langs)
     n_links, n_pairs = link_words(
-        train, langs=pairs_of(langs, 1)[0], out=out, words=linking.words(pretokenized, limit), extra=extra or [],
-        posteriors=posteriors, tables=tables, use=use, sample=sample, progress=not quiet, say=say,
+        train, langs=pairs_of(langs, 1)[0], out=Path(out), words=linking.words(pretokenized, limit), extra=extra or [],
+        posteriors=posteriors, tables=tables, use=None if use is None else Path(use), sample=sample, progress=not quiet,
+        say=say,
     )  # fmt: skip
     say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")

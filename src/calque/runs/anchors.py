@@ -71,7 +71,7 @@ def make_anchors(
 
     senses = _checked(finishing)
     folder, (k, n) = Path(out), shard
-    words = None if vocabulary is None else _words(vocabulary)
+    words = None if vocabulary is None else read_vocabulary(vocabulary)
     loaded = load_encoder(encoder, **dict(load or {}))
     name = SUMS_FILE if n == 1 else f"sums-{k + 1}-of-{n}.safetensors"
     with locked(folder / name):  # the shards of one text may be made side by side
@@ -179,7 +179,12 @@ def _stream(texts: Sequence[str], lang: str, pretokenized: bool, limit: int | No
     return chain.from_iterable(stream_sentences(text, **how) for text in texts)
 
 
-def _words(path: str) -> list[str]:
+def read_vocabulary(path: str) -> list[str]:
+    """The words of a file that has one a line.
+
+    Raises:
+        InputError: it has none, or cannot be read.
+    """
     from calque.corpora.lines import Flaw, read_lines
 
     lines = []

@@ -1,0 +1,1 @@
+"""Engines and libraries of others, each behind an extra of its own."""
