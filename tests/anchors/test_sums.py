@@ -127,6 +127,8 @@ def test_merged_shards_equal_one_pass():
     merged = a.merge(b).merge(c)
     assert (merged.n_sentences, merged.uncovered) == (whole.n_sentences, whole.uncovered) == (200, whole.uncovered)
     same(merged.finish(), whole.finish(), None)
+    growing = summed(cut(sentences, found, 1, 2, 4, 50))  # a vocabulary that outgrows its place several times
+    same(growing.finish(), whole.finish(), None)
     fixed = summed([], vocabulary=["w1", "w2"]).merge(whole)
     assert set(fixed.finish()[0].words) == {"w1", "w2"}
 

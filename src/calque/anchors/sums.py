@@ -326,7 +326,7 @@ def _longer(array: np.ndarray, room: int) -> np.ndarray:
     longer = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
     for start in range(0, len(array), _BLOCK):
         if (part := array[start : start + _BLOCK]).any():  # what is all zero takes no memory before it is written to
-            longer[start : start + _BLOCK] = part
+            longer[start : start + len(part)] = part
     return longer
 
 
