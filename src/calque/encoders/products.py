@@ -32,6 +32,11 @@ def rounded_rows(n: int) -> int:
     return -(-n // step) * step
 
 
+def _exact(x: Tensor) -> bool:
+    """Whether products of this are to be float32 and nothing less; "medium" goes to PyTorch, which knows what it means."""
+    return x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x @ weight.T + bias`.
 
@@ -40,21 +45,21 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         weight: `[m, n]`, of the same type.
         bias: `[m]`.
     """
-    if x.dtype == torch.float32 and uses_onednn():
+    if _exact(x) and uses_onednn():
         return torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, "none", [], "")
     return F.linear(x, weight, bias)
 
 
 def back_to_input(gradient: Tensor, weight: Tensor) -> Tensor:
     """`gradient @ weight`: the gradient of `linear` in `x`."""
-    if gradient.dtype == torch.float32 and uses_onednn():
+    if _exact(gradient) and uses_onednn():
         return torch.ops.mkldnn._linear_pointwise.default(gradient, weight.t(), None, "none", [], "")
     return gradient @ weight
 
 
 def back_to_weight(gradient: Tensor, x: Tensor) -> Tensor:
     """`gradient.T @ x`: the gradient of `linear` in `weight`."""
-    if gradient.dtype == torch.float32 and uses_onednn():
+    if _exact(gradient) and uses_onednn():
         if gradient.shape[1] > x.shape[1]:  # the narrower one is turned around on the way
             return (
                 torch.ops.mkldnn._linear_pointwise.default(x.t(), gradient.t(), None, "none", [], "").t().contiguous()
