@@ -33,16 +33,18 @@ def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_ta
     `n_target` on, by which of the sentence's unknown words they are."""
     for b in range(len(keys)):
         key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))
-        for words, low, high, known in (
-            (source, source_offsets[b], source_offsets[b + 1], n_source),
-            (target, target_offsets[b], target_offsets[b + 1], n_target),
-        ):
-            first = -1
-            for k in range(low, high):
-                word = words[k]
-                if word >= known:
-                    first = word if first < 0 else first
-                    word += known - first
-                key = mix(key ^ np.uint64(word))
-        keys[b] = key
-    return keys
+        key = _with_words(key, source, source_offsets[b], source_offsets[b + 1], n_source)
+        keys[b] = _with_words(key, target, target_offsets[b], target_offsets[b + 1], n_target)
+
+
+@loop
+def _with_words(key, words, low, high, known):
+    first = -1
+    for k in range(low, high):
+        word = np.int64(words[k])
+        if word >= known:
+            if first < 0:
+                first = word
+            word += known - first
+        key = mix(key ^ np.uint64(word))
+    return key
