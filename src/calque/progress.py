@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from calque import launched
+
 if TYPE_CHECKING:
     from tqdm import tqdm
 
@@ -19,7 +21,7 @@ def bar(
         over: how many there are in all, None where nobody knows; or the things themselves.
         unit: of what is counted.
         title: before the bar.
-        show: else nothing is written, and every call is free.
+        show: else nothing is written, and every call is free; of several processes, the first shows its bars.
         initial: how many were done before.
         scaled: write thousands as k and millions as M.
         leave: the last state stays on the screen.
@@ -28,6 +30,6 @@ def bar(
 
     items, total = (None, over) if over is None or isinstance(over, int) else (over, None)
     return tqdm(
-        items, total=total, unit=unit, desc=title, disable=not show, initial=initial, unit_scale=scaled, leave=leave,
+        items, total=total, unit=unit, desc=title, disable=not show or launched.number() > 0, initial=initial, unit_scale=scaled, leave=leave,
         mininterval=0.5, dynamic_ncols=True,
     )  # type: ignore[call-overload]  # fmt: skip

@@ -1,9 +1,10 @@
-"""Start a program as two processes."""
+"""Start a program as two processes, or more, that form a group."""
 
 from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -16,15 +17,20 @@ def free_port() -> str:
         return str(free.getsockname()[1])
 
 
-def run_two(*arguments: str) -> None:
-    """Start a program as two processes over gloo, as torchrun would, and wait for both."""
-    group = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(),
-             "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}  # fmt: skip
+def run_group(world: int, *arguments: str, **environment: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run a program as so many processes over gloo, as torchrun would, and say how each ended; of one, as it is."""
+    group = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
+             "MASTER_PORT": free_port()}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         programs = []
-        for rank in ("0", "1"):
-            environment = {**os.environ, **group, "RANK": rank, "LOCAL_RANK": rank}
-            programs.append(forked.start(*arguments, folder=Path(folder, rank), environment=environment))
-        for program in programs:
-            ended = program.wait(timeout=900)
-            assert ended.returncode == 0, ended.stderr[-3000:]
+        for rank in map(str, range(world)):
+            given = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **environment}
+            given |= {**group, "RANK": rank, "LOCAL_RANK": rank} if world > 1 else {}
+            programs.append(forked.start(*arguments, folder=Path(folder, rank), environment=given))
+        return [program.wait(timeout=900) for program in programs]
+
+
+def run_two(*arguments: str) -> None:
+    """Run a program as two processes, both of which must do what they should."""
+    for ended in run_group(2, *arguments, ACCELERATE_USE_CPU="true"):
+        assert ended.returncode == 0, ended.stderr[-3000:]

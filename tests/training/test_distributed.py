@@ -1,4 +1,4 @@
-"""Two processes give the weights that one gives."""
+"""Several processes give what one gives, go on where another number of them stopped, and end together."""
 
 from __future__ import annotations
 
@@ -11,131 +11,160 @@ import pytest
 import torch
 
 import forked
-import training_job
-from calque.distributed import Processes, own_device
+import tuner_cases
+from calque.distributed import Processes, own_device, same_device
 from calque.encoders import load_encoder, numerics
-from linked_text import WORDS, cancels, make_text
-from training_job import main
-from two_processes import free_port, run_two
+from linked_text import make_text
+from tuner_cases import CASES
+from two_processes import free_port, run_group
 
-SENTENCES = [WORDS, WORDS[::-1], [word.upper() for word in WORDS[3:8]]]
-JOB = Path(training_job.__file__)
-
-
-UNEVEN = {"sizes": (9, 1), "batch": 2, "epochs": 1}
-OPTIONS = {
-    "learned": {"sentences": 0.5, "stay_layers": [1, 3], "stay_on": "subwords", "temperature_schedule": "learned"},
-    "dropped": {"sentences": 0.5, "subword_dropout": 0.3, "temperature_schedule": "linear", "temperature_end": 0.2},
-}  # fmt: skip
-JOBS = {f"{method}-{name}": (method, settings) for method in ("finetune", "contrastive")
-        for name, settings in (("even", {}), ("uneven", UNEVEN))}  # fmt: skip
-JOBS |= {f"contrastive-{name}": ("contrastive", settings | UNEVEN) for name, settings in OPTIONS.items()}
+JOB = str(tuner_cases.__file__)
+HELPERS = os.pathsep.join([str(Path(JOB).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+FSDP = {"ACCELERATE_USE_FSDP": "true"}
+#: cases for four processes, of which some have no pair in the last update of an epoch, and of the small texts always
+OF_FOUR = ("finetune", "contrastive-each", "contrastive-pivot", "senses")
+OF_TWO = tuple(case for case in CASES if case not in OF_FOUR)
+#: of each training that was stopped: the case, who stopped it, and who went on
+RESUMED = {
+    "two-one": ("contrastive-each", 2, {}, 1, {}),
+    "one-four": ("finetune-mean", 1, {}, 4, {}),
+    "whole-parts": ("contrastive-negative", 1, {}, 2, FSDP),
+    "parts-whole": ("finetune", 2, FSDP, 1, {}),
+}
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_folder, tmp_path_factory):
-    """Folders with what one process and two have made of the same."""
-    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
-    for place, (method, settings) in JOBS.items():
-        main(str(tiny_folder), str(one / place), method, **settings)
-    run_two(str(JOB), str(tiny_folder), str(two), json.dumps(JOBS))
-    return one, two
+def outcomes(tiny_folder, tmp_path_factory) -> Path:
+    """What groups of processes have made of the same: folders `1`, `2`, `4`, `parts` (FSDP), and those of `RESUMED`."""
+    out = tmp_path_factory.mktemp("outcomes")
+
+    def run(world: int, environment: dict[str, str], *jobs: tuple[str, str, int | None]) -> None:
+        listed = json.dumps([(str(out / place), case, stop) for place, case, stop in jobs])
+        for ended in run_group(world, JOB, str(tiny_folder), listed, **environment):
+            assert ended.returncode == 0, ended.stderr[-3000:]
+
+    stopped = [(world, environment, (place, case, 6)) for place, (case, world, environment, _, _) in RESUMED.items()]
+    going_on = [(world, environment, (place, case, None)) for place, (case, _, _, world, environment) in RESUMED.items()]
+    plain = [(world, {}, (str(world), case, None)) for world, cases in ((1, CASES), (2, OF_TWO), (4, OF_FOUR)) for case in cases]
+    parts = [(2, FSDP, ("parts", "contrastive-one", None))]
+    for turn in ([*plain, *parts, *stopped], going_on):  # a group for each number of processes, with FSDP and without
+        for world, environment in ((1, {}), (2, {}), (4, {}), (2, FSDP)):
+            jobs = [job for n, e, job in turn if (n, e) == (world, environment)]
+            if jobs:
+                run(world, environment, *jobs)
+    return out
 
 
-def losses(folder: Path) -> list[float]:
-    return [json.loads(line)["loss"] for line in (folder / "training" / "metrics.jsonl").read_text().splitlines()]
+def assert_equal(out: Path, place: str, case: str) -> None:
+    """To 1e-5, the loss of every update and every weight at the end."""
+    one, other = (torch.load(out / each / f"{case}.pt", weights_only=True) for each in ("1", place))
+    assert len(one["losses"]) > 3
+    assert other["losses"] == pytest.approx(one["losses"], rel=1e-5)
+    assert other["weights"].keys() == one["weights"].keys()
+    for name, weight in one["weights"].items():
+        torch.testing.assert_close(
+            other["weights"][name], weight, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}"
+        )
 
 
-@pytest.mark.parametrize("method", ["finetune", "contrastive"])
-def test_two_processes_equal_one(tiny_folder, runs, method):
-    """To a fiftieth of a per cent of the way that training went for a contrast, and half a per cent for a sum of squared
-    differences, where the two words of a pair leave little. Weights without a gradient but for rounding are apart by as
-    much as they moved, as in any two runs that add in another order; what is computed with them is not."""
-    one, two = (folder / f"{method}-even" for folder in runs)
-    assert losses(two)[0] == pytest.approx(losses(one)[0], rel=1e-5)
-    a, b = (torch.load(folder / "weights.pt", weights_only=True) for folder in (one, two))
-    encoder = load_encoder(tiny_folder)
-    start = encoder.model.state_dict()
-    moved = max(float((a[name] - start[name]).abs().max()) for name in start)
-    bound = {"finetune": 5e-3, "contrastive": 2e-4}[method] * moved
-    for name in start:
-        if not (cancels(name) if method == "finetune" else "key.bias" in name):
-            torch.testing.assert_close(b[name], a[name], atol=bound, rtol=0, msg=lambda m, name=name: f"{name}: {m}")
-    vectors = [encoder.encode(SENTENCES).data]
-    for weights in (a, b):
-        encoder.model.load_state_dict(weights)
-        vectors.append(encoder.encode(SENTENCES).data)
-    way = np.linalg.norm(vectors[1] - vectors[0])
-    apart = np.linalg.norm(vectors[2] - vectors[1])
-    assert apart < {"finetune": 5e-3, "contrastive": 1e-4}[method] * way
+@pytest.mark.parametrize("case", OF_FOUR)
+def test_four_processes_equal_one(outcomes, case):
+    assert_equal(outcomes, "4", case)
 
 
-@pytest.mark.parametrize("method", ["finetune", "contrastive"])
-def test_a_process_without_a_pair_goes_along(runs, method):
-    """Nine pairs and one pair in batches of two: in the last update, and of the small text always, one process has none."""
-    one, two = (losses(folder / f"{method}-uneven") for folder in runs)
-    assert len(one) == 5
-    assert two[0] == pytest.approx(one[0], rel=1e-5)
-    assert two == pytest.approx(one, rel=1e-2)
+@pytest.mark.parametrize("case", OF_TWO)
+def test_two_processes_equal_one(outcomes, case):
+    assert_equal(outcomes, "2", case)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_options_of_a_contrast_are_the_same_in_two_processes(runs, name):
-    """A learned temperature too, whose gradient every process has whole, and words that are cut at random."""
-    lines = [
-        [
-            json.loads(line)
-            for line in (folder / f"contrastive-{name}" / "training" / "metrics.jsonl").read_text().splitlines()
-        ]
-        for folder in runs
-    ]
-    for one, two in zip(*lines, strict=True):
-        assert two.keys() == one.keys()
-        for key in one:
-            near = 1e-5 if one["step"] == 1 or key == "temperature" else 1e-2
-            assert two[key] == pytest.approx(one[key], rel=near, abs=1e-6), key
-    assert len({one["temperature"] for one in lines[0]}) == len(lines[0])
-    if name == "learned":  # Adam hides how large a gradient is, but not from its own memory
-        place = Path(f"contrastive-{name}", "training", "checkpoint.pt")
-        one, two = (torch.load(folder / place, weights_only=True)["optimiser"]["state"] for folder in runs)
-        torch.testing.assert_close(two[max(two)]["exp_avg_sq"], one[max(one)]["exp_avg_sq"], rtol=0.05, atol=0)
-        assert one[max(one)]["exp_avg_sq"].shape == ()
+def test_the_trainings_move_the_weights(outcomes, tiny_encoder):
+    start = tiny_encoder.model.state_dict()
+    for case in CASES:
+        end = torch.load(outcomes / "1" / f"{case}.pt", weights_only=True)["weights"]
+        prefix = "en." if case == "clcr" else ""
+        moved = max(float((end[prefix + name] - value).abs().max()) for name, value in start.items())
+        assert moved > 2e-4, case
+
+
+def test_two_processes_with_half_of_every_weight_equal_one(outcomes):
+    assert_equal(outcomes, "parts", "contrastive-one")
+
+
+@pytest.mark.parametrize("place", RESUMED)
+def test_a_run_goes_on_with_another_number_of_processes(outcomes, place):
+    case = RESUMED[place][0]
+    assert_equal(outcomes, place, case)
+    lines = (outcomes / place / case / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 11))
+
+
+def align_command(tiny_folder: Path, tmp_path: Path, out: str) -> list[str]:
+    corpus, pairs = make_text("xx", 7, 0)
+    text, links = tmp_path / "text.tsv", tmp_path / "links"
+    text.write_text("".join(f"{' '.join(s.words)}\t{' '.join(t.words)}\n" for s, t in corpus), encoding="utf-8")
+    pairs.save(links)
+    return ["align", str(text), "--langs", "en", "xx", "--encoder", str(tiny_folder), "--towards", "en",
+            "--links", str(links), "--pretokenized", "--batch", "2", "--epochs", "2", "--method", "mortal_method:Mortal",
+            "--checkpoint-every", "2", "--out", str(tmp_path / out)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "update"),
+    [
+        ("failed", "calque: error: text.tsv: line 7 is no text", 2),
+        ("stopped", "calque: training was stopped after update 3 of 8; the same command resumes it", 3),
+    ],
+)
+def test_one_process_says_why_a_run_ends(tiny_folder, tmp_path, how, said, update):
+    """One finds a mistake, or is asked to end: the others end with it, and one line in all is printed."""
+    command = align_command(tiny_folder, tmp_path, "out")
+    ended = run_group(2, "-m", "calque", *command, MORTAL=f"1:3:{how}", PYTHONPATH=HELPERS)
+    assert all(each.returncode not in (0, 1) for each in ended)
+    written = "".join(each.stderr for each in ended)
+    assert [line for line in written.splitlines() if line.startswith("calque:")] == [said]
+    assert "Traceback" not in written
+    checkpoint = tmp_path / "out.part" / "training" / "checkpoint.pt"
+    assert torch.load(checkpoint, weights_only=True)["step"] == update
 
 
 def environment(**given: str) -> dict[str, str]:
     """With nothing of accelerate's or torchrun's but what is given."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ACCELERATE_", "MASTER_"))}
     kept = {name: value for name, value in kept.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
-    return {**kept, "OMP_NUM_THREADS": "1", **given}
+    return {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **given}
 
 
-def align_command(tiny_folder, tmp_path, out: str) -> list[str]:
-    corpus, pairs = make_text("xx", 7, 0)
-    text, links = tmp_path / "text.tsv", tmp_path / "links"
-    text.write_text("".join(f"{' '.join(s.words)}\t{' '.join(t.words)}\n" for s, t in corpus), encoding="utf-8")
-    pairs.save(links)
-    return ["calque", "align", str(text), "--langs", "en", "xx", "--encoder", str(tiny_folder), "--towards", "en",
-            "--links", str(links), "--pretokenized", "--batch", "4", "--epochs", "1", "--out", str(tmp_path / out)]  # fmt: skip
-
-
-def test_torchrun_on_a_processor_is_one_run_with_one_folder(tiny_folder, tmp_path):
-    command = align_command(tiny_folder, tmp_path, "two")
+def test_both_launchers_start_one_run_and_a_killed_process_ends_it(tiny_folder, tmp_path):
+    """Started by torchrun, of which one process is killed; then by accelerate, which goes on."""
+    command = ["-m", "calque", *align_command(tiny_folder, tmp_path, "out")]
     done = forked.run(
-        "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", free_port(), "-m", *command,
-        environment=environment(CUDA_VISIBLE_DEVICES=""),
+        "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", free_port(), *command,
+        environment=environment(MORTAL="1:4:killed", PYTHONPATH=HELPERS),
+    )  # fmt: skip
+    assert done.returncode != 0
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("calque: error")]
+    assert "another of the 2 processes of this run has ended" in line
+    assert "calque/training" not in done.stderr  # no traceback of ours
+    assert not (tmp_path / "out").exists()
+    done = forked.run(
+        "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+        "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", free_port(), *command,
+        environment=environment(PYTHONPATH=HELPERS),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    record = json.loads((tmp_path / "two" / "calque-run.json").read_text())
+    assert done.stderr.count("saved to") == 1
+    record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
     assert (record["processes"], record["threads"], record["settings"]["precision"]) == (2, 1, "float32")
     assert record["encoder_precision"] == "highest"
-    lines = (tmp_path / "two" / "training" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [1, 2]
-    load_encoder(tmp_path / "two")
+    lines = (tmp_path / "out" / "training" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 9))
+    load_encoder(tmp_path / "out")
 
 
 def test_processes_that_cannot_meet_say_so_in_one_line(tiny_folder, tmp_path):
     command = align_command(tiny_folder, tmp_path, "out")
-    done = forked.run("-m", *command, environment=environment(WORLD_SIZE="2", CUDA_VISIBLE_DEVICES=""))
+    command[command.index("mortal_method:Mortal")] = "contrastive"
+    done = forked.run("-m", "calque", *command, environment=environment(WORLD_SIZE="2"))
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if "error" in line.lower()]
     assert "WORLD_SIZE is 2, but the processes could not form a group" in line
@@ -173,12 +202,34 @@ def test_each_process_has_a_card_of_its_own(monkeypatch):
     assert asked
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     assert own_device() == torch.device("cpu")
+    monkeypatch.delenv("ACCELERATE_USE_CPU")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert own_device() == torch.device("cpu")  # from where it is cut in parts
+
+
+def test_a_card_has_two_names(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    cuda, first, second, cpu = map(torch.device, ("cuda", "cuda:0", "cuda:1", "cpu"))
+    assert same_device(cuda, second)
+    assert not same_device(cuda, first)
+    assert not same_device(first, cpu)
+    assert same_device(cpu, cpu)
+
+
+def test_a_training_without_parts_is_refused_under_fsdp(tiny_folder, tmp_path, monkeypatch):
+    processes = Processes()
+    processes.sharded = True
+    monkeypatch.setattr("calque.alignment.senses.Processes", lambda precision: processes)
+    with pytest.raises(Exception, match="FSDP is for alignment by finetune or contrastive"):
+        tuner_cases.run(str(tiny_folder), str(tmp_path), "senses")
 
 
 def test_one_process_is_the_plain_case():
     processes = Processes()
     rows = torch.ones(3, 2, requires_grad=True)
-    assert (processes.rank, processes.world, processes.is_first) == (0, 1, True)
+    assert (processes.rank, processes.world, processes.is_first, processes.sharded) == (0, 1, True, False)
     assert processes.gather_rows(rows, [3]) is rows
     assert processes.sum_numbers(rows) is rows
+    assert processes.most(3) == 3
     np.testing.assert_array_equal(processes.share(np.arange(5)), np.arange(5))

@@ -225,11 +225,11 @@ class Staying(Objective[Update]):
         rest: the other objective.
         module: whose weights are θ; as they are now, θ0.
         weight: λ.
-        processes: each adds its share.
+        processes: the first adds it all; another may have nothing to learn from in an update.
     """
 
     def __init__(self, rest: Objective[Update], module: nn.Module, weight: float, processes: Processes):
-        self.module, self._rest, self._weight, self._world = rest.module, rest, weight, processes.world
+        self.module, self._rest, self._weight, self._adds = rest.module, rest, weight, processes.is_first
         self._pairs = [(p, p.detach().clone()) for p in module.parameters() if p.requires_grad]
 
     @torch.no_grad()
@@ -238,10 +238,10 @@ class Staying(Objective[Update]):
             terms = self._rest.backward(update)
         stay = 0.0
         for weights, before in self._pairs:
-            if weights.grad is not None:
-                moved = weights - before
-                weights.grad.add_(moved, alpha=self._weight / self._world)
-                stay += 0.5 * self._weight * float(moved.square().sum())
+            moved = weights - before  # 0 where no gradient has ever been
+            if self._adds and weights.grad is not None:
+                weights.grad.add_(moved, alpha=self._weight)
+            stay += 0.5 * self._weight * float(moved.square().sum())
         return {**terms, "loss": terms["loss"] + stay, "stay": stay}
 
     def after_update(self, step: int) -> None:

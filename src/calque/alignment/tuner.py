@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
@@ -17,6 +18,7 @@ from calque.alignment.centring import centred
 from calque.alignment.freezing import freeze_below, go_back
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
+from calque.distributed.shards import take_whole
 from calque.encoders.base import require
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.encoders.trainable import TrainableEncoder
@@ -27,7 +29,7 @@ from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import shares_at_once
 from calque.training.plan import BalancedPlan, BatchPlan
-from calque.training.sources import float32_copy
+from calque.training.sources import float32_copy, sharded_copy
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -189,10 +191,10 @@ class Tuner(Method):
         if schedule.learning_rate is None:
             schedule = replace(schedule, learning_rate=self.default_rate(encoder.dim))
         plan = self.plan(text, schedule.seed)
-        tuned = float32_copy(encoder, processes.device)
+        tuned = (sharded_copy if processes.sharded else float32_copy)(encoder, processes.device)
         tuned.model.train()
         freeze_below(tuned.model, self.freeze)
-        with Threads(shares_at_once(encoder, processes.device)) as threads:
+        with Threads(shares_at_once(tuned, processes.device)) as threads:
             loop = Loop(
                 self.objective(
                     tuned, encoder, text, processes, threads, updates=schedule.updates(plan.steps_per_epoch)
@@ -207,6 +209,9 @@ class Tuner(Method):
                 threads=threads,
             )
             self.history = loop.run(plan)
+        if processes.sharded:
+            cut, tuned = tuned, float32_copy(encoder, torch.device("cpu"))
+            take_whole(tuned.model, cut.model)
         self.counts, self.used = text.counts, schedule
         if self.step_back:
             go_back(tuned.model, encoder.model, self.step_back)

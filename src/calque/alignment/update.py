@@ -19,7 +19,7 @@ from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.rows import Update
-from calque.distributed import Processes
+from calque.distributed import Processes, same_device
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
 from calque.encoders.trainable import TrainableEncoder
@@ -27,7 +27,7 @@ from calque.offsets import offsets_of, ranges
 from calque.threads import Threads
 from calque.training.objective import Objective
 from calque.training.passes import Pass
-from calque.training.sources import float32_copy
+from calque.training.sources import float32_copy, sharded_copy
 
 
 @dataclass
@@ -104,7 +104,9 @@ class Reference:
         threads: Threads,
     ):
         weights = next(encoder.model.parameters())
-        if weights.dtype != torch.float32 or weights.device != processes.device:
+        if processes.sharded:
+            encoder = sharded_copy(encoder, processes.device)
+        elif weights.dtype != torch.float32 or not same_device(weights.device, processes.device):
             encoder = float32_copy(encoder, processes.device)
         self._encoder, self._text, self._layers, self._budget = encoder.settled(), text, layers, budget
         self._processes, self._threads = processes, threads
@@ -150,8 +152,19 @@ class Reference:
                 by_layer[layer][torch.from_numpy(rows).to(device)] = states.float()
 
         lengths = np.diff(text.table.offsets)[sentences]
-        self._threads.map(work, [sentences[piece] for piece in token_batches(lengths, self._budget)])
+        pieces = [sentences[piece] for piece in token_batches(lengths, self._budget)]
+        self._threads.map(work, pieces)
+        for piece in along(pieces, self._processes):
+            with torch.no_grad(), self._processes.autocast():
+                encoder.forward(collate(text.table, piece).to(device), self._layers)
         return by_layer
+
+
+def along(batches: Sequence[np.ndarray], processes: Processes) -> list[np.ndarray]:
+    """Batches of one sentence that nobody needs the vectors of, as many as others have more than this process: where each
+    has a part of the weights, a pass gathers them from all, and so all have to make it."""
+    missing = processes.most(len(batches)) - len(batches) if processes.sharded else 0
+    return [np.zeros(1, dtype=np.int64)] * missing
 
 
 class Alignment(Objective[Sequence[np.ndarray]]):
@@ -221,6 +234,9 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
             done = passes[i] if undivided else self._pass(part, seed + 7919 * i)
+            if processes.sharded:  # those that have nothing to learn go along
+                for rows in leaves[i].values():
+                    rows.grad = torch.zeros_like(rows) if rows.grad is None else rows.grad
             done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
         # A term over vectors of all processes is the same on each of them, the others are shares of a sum.
         shown = torch.stack(
@@ -244,9 +260,13 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         """All word vectors of a part."""
         torch.manual_seed(seed)  # the same dropout both times that a part is gone through
         device, table = self.processes.device, part.table
+        shares = [[collate(table, batch).to(device) for batch in share] for share in part.shares]
+        if self.processes.sharded:  # the words that are added come last, where nothing refers to them
+            added = along([batch for share in part.shares for batch in share], self.processes)
+            more = [collate(self.text.table, piece).to(device) for piece in added]
+            shares = [[*(batch for share in shares for batch in share), *more]]
         return Pass(
-            self.encoder, [[collate(table, batch).to(device) for batch in share] for share in part.shares], self.layers,
-            threads=self.threads, context=self.processes.autocast, gradient=gradient,
+            self.encoder, shares, self.layers, threads=self.threads, context=self.processes.autocast, gradient=gradient,
         )  # fmt: skip
 
     def _groups(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int) -> list[GroupVectors]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from calque import launched
 from calque.cli.direct import Ended, run_directly
 from calque.disk import failure, unwritten
 from calque.errors import CalqueError, CalqueWarning, SettingError
@@ -119,7 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     143 when stopped by Ctrl-C or a request to end."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.simplefilter("always", CalqueWarning)
-    warnings.showwarning = lambda message, *_, **__: print(f"calque: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
+    if launched.number():  # of several processes, the first shows results and news
+        sys.stdout = open(os.devnull, "w")
     code: Any = 0
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
@@ -144,8 +147,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if type(error).__name__ == "Abort":  # what the parser makes of an interruption
             _stopped("interrupted")
         _flush()
-        if (said := _of_the_disk(error)) is not None:
+        if (said := _of_the_disk(error) or _of_the_others(error)) is not None:
             _fail(said)
+        if not _speaks():
+            sys.exit(1)
         raise
     if code == 128 + signal.SIGINT:  # of the parser, where it met an interruption
         _stopped("interrupted")
@@ -163,6 +168,30 @@ def _of_the_disk(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.errno is not None:
         return f"{error.strerror or error}" if named is None else f"{named}: {error.strerror}"
     return None
+
+
+def _of_the_others(error: Exception) -> str | None:
+    """The line for what only tells that another process of this run has ended."""
+    if launched.count() == 1:
+        return None
+    from calque.distributed import lost_peer
+
+    said = lost_peer(error)
+    return None if said is None else str(said)
+
+
+def _speaks() -> bool:
+    """Whether this process says why the run ends; of several, the first that ends."""
+    if launched.count() == 1:
+        return True
+    from calque.distributed import speaks
+
+    return speaks()
+
+
+def _say(line: str) -> None:
+    if not launched.number():
+        print(line, file=sys.stderr)
 
 
 def _flush() -> None:
@@ -184,10 +213,12 @@ def _close_stdout() -> None:
 
 def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
     """Nothing is wrong, but it is not done either."""
-    print(f"calque: {message}", file=sys.stderr)
+    if _speaks():
+        print(f"calque: {message}", file=sys.stderr)
     sys.exit(128 + number)
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"calque: error: {' '.join(message.split())}", file=sys.stderr)
+    if _speaks():
+        print(f"calque: error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)

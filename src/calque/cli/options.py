@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from calque import launched
 from calque.cli.checks import is_language
 from calque.errors import SettingError
 
@@ -194,7 +195,10 @@ def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
 
 
 def news(quiet: bool):
-    return (lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    """What shows a line of news; of several processes, the first does."""
+    return (
+        (lambda line: None) if quiet or launched.number() else (lambda line: print(line, file=sys.stderr, flush=True))
+    )
 
 
 def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--option") -> dict[str, Any]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from calque.distributed.shards import has_shards
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like, is_packed
 from calque.encoders.block import Known
@@ -171,7 +172,12 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     # -- the same in two steps, without padding --------------------------------------------------------------------
     def is_flat(self) -> bool:
-        return self._flat and isinstance(self.model, PreTrainedModel) and is_bert_like(self.model)
+        plain = isinstance(self.model, PreTrainedModel) and not has_shards(self.model)
+        return self._flat and plain and is_bert_like(self.model)
+
+    @property
+    def blocks(self) -> nn.ModuleList | None:
+        return None if self._blocks is None else self.model.get_submodule(self._blocks)
 
     def embedded(self, batches: Sequence[WordBatch]) -> Tensor:
         """The first step of `forward`: layer 0 of all N subwords of the batches, `[N, dim]`."""

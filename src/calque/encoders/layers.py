@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from calque.distributed.shards import has_shards
 from calque.encoders.batches import WordBatch
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.errors import SettingError
@@ -51,7 +52,8 @@ class LayerTap:
         top = self._layers[-1]
         # A pass that ends by an exception and is repeated in the backward pass would be cut short there as well.
         checkpointed = any(getattr(module, "gradient_checkpointing", False) for module in self._model.modules())
-        stop = not (self._model.training and checkpointed)
+        # Nor may it end early where weights are gathered for each layer, and given back behind it.
+        stop = not (self._model.training and checkpointed) and not has_shards(self._model)
         handles = []
 
         def tap(layer: int):

@@ -85,6 +85,11 @@ class TrainableEncoder(Encoder):
         return self
 
     @property
+    def blocks(self) -> Any:
+        """The layers of the model one above the other, a `torch.nn.ModuleList`; None where there is no such list."""
+        return None
+
+    @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 

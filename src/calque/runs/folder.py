@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from calque.disk import naming, readable
-from calque.distributed import is_first
+from calque.distributed import is_first, meet
 from calque.encoders.folder import MARKS, move_into, remove
 from calque.errors import InputError, SettingError
 from calque.runs.lock import locked
@@ -41,6 +41,7 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
     check(out, overwrite=overwrite, holds=holds)
     out = Path(out).resolve()  # of a link, where it leads
     part = _part(out)
+    meet()  # none finds the folder as another has left it
     if not is_first():
         yield part
         return

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from calque.disk import whole
+from calque import disk
+from calque.distributed.shards import part_of, whole
 from calque.errors import InputError, SettingError
 from calque.training.objective import Objective
 
@@ -48,16 +49,20 @@ class Checkpoint:
         self._identity = json.dumps(identity, sort_keys=True, default=str)
         self._objective, self._optimiser = objective, optimiser
 
-    def write(self, step: int, history: History) -> None:
-        state = {
+    def state(self, step: int, history: History) -> dict[str, Any]:
+        """What is to be written; where weights are cut in parts, they are brought together, so that every process has to
+        ask."""
+        return {
             "identity": self._identity,
             "step": step,
-            "module": learnt(self._objective.module),
+            "module": whole(learnt(self._objective.module)),
             "objective": self._objective.state(),
-            "optimiser": self._optimiser.state_dict(),
+            "optimiser": whole(self._optimiser.state_dict()),
             "history": json.dumps(history),
         }
-        with whole(self.path) as part, open(part, "wb") as file:  # by its name, a full disk is not told
+
+    def write(self, state: dict[str, Any]) -> None:
+        with disk.whole(self.path) as part, open(part, "wb") as file:  # by its name, a full disk is not told
             torch.save(state, file)
 
     def resume(self, device: torch.device) -> tuple[int, History]:
@@ -82,10 +87,25 @@ class Checkpoint:
             )
         with self._readable():
             self._objective.load_state(state.get("objective", {}))
-        # Not strict, as what is frozen is not there; that nothing else is missing has been checked.
-        self._objective.module.load_state_dict(state["module"], strict=False)
-        self._optimiser.load_state_dict(state["optimiser"])
+        self._take(state["module"], state["optimiser"])
         return state["step"], json.loads(state["history"])
+
+    def _take(self, module: dict[str, Tensor], optimiser: dict[str, Any]) -> None:
+        """Whole tensors, of which each process keeps its part where weights are cut in parts."""
+        now = learnt(self._objective.module)
+        # Not strict, as what is frozen is not there; that nothing else is missing has been checked.
+        self._objective.module.load_state_dict(
+            {name: part_of(value, now[name]) for name, value in module.items()}, strict=False
+        )
+        parameters = list(trained_parameters(self._objective.module).values())
+        moments = {
+            number: {
+                name: part_of(value, parameters[number]) if isinstance(value, Tensor) and value.ndim else value
+                for name, value in each.items()
+            }
+            for number, each in optimiser["state"].items()
+        }
+        self._optimiser.load_state_dict({**optimiser, "state": moments})
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

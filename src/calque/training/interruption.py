@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any, NoReturn
 
+from calque import launched
 from calque.errors import Stopped
+
+_PASSED_ON = 2.0  # seconds in which a launcher passes on to its processes what the terminal has sent them already
 
 
 class Interruption:
     """Remembers SIGINT and SIGTERM, so that what is under way can be finished and saved first.
 
-    Only the first one is held back: a second Ctrl-C acts at once, as it would have without this. Signals that the program
-    around us handles in a way of its own are left to it, and so is everything outside the main thread.
+    Only the first one is held back: a second Ctrl-C acts at once, as it would have without this; of several processes,
+    which get the first one twice, from the terminal and from their launcher, one that comes later. Signals that the
+    program around us handles in a way of its own are left to it, and so is everything outside the main thread.
 
     Attributes:
         received: the number of the signal that arrived, or None.
@@ -22,6 +27,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._since = 0.0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -37,8 +43,13 @@ class Interruption:
         self._before = {}
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        self.__exit__()
+        if self.received is None:
+            self.received, self._since = number, time.monotonic()
+        elif time.monotonic() - self._since > _PASSED_ON:
+            self.__exit__()
+            signal.raise_signal(number)
+        if launched.count() == 1:
+            self.__exit__()
 
     def stop(self, message: str) -> NoReturn:
         """End as the signal asked.

@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 from calque.disk import write_text
-from calque.distributed import Processes
+from calque.distributed import Processes, lost_peer
+from calque.distributed.shards import is_sharded, own_part, whole
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
@@ -140,6 +141,11 @@ class Loop:
         self.parameters = list(trained_parameters(objective.module).values())
         if not self.parameters:
             raise SettingError("every parameter is frozen: there is nothing to train")
+        if processes.sharded and not all(map(is_sharded, self.parameters)):
+            raise SettingError(
+                "FSDP is for alignment by finetune or contrastive, with a temperature that is not learned, and this is another "
+                "training: start it without FSDP (ACCELERATE_USE_FSDP=false), each process with the whole model"
+            )
         self.optimiser = optimiser(self.parameters, schedule)
         self.large = sum(p.numel() for p in self.parameters) > _LARGE
         identity = {**identity, "schedule": asdict(schedule), "products": products}
@@ -161,6 +167,7 @@ class Loop:
 
         Raises:
             Stopped: SIGINT or SIGTERM arrived; the update was finished and a checkpoint written first.
+            CalqueError: another process of this run has ended.
         """
         total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
@@ -170,6 +177,10 @@ class Loop:
             with matmul_precision(self.products), Interruption() as interruption:
                 self._steps(plan, total, interruption)
             self._check_weights()
+        except RuntimeError as error:
+            if (said := lost_peer(error)) is not None:
+                raise said from error
+            raise
         finally:
             gc.unfreeze()
         self._write_metrics()
@@ -197,10 +208,12 @@ class Loop:
                 self._write_metrics()
             shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items() if name != "norm"}, refresh=False)
             shown.update()
-            if self._checkpoint_is_due(interruption):
+            due, ending = self._agreed(interruption)
+            if due:
                 self.save()
-            if interruption.received:
+            if ending:
                 self._write_metrics()
+                self.processes.meet()  # the first one has written; the end of another would have it killed on the way
                 interruption.stop(
                     f"training was stopped after update {self.step:,} of {total:,}"
                     + ("; the same command resumes it" if self.folder is not None and self.checkpoint_every else "")
@@ -216,11 +229,11 @@ class Loop:
         number = (self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank
         self._seed(number if turn == 0 else (number + turn * _APART) % 2**63)
         terms = self.objective.backward(part)
-        whole = module is self.objective.module
-        self.processes.sum_gradients(self.parameters if whole else module.parameters())
+        parameters = self.parameters if module is self.objective.module else module.parameters()
+        self.processes.sum_gradients(parameters)
         norm = {}
         if self.schedule.clip is not None:
-            norm["norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))
+            norm["norm"] = float(whole(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)))
         if not all(math.isfinite(value) for value in terms.values()):
             raise InputError(f"the loss is not finite at update {self.step + 1}: {terms}; lower the learning rate")
         for group in self.optimiser.param_groups:
@@ -245,13 +258,18 @@ class Loop:
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
-    def _checkpoint_is_due(self, interruption: Interruption) -> bool:
-        """By the number of updates, by the clock, or because there will be no other. A checkpoint changes no number, so
-        the clock may have a say."""
-        if not self.checkpoint_every:
-            return False
+    def _agreed(self, interruption: Interruption) -> tuple[bool, bool]:
+        """Whether a checkpoint is due, and whether training ends here: the same in all processes, which the clock and a
+        signal reach at different updates.
+
+        A checkpoint is due by the number of updates, by the clock, or because there will be no other. It changes no number,
+        so the clock may have a say.
+        """
         late = time.monotonic() - self._saved_at > self._pause
-        return bool(self.step % self.checkpoint_every == 0 or late or interruption.received)
+        said = self.processes.most(2 * bool(interruption.received) + (late and self.processes.is_first))
+        ending = said >= 2
+        due = self.step % self.checkpoint_every == 0 or said > 0 if self.checkpoint_every else False
+        return due, ending
 
     def _check_weights(self) -> None:
         """That there is something worth keeping.
@@ -260,17 +278,18 @@ class Loop:
             SettingError: some weights are not finite.
         """
         trained = trained_parameters(self.objective.module)
-        wrong = [name for name, p in trained.items() if not p.isfinite().all()]
-        if wrong:
+        wrong = [name for name, p in trained.items() if not own_part(p).isfinite().all()]
+        count = self.processes.most(len(wrong)) if self.processes.sharded else len(wrong)
+        if count:
             raise SettingError(
-                f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not finite after update "
-                f"{self.step}: lower the learning rate"
+                f"{count} of {len(self.parameters)} trained tensors ({(*wrong, 'of another process')[0]}, …) are not finite "
+                f"after update {self.step}: lower the learning rate"
             )
 
     def save(self) -> None:
         """Write a checkpoint: complete or not at all, whenever the process dies.
 
-        The first process alone writes, and nobody waits for it: all hold the same state.
+        The first process alone writes, and nobody waits for it: all hold the same state, or bring their parts together.
 
         Raises:
             SettingError: some weights are not finite.
@@ -279,8 +298,9 @@ class Loop:
             return
         self._check_weights()
         started = time.monotonic()
+        state = self._checkpoint.state(self.step, self.history)
         if self.processes.is_first:
-            self._checkpoint.write(self.step, self.history)
+            self._checkpoint.write(state)
         self._saved_step, self._saved_at = self.step, time.monotonic()
         self._pause = max(_SECONDS, (self._saved_at - started) / _SHARE)
 
@@ -292,5 +312,7 @@ class Loop:
             SettingError: it is of another run.
         """
         if self._checkpoint is not None and self._checkpoint.path.exists():
-            self.step, self.history = self._checkpoint.resume(self.processes.device)
+            self.step, self.history = self._checkpoint.resume(
+                torch.device("cpu") if self.processes.sharded else self.processes.device
+            )
             self._saved_step = self.step

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from calque.distributed import Processes
+from calque.distributed.shards import shard
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import matmul_precision
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
+from calque.errors import SettingError
 from calque.offsets import ranges
 from calque.threads import Threads
 from calque.training.passes import Pass
@@ -213,6 +215,22 @@ def float32_copy(encoder: TrainableEncoder, device: torch.device) -> TrainableEn
     """The same encoder with weights of its own in float32."""
     copied = copy.copy(encoder)
     copied.model = copy.deepcopy(encoder.model).to(device=device).float()
+    return copied
+
+
+def sharded_copy(encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
+    """The same encoder in float32, of whose weights this process has a part, on its device.
+
+    Raises:
+        SettingError: nobody knows the layers of its model.
+    """
+    if encoder.blocks is None:
+        raise SettingError(
+            f"{encoder.name} cannot be trained under FSDP: its model has no list of layers to gather one after the other; "
+            "start it without (ACCELERATE_USE_FSDP=false)"
+        )
+    copied = float32_copy(encoder, torch.device("cpu"))
+    shard(copied.model, copied.blocks, device)
     return copied
 
 

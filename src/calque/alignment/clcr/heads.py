@@ -87,7 +87,7 @@ class HeadTraining:
         asked = np.flatnonzero(questions)
         if not len(asked):
             raise SettingError(f"{name}: no sentence to learn from; there are too few links, or words without vectors")
-        processes, usual = Processes(), float(questions[asked].mean())
+        processes, usual = Processes.alone(), float(questions[asked].mean())
         torch.manual_seed(self.schedule.seed)
         head = make().to(processes.device).train()
         source = ChosenWords(embeddings, chosen, processes.device)

@@ -1,0 +1,31 @@
+"""A contrastive alignment of which one process ends in the middle of the training, as the environment says; a method by its
+name, `mortal_method:Mortal`. Not a test itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+
+from calque.alignment.contrastive import Contrastive
+from calque.errors import InputError
+
+
+@dataclass(kw_only=True, eq=False)
+class Mortal(Contrastive):
+    """`MORTAL=1:4:killed` kills process 1 in its update 4, `…:failed` has it find a mistake of the user's, `…:stopped`
+    asks it to end."""
+
+    _updates: list[int] = field(default_factory=list)
+
+    def settings(self):
+        return {name: value for name, value in super().settings().items() if not name.startswith("_")}
+
+    def loss(self, groups, processes):
+        self._updates.append(1)
+        rank, update, how = os.environ.get("MORTAL", "-1:0:").split(":")
+        if processes.rank == int(rank) and len(self._updates) == int(update):
+            if how == "failed":
+                raise InputError("line 7 is no text", path="text.tsv")
+            os.kill(os.getpid(), signal.SIGKILL if how == "killed" else signal.SIGTERM)
+        return super().loss(groups, processes)

@@ -1,0 +1,144 @@
+"""Small trainings of every method that trains, for one process or several; as a program too. Not a test itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from calque.alignment.clcr.method import KeyPointAlignment
+from calque.alignment.contrastive import Contrastive
+from calque.alignment.finetune import FineTune
+from calque.alignment.senses import SenseAlignment
+from calque.annotated import Dictionary
+from calque.encoders import load_encoder
+from calque.text import ParallelCorpus, Sentences
+from calque.wordalign import pivoted
+from linked_text import make_text
+
+# Adam divides a gradient by its own size. With this epsilon a gradient that is 0 but for rounding makes no whole step, and
+# what is left of a difference is one of the gradients.
+SETTINGS: dict[str, Any] = {"towards": "en", "learning_rate": 1e-3, "batch": 3, "epochs": 2, "epsilon": 1e-2}
+LETTERS = {"en": "a e t s", "de": "d r u n"}
+#: 13 and 5 sentence pairs in batches of 3, and one: the last batch has one pair, and some processes have none
+SIZES = {"xx": 13, "yy": 5, "zz": 1}
+
+Outcome = tuple[list[dict[str, float]], dict[str, torch.Tensor]]
+
+
+class Ends(Exception):
+    """A training ends here, as asked for."""
+
+
+def run(folder: str, out: str, case: str, stop: int | None = None) -> None:
+    """Train, and save the losses and weights as `OUT/CASE.pt`; checkpoints go to `OUT/CASE`.
+
+    Args:
+        folder: of a tiny BERT.
+        out: where to.
+        case: one of `CASES`.
+        stop: the update in which all processes end, before the weights have followed.
+    """
+    place = Path(out) / case
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        history, weights = CASES[case](folder, place, stop)
+    except Ends:
+        return
+    torch.save({"losses": [line["loss"] for line in history], "weights": weights}, place.with_suffix(".pt"))
+
+
+def encoder(folder: str) -> Any:
+    """Without dropout, which draws other random numbers in each process."""
+    loaded: Any = load_encoder(folder)
+    for module in loaded.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return loaded
+
+
+def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list) -> Outcome:
+    usual, calls = tuner.loss, []
+
+    def loss(groups, processes):
+        calls.append(1)
+        if len(calls) == stop:
+            raise Ends
+        return usual(groups, processes)
+
+    tuner.loss = loss
+    tuned = tuner.tune(encoder(folder), *map(list, zip(*texts, strict=True)), folder=place, checkpoint_every=2)
+    return tuner.history, tuned.model.state_dict()
+
+
+def tuned(kind: type, **settings: Any) -> Callable[[str, Path, int | None], Outcome]:
+    def train(folder: str, place: Path, stop: int | None) -> Outcome:
+        texts = [make_text(lang, n, k) for k, (lang, n) in enumerate(SIZES.items())]
+        return _tune(kind(**SETTINGS | settings), folder, place, stop, texts)
+
+    return train
+
+
+def by_pivot(folder: str, place: Path, stop: int | None) -> Outcome:
+    """With a text of two languages beside that which all move towards."""
+    first, links = make_text("xx", 7, 0)
+    words = [[word + "s" for word in sentence.words] for sentence in first.target]
+    second = ParallelCorpus.of([list(sentence.words) for sentence in first.source], words, ("en", "yy"))
+    texts = [(first, links), (second, links)]
+    made = pivoted([first, second], [links, links], "en")
+    texts += [(each.corpus, each.pairs) for each in made]
+    return _tune(Contrastive(**SETTINGS), folder, place, stop, texts)
+
+
+def senses(folder: str, place: Path, stop: int | None) -> Outcome:
+    rng = np.random.default_rng(0)
+    texts = {
+        lang: Sentences.of([list(rng.choice(letters.split(), rng.integers(3, 9))) for _ in range(20)], lang)
+        for lang, letters in LETTERS.items()
+    }
+    dictionary = Dictionary(*map(tuple, map(str.split, LETTERS.values())), langs=("en", "de"))
+    method = SenseAlignment(**SETTINGS, length=24, axes=4, senses=2, occurrences=0, weight=0.1)
+    aligned = method.align(encoder(folder), texts, [dictionary], folder=place, checkpoint_every=2)
+    return method.history, aligned.model.state_dict() | method.softmax.state_dict()
+
+
+def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
+    """All phases of CLCR's first step, and the classifiers of the second."""
+    settings = {"epochs": (1.0, 1.0, 1.0), "refine": 1.0, "learning_rate": (5e-3, 1e-3, 1e-3), "head_epochs": 1.0,
+                "threshold": 1e9, "steps": "transform,extract", "confident": False, "max_words": None}  # fmt: skip
+    method = KeyPointAlignment(**SETTINGS | settings)
+    texts = [make_text("xx", 8, 0), make_text("yy", 4, 1)]
+    encoders = {lang: encoder(folder) for lang in ("en", "xx", "yy")}
+    method.align(encoders, [text for text, _ in texts], [links for _, links in texts], folder=place)
+    weights = {f"{lang}.{name}": value for lang, each in method.transformed.encoders.items()
+               for name, value in each.model.state_dict().items()}  # fmt: skip
+    for lang, part in method.learnt.parts.items():
+        for name, module in vars(part).items():
+            if isinstance(module, torch.nn.Module):
+                weights |= {f"{lang}.{name}.{key}": value for key, value in module.state_dict().items()}
+    written = sorted(place.rglob("metrics.jsonl"))
+    return [json.loads(line) for file in written for line in file.read_text().splitlines()], weights
+
+
+CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
+    "finetune": tuned(FineTune, layers=(1, -1), accumulate=2),
+    "finetune-mean": tuned(FineTune, reduction="mean", target="frozen", clip=0.5, reference="recomputed", freeze=1),
+    "contrastive-negative": tuned(Contrastive, same="negative", keep=0.0, strong=True, special=True),
+    "contrastive-ignored": tuned(Contrastive, same="ignored", weight=0.3, accumulate=3),
+    "contrastive-one": tuned(Contrastive, same="one", same_share=1.0, reference="recomputed", clip=None, layers=(0, 2)),
+    "contrastive-each": tuned(Contrastive, same="each", keep=0.3, same_senses=2, window=2, step_back=0.2),
+    "contrastive-pivot": by_pivot,
+    "senses": senses,
+    "clcr": key_points,
+}
+
+
+if __name__ == "__main__":  # FOLDER, and of each training where to, which, and where it is to stop
+    torch.set_num_threads(1)
+    for out, case, stop in json.loads(sys.argv[2]):
+        run(sys.argv[1], out, case, stop)
