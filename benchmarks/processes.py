@@ -123,9 +123,15 @@ MODELS = (
     Model("XLM-R base", 86e6, 250_002, 768),
     Model("XLM-R large", 303e6, 250_002, 1024),
 )
-PRODUCTS = 250e12  # a second: what a card of the H100's kind does in bfloat16 on batches like these, a quarter of its peak
+PRODUCTS = (
+    250e12  # a second: what a card of the H100's kind does in bfloat16 on batches like these, a quarter of its peak
+)
 MEMORY = 2.5e12  # bytes a second
-LINKS = {"NVLink": 350e9, "PCIe": 20e9, "100 Gbit": 10e9}  # bytes a second of an all-reduce, as nccl-tests' "busbw" has it
+LINKS = {
+    "NVLink": 350e9,
+    "PCIe": 20e9,
+    "100 Gbit": 10e9,
+}  # bytes a second of an all-reduce, as nccl-tests' "busbw" has it
 SUBWORDS = 60  # of a sentence pair
 
 
@@ -169,7 +175,9 @@ def main() -> None:
         print(f"| encoder | pairs a card | ms of arithmetic | MB sent | {' | '.join(LINKS)} |")
         for line in computed():
             shares = " | ".join(f"{8 * line[link]:.1f}" for link in LINKS)
-            print(f"| {line['model']} | {line['batch']} | {1e3 * line['work']:.1f} | {line['sent'] / 1e6:.0f} | {shares} |")
+            print(
+                f"| {line['model']} | {line['batch']} | {1e3 * line['work']:.1f} | {line['sent'] / 1e6:.0f} | {shares} |"
+            )
     elif options.worker:
         _trained(options)
     else:

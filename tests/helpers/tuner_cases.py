@@ -116,7 +116,7 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     encoders = {lang: encoder(folder) for lang in ("en", "xx", "yy")}
     method.align(encoders, [text for text, _ in texts], [links for _, links in texts], folder=place)
     weights = {f"{lang}.{name}": value for lang, each in method.transformed.encoders.items()
-               for name, value in each.model.state_dict().items()}  # fmt: skip
+               for name, value in each.model.state_dict().items()}  # type: ignore[attr-defined]  # fmt: skip
     for lang, part in method.learnt.parts.items():
         for name, module in vars(part).items():
             if isinstance(module, torch.nn.Module):

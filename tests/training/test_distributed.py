@@ -44,8 +44,14 @@ def outcomes(tiny_folder, tmp_path_factory) -> Path:
             assert ended.returncode == 0, ended.stderr[-3000:]
 
     stopped = [(world, environment, (place, case, 6)) for place, (case, world, environment, _, _) in RESUMED.items()]
-    going_on = [(world, environment, (place, case, None)) for place, (case, _, _, world, environment) in RESUMED.items()]
-    plain = [(world, {}, (str(world), case, None)) for world, cases in ((1, CASES), (2, OF_TWO), (4, OF_FOUR)) for case in cases]
+    going_on = [
+        (world, environment, (place, case, None)) for place, (case, _, _, world, environment) in RESUMED.items()
+    ]
+    plain = [
+        (world, {}, (str(world), case, None))
+        for world, cases in ((1, CASES), (2, OF_TWO), (4, OF_FOUR))
+        for case in cases
+    ]
     parts = [(2, FSDP, ("parts", "contrastive-one", None))]
     for turn in ([*plain, *parts, *stopped], going_on):  # a group for each number of processes, with FSDP and without
         for world, environment in ((1, {}), (2, {}), (4, {}), (2, FSDP)):

@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
     if launched.number():  # of several processes, the first shows results and news
-        sys.stdout = open(os.devnull, "w")
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     code: Any = 0
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)

@@ -17,7 +17,9 @@ T = TypeVar("T")
 
 def is_sharded(tensor: object) -> bool:
     """Whether this process has a part of a tensor only."""
-    module = sys.modules.get("torch.distributed.tensor")  # most of a second to load, for nothing where there are no parts
+    module = sys.modules.get(
+        "torch.distributed.tensor"
+    )  # most of a second to load, for nothing where there are no parts
     return module is not None and isinstance(tensor, module.DTensor)
 
 

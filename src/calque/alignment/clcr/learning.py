@@ -148,7 +148,7 @@ def _learn_key_points(
             for metric, statistic in extracting.STATISTICS.items()
         ]
         if confident == how.confident:
-            found.parts[lang] = replace(found.parts[lang], head=trained.head)
+            found.parts[lang] = replace(found.parts[lang], head=trained.head.cpu())
             found.counts.setdefault(lang, {}).update({f"{key} of P": n for key, n in trained.counts.items()})
     return judged
 
@@ -170,7 +170,7 @@ def _learn_order(found: Learnt, each: _Pivoted, pivot: str, how: Reordering, com
                     for metric, statistic in reordering.STATISTICS.items()
                 ]
         if kind == how.kind:
-            found.parts[lang] = replace(found.parts[lang], order=trained.head)
+            found.parts[lang] = replace(found.parts[lang], order=trained.head.cpu())
             found.counts[lang].update({f"{key} of R": n for key, n in trained.counts.items()})
     gold, sentences = LinkedOrder.of(*judging), _held_out([each], swapped=False)
     found.examples += order_examples(lang, sentences, judging[0], gold, heads)
