@@ -94,9 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
                 told = ", ".join(f"{precision} {rate:,.0f}" for precision, rate in rates.items())
                 print(f"{shape}: {kind.__name__.lower()}, batch {batch}: {told} sentence pairs a second", flush=True)
     torch.manual_seed(0)
-    x, y = (
-        torch.nn.functional.normalize(torch.randn(options.vectors, 768, device=device), dim=1) for _ in range(2)
-    )
+    x, y = (torch.nn.functional.normalize(torch.randn(options.vectors, 768, device=device), dim=1) for _ in range(2))
     stripe = torch.empty(8192, options.vectors, device=device)
 
     def multiply() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -126,8 +127,8 @@ def test_one_process_says_why_a_run_ends(tiny_folder, tmp_path, how, said, updat
     command = align_command(tiny_folder, tmp_path, "out")
     ended = run_group(2, "-m", "calque", *command, MORTAL=f"1:3:{how}", PYTHONPATH=HELPERS)
     assert all(each.returncode not in (0, 1) for each in ended)
-    written = "".join(each.stderr for each in ended)
-    assert [line for line in written.splitlines() if line.startswith("calque:")] == [said]
+    written = "\n".join(each.stderr for each in ended)
+    assert re.findall("calque: .*", written) == [said]
     assert "Traceback" not in written
     checkpoint = tmp_path / "out.part" / "training" / "checkpoint.pt"
     assert torch.load(checkpoint, weights_only=True)["step"] == update
@@ -148,7 +149,7 @@ def test_both_launchers_start_one_run_and_a_killed_process_ends_it(tiny_folder, 
         environment=environment(MORTAL="1:4:killed", PYTHONPATH=HELPERS),
     )  # fmt: skip
     assert done.returncode != 0
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("calque: error")]
+    (line,) = re.findall("calque: .*", done.stderr)
     assert "another of the 2 processes of this run has ended" in line
     assert "calque/training" not in done.stderr  # no traceback of ours
     assert not (tmp_path / "out").exists()
