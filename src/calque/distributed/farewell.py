@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
-import torch
+import torch.distributed as dist
 
 from calque import launched
 from calque.errors import CalqueError
@@ -40,7 +40,7 @@ def speaks() -> bool:
     if launched.count() == 1:
         return True
     try:
-        store = torch.distributed.TCPStore(
+        store = dist.TCPStore(
             os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, wait_for_workers=False,
             timeout=timedelta(seconds=5),
         )  # fmt: skip
