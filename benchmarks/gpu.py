@@ -51,9 +51,9 @@ def training(kind: type, encoder: Any, *, batch: int, updates: int, precision: s
     tuner = kind(towards="en", batch=batch, learning_rate=1e-5, epochs=1.0, precision=precision, max_words=None)
     usual, begun = tuner.loss, []
 
-    def loss(groups: Any, processes: Any) -> Any:
+    def loss(groups: Any, processes: Any, **more: Any) -> Any:
         begun.append(ready(device))
-        return usual(groups, processes)
+        return usual(groups, processes, **more)
 
     tuner.loss = loss
     tuner.tune(encoder, corpus, pairs)

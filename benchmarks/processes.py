@@ -54,11 +54,11 @@ def _trained(options: argparse.Namespace) -> None:
     )  # fmt: skip
     usual = tuner.loss
 
-    def loss(groups: Any, processes: Processes) -> Any:
+    def loss(groups: Any, processes: Processes, **more: Any) -> Any:
         started.append(time.perf_counter())
         if len(started) == _UNTIMED:
             waited.clear()
-        return usual(groups, processes)
+        return usual(groups, processes, **more)
 
     tuner.loss = loss  # type: ignore[method-assign]
     corpus, pairs = stand_in_text(options.updates * options.batch * world)

@@ -30,6 +30,6 @@ def bar(
 
     items, total = (None, over) if over is None or isinstance(over, int) else (over, None)
     return tqdm(
-        items, total=total, unit=unit, desc=title, disable=not show or launched.number() > 0, initial=initial, unit_scale=scaled, leave=leave,
-        mininterval=0.5, dynamic_ncols=True,
+        items, total=total, unit=unit, desc=title, disable=not show or launched.number() > 0, initial=initial,
+        unit_scale=scaled, leave=leave, mininterval=0.5, dynamic_ncols=True,
     )  # type: ignore[call-overload]  # fmt: skip

@@ -65,11 +65,11 @@ def encoder(folder: str) -> Any:
 def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list) -> Outcome:
     usual, calls = tuner.loss, []
 
-    def loss(groups, processes):
+    def loss(groups, processes, **options):
         calls.append(1)
         if len(calls) == stop:
             raise Ends
-        return usual(groups, processes)
+        return usual(groups, processes, **options)
 
     tuner.loss = loss
     tuned = tuner.tune(encoder(folder), *map(list, zip(*texts, strict=True)), folder=place, checkpoint_every=2)
@@ -132,6 +132,12 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "contrastive-ignored": tuned(Contrastive, same="ignored", weight=0.3, accumulate=3),
     "contrastive-one": tuned(Contrastive, same="one", same_share=1.0, reference="recomputed", clip=None, layers=(0, 2)),
     "contrastive-each": tuned(Contrastive, same="each", keep=0.3, same_senses=2, window=2, step_back=0.2),
+    "contrastive-learned": tuned(
+        Contrastive, sentences=0.5, weight=0.3, stay_layers=[1, 3], stay_on="subwords", temperature_schedule="learned"
+    ),
+    "contrastive-dropped": tuned(
+        Contrastive, sentences=0.5, subword_dropout=0.3, temperature_schedule="linear", temperature_end=0.2
+    ),
     "contrastive-pivot": by_pivot,
     "senses": senses,
     "clcr": key_points,
