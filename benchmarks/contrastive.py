@@ -20,12 +20,13 @@ from benchmarks.finetune import last_subwords
 from benchmarks.stand_in import scaling, stand_in_encoder, stand_in_text
 from calque.alignment.contrastive import Contrastive
 from calque.encoders import load_encoder
+from calque.encoders.numerics import TrainingPrecision
 from calque.pairs import WordPairs
 
 TEMPERATURE, RATE = 0.05, 5e-4
 
 
-def tuner(towards: str, batch: int, precision: str) -> Contrastive:
+def tuner(towards: str, batch: int, precision: TrainingPrecision) -> Contrastive:
     """The loss as published: equal pairs are negatives, and nothing is held."""
     return Contrastive(
         towards=towards, batch=batch, learning_rate=RATE, temperature=TEMPERATURE, same="negative", keep=0.0, max_words=None,

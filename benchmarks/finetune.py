@@ -6,6 +6,7 @@ import argparse
 import copy
 import statistics
 import time
+from typing import Any
 
 import torch
 
@@ -50,7 +51,7 @@ def straightforward(encoder, corpus, pairs, *, batch: int, n: int, learning_rate
     return n / (time.perf_counter() - started)
 
 
-def library(encoder, corpus, pairs, *, batch: int, n: int, learning_rate: float, precision: str = "float32") -> float:
+def library(encoder, corpus, pairs, *, batch: int, n: int, learning_rate: float, precision: Any = "float32") -> float:
     """Sentence pairs a second of calque over the same pairs, preparation included."""
     started = time.perf_counter()
     tuner = FineTune(

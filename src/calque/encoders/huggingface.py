@@ -217,7 +217,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
             batch = batch.to(device)
-            with forward_context(self.precision, device):
+            with forward_context(self.precision or "highest", device):
                 if flat:
                     return settled.above(self.embedded([batch]), [batch], layers)
                 states = all_states(self.model, batch) if tap is None else tap(batch)
