@@ -45,14 +45,18 @@ def test_numba_is_not_loaded_where_nothing_is_compiled(tmp_path):
     text = tmp_path / "text.tsv"
     text.write_text("a b c\tA B C\nb c\tB C\n" * 4)
     command = ["words", str(text), "--langs", "en", "de", "--pretokenized", "--out", str(tmp_path / "out"), "-q"]
+    tables = str(tmp_path / "tables")
+    learn = [[*command, "--model", model, "--tables", tables] for model in ("hmm", "fast-align", "gibbs")]
+    lines = [line for each in learn for line in (each, [*command, "--use", tables])]
     heavy = ("torch", "transformers", "numba", "scipy", "pandas", "pydantic")
     code = f"""
 import sys
 from calque.cli import main
-try:
-    main({[*command, "--model", "hmm"]})
-except SystemExit as end:
-    assert end.code == 0
+for line in {lines}:
+    try:
+        main(line)
+    except SystemExit as end:
+        assert end.code == 0
 print([name for name in {heavy} if name in sys.modules])
 """
     for _ in range(2):  # what the first may have to compile, the second loads
