@@ -71,6 +71,20 @@ def bfloat16_is_fast(device: str) -> bool:
         return seconds(torch.float32) > 1.5 * seconds(torch.bfloat16)
 
 
+def expected_seconds(n: int, m: int, dim: int) -> float:
+    """How long a float32 product of `n` with `m` rows takes here: 0 for one of less than a minute or so, else by a small
+    product and the number of threads. At 200 GFLOP/s a core and 768 dimensions, two cores take an hour for 970,000 ×
+    970,000."""
+    if (operations := 2.0 * n * m * dim) < 1e13:
+        return 0.0
+    a = torch.ones(512, 512)
+    with full_precision():
+        rate = (
+            2 * 512**3 / _seconds(lambda: products(a, a, torch.empty(512, 512)))
+        )  # of all threads, as far as they help
+    return operations / rate
+
+
 def _seconds(multiply: Callable[[], Tensor]) -> float:
     """The shortest of four runs; fetching a number waits for the device."""
     return min(timeit.repeat(lambda: float(multiply()[0, 0]), repeat=4, number=1))

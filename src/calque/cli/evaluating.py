@@ -104,6 +104,9 @@ class Measuring:
     contextual: Annotated[
         bool, typer.Option(" /--non-contextual", help="Only the first occurrence of each word form.")
     ] = True
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Search with an index, for millions of words; its recall is shown.")
+    ] = False
     by_origin: Annotated[
         bool,
         typer.Option("--by-origin", help="Also show each origin of the pairs, named in the third column of --test."),

@@ -17,6 +17,7 @@ from calque.cli.direct import told
 from calque.cli.encode import encode
 from calque.cli.evaluate import evaluate
 from calque.cli.explore import explore
+from calque.cli.index import index
 from calque.cli.neighbours import neighbours
 from calque.cli.pretrain import perplexity, pretrain
 from calque.cli.report import report
@@ -36,6 +37,7 @@ COMMANDS = (
     words,
     align,
     anchors,
+    index,
     neighbours,
     evaluate,
     analyze,

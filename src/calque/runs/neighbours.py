@@ -60,13 +60,9 @@ def neighbours(
     encoders = _encoders(encoder, aligned, dict(load or {}))
     for loaded in encoders.values():
         require(loaded, "measured")
-    query = _divided([sentence1], lang1, pretokenized)
-    words = query[0].words
-    place = _place(word1, words)
-    vectors = {name: unit_rows(loaded.encode(query).data[place : place + 1])[0] for name, loaded in encoders.items()}
-    for name, vector in vectors.items():
-        if not vector.any():
-            raise SettingError(f"{encoders[name].name} has no vector for {words[place]!r}")
+    asked = {name: query_vector(loaded, sentence1, lang1, word1, pretokenized) for name, loaded in encoders.items()}
+    words, place, _ = asked[BEFORE]
+    vectors = {name: vector for name, (_, _, vector) in asked.items()}
     best: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in encoders}
     for block in chain([_divided(sentences2, lang2, pretokenized)], _text(text2, lang2, pretokenized, limit)):
         encoded = {name: loaded.encode(block) for name, loaded in encoders.items()}
@@ -87,6 +83,25 @@ def neighbours(
     return {"word": words[place], "sentence": words, "place": place, "lang": lang1, "lang2": lang2, **nearest}
 
 
+def query_vector(
+    encoder: Encoder, sentence: str, lang: str, word: str, pretokenized: bool
+) -> tuple[list[str], int, np.ndarray]:
+    """The words of a sentence, the place of one of them, and its vector at length 1.
+
+    Raises:
+        SettingError: the word is not in its sentence, or the encoder has no vector for it.
+    """
+    from calque.algebra.normalize import unit_rows
+
+    query = _divided([sentence], lang, pretokenized)
+    words = list(query[0].words)
+    place = _place(word, words)
+    vector = unit_rows(encoder.encode(query).data[place : place + 1])[0]
+    if not vector.any():
+        raise SettingError(f"{encoder.name} has no vector for {words[place]!r}")
+    return words, place, vector
+
+
 def table(found: Mapping[str, Any]) -> str:
     """What `neighbours` found, for people."""
     lines = [f"{found['word']} ({found['lang']}): {_marked(found)}"]
@@ -100,7 +115,14 @@ def table(found: Mapping[str, Any]) -> str:
         for rank, about in enumerate(found[name], 1):
             cosines = " → ".join(f"{about[each]:6.3f}" for each in (BEFORE, AFTER) if each in about)
             lines.append(f"{rank:3}  {about['word']:{width}}  {cosines}  {_marked(about)}")
+    if "index" in found:
+        lines += ["", f"approximate: {told(found['index'])}"]
     return "\n".join(lines)
+
+
+def told(about: Mapping[str, Any]) -> str:
+    """How good an index is, for people."""
+    return f"index {about['kind']}, whose candidates hold {100 * about['recall']:.1f}% of the ten nearest words of a sample"
 
 
 def _marked(about: Mapping[str, Any]) -> str:

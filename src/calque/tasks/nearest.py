@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
+from calque.algebra.products import expected_seconds
+from calque.algebra.rows import UnitRows
 from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
-from calque.errors import SettingError
+from calque.errors import CalqueWarning, SettingError
 from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
@@ -32,6 +35,7 @@ class Retrieved:
         dropped: links that could not be asked because a word has no vector.
         target_lists, source_lists: int64 `[n, depth]`, rows of the nearest words, the nearest first; −1 where there
             are no more.
+        index: of an approximate search, the kind of index, and its recall.
     """
 
     queries: np.ndarray
@@ -44,6 +48,7 @@ class Retrieved:
     dropped: int
     target_lists: np.ndarray
     source_lists: np.ndarray
+    index: dict[str, Any] | None = None
 
 
 def retrieve(
@@ -58,6 +63,8 @@ def retrieve(
     target_words: np.ndarray | None = None,
     uncovered: Uncovered = "drop",
     depth: int = 1,
+    approximate: bool = False,
+    seed: int = 0,
 ) -> Retrieved:
     """Ask for the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
 
@@ -72,6 +79,9 @@ def retrieve(
         uncovered: what to do with a link to a word without a vector: "drop" and count it, or count it as
             "wrong", which makes encoders of different coverage comparable.
         depth: how many of the nearest words to list for each query.
+        approximate: take candidates from an index instead of comparing all words with all; the result says which share
+            of the exact nearest words the index finds.
+        seed: of the index.
 
     Raises:
         SettingError: a value that is not one of these, links that are not one-to-one, or that point outside.
@@ -107,13 +117,15 @@ def retrieve(
             linked = np.zeros_like(pool)
             linked[row[has_vector]] = True
             pool &= linked
-    neighbours = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k, depth)
+    neighbours, index = _search(
+        source, target, pools, [row[has_vector] for row in rows], similarity, k, depth, approximate, seed
+    )
     queries = np.flatnonzero(has_vector if uncovered == "drop" else asked)
     places = np.flatnonzero(has_vector[queries])
     lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
     for answer, pool, best in zip(lists, reversed(pools), (neighbours.targets, neighbours.sources), strict=True):
         if best.shape[1]:
-            answer[places, : best.shape[1]] = np.flatnonzero(pool)[best]
+            answer[places, : best.shape[1]] = np.where(best >= 0, np.flatnonzero(pool)[best], -1)
     nearest = [answer[:, 0] for answer in lists]
     return Retrieved(
         queries=queries,
@@ -126,16 +138,38 @@ def retrieve(
         dropped=int((asked & ~has_vector).sum()),
         target_lists=lists[0],
         source_lists=lists[1],
+        index=index,
     )
 
 
-def _search(source, target, pools, rows, similarity: Similarity, k: int, depth: int) -> Neighbours:
+def _search(
+    source, target, pools, rows, similarity: Similarity, k: int, depth: int, approximate: bool, seed: int
+) -> tuple[Neighbours, dict[str, Any] | None]:
     vectors, queries = [], []
     for side, pool, row in zip((source, target), pools, rows, strict=True):
         chosen = np.flatnonzero(pool)
-        vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
+        read = UnitRows if approximate or isinstance(side.data, np.memmap) else unit_rows  # a file is not loaded
+        vectors.append(read(side.data, None if len(chosen) == side.n_words else chosen))
         queries.append(np.searchsorted(chosen, row))
     asked: Any = {"source_queries": queries[0], "target_queries": queries[1], "n_best": depth}
+    if approximate and all(map(len, vectors)):
+        from calque.algebra.approximate import approximate_neighbours
+
+        found = approximate_neighbours(*vectors, k=k if similarity == "csls" else 0, seed=seed, **asked)
+        warnings.warn(
+            f"approximate search ({found.kind}): its candidates hold {100 * found.recall:.1f}% of the exact nearest words, "
+            "on a sample; the rest are missed",
+            CalqueWarning,
+            stacklevel=4,
+        )
+        return found.neighbours, {"kind": found.kind, "recall": found.recall}
+    if (hours := expected_seconds(*map(len, vectors), source.dim) / 3600) > 1:
+        warnings.warn(
+            f"comparing {len(vectors[0]):,} with {len(vectors[1]):,} words takes about {hours:,.0f} h here; "
+            "approximate search is faster",
+            CalqueWarning,
+            stacklevel=4,
+        )
     if similarity == "cosine":
-        return cosine_neighbours(*vectors, **asked)
-    return csls_neighbours(*vectors, k=k, **asked)
+        return cosine_neighbours(*vectors, **asked), None
+    return csls_neighbours(*vectors, k=k, **asked), None
