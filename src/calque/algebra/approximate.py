@@ -127,9 +127,10 @@ def approximate_neighbours(
     queries = source_queries, target_queries
     found = [_ranked(*side, hubness[1 - way], hubness[way], n_best, queries[way]) for way, side in enumerate(sides)]
     recalls = [recall(*side, k or 10, seed) for side in sides]
-    hubs = hubness if k else (None, None)
+    (targets, target_scores), (sources, source_scores) = found
+    of_source, of_target = hubness if k else (None, None)
     searched = CANDIDATES * (len(source) + len(target)) / (len(source) * len(target))
-    neighbours = Neighbours(*found[0], *found[1], *hubs, min(1.0, searched))
+    neighbours = Neighbours(targets, target_scores, sources, source_scores, of_source, of_target, min(1.0, searched))
     return Approximate(neighbours, float(np.mean(recalls)), indexes[1].kind)
 
 

@@ -163,7 +163,7 @@ def _search(
             stacklevel=4,
         )
         return found.neighbours, {"kind": found.kind, "recall": found.recall}
-    if (hours := expected_seconds(*map(len, vectors), source.dim) / 3600) > 1:
+    if (hours := expected_seconds(len(vectors[0]), len(vectors[1]), source.dim) / 3600) > 1:
         warnings.warn(
             f"comparing {len(vectors[0]):,} with {len(vectors[1]):,} words takes about {hours:,.0f} h here; "
             "approximate search is faster",
