@@ -24,7 +24,7 @@ def words(encoder, sides):
 def test_a_language_gets_the_mean_of_its_translations(tiny_encoder):
     corpora = [make_text("xx", 30, 0)[0], make_text("xx", 12, 2)[0], make_text("yy", 20, 1)[0]]
     made = centred(tiny_encoder, corpora, towards="en")
-    for lang, texts in (("xx", corpora[:2]), ("yy", corpora[2:])):
+    for texts in (corpora[:2], corpora[2:]):
         sizes = [len(words(tiny_encoder, [text.target])) for text in texts]
         other = sum(n * words(tiny_encoder, [text.source]).mean(0) for n, text in zip(sizes, texts, strict=True))
         before = words(tiny_encoder, [text.target for text in texts])
@@ -68,5 +68,7 @@ def test_on_the_command_line(capsys, tiny_folder, tmp_path):
 
 
 def test_an_encoder_that_learns_a_task_is_not_shifted():
-    with pytest.raises(SettingError, match="centre of contrastive: an encoder with shifted languages cannot learn a task"):
+    with pytest.raises(
+        SettingError, match="centre of contrastive: an encoder with shifted languages cannot learn a task"
+    ):
         TextRealignment(lambda: ((), ()), options={"centre": True})

@@ -35,6 +35,16 @@ def test_machine_code_is_kept_and_checked(tmp_path, monkeypatch):
     assert len(made) == 4
 
 
+@pytest.mark.parametrize("missing", ["_compiled", "_callable"])
+def test_another_version_of_numba_or_llvmlite(tmp_path, monkeypatch, missing):
+    def changed(*_):
+        raise AttributeError("no attribute '_library'")
+
+    monkeypatch.setattr(compiled, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(compiled, missing, changed)
+    assert run(compiled.Compiled("calque.wordalign.loops.cells:by_type")) == ([0, 2, 1, 3], [0, 1, 2, 4])
+
+
 def test_what_a_loop_takes():
     loop = compiled.Compiled("calque.wordalign.loops.cells:by_type")
     with pytest.raises(TypeError, match="expected a contiguous one"):

@@ -67,7 +67,26 @@ _C = {
 
 
 def _load(path: str, codes: tuple[str, ...]) -> Callable[[Sequence[Any]], Any]:
-    """A loop that takes its arguments as one sequence: from its file, or compiled and put there."""
+    """A loop that takes its arguments as one sequence: from its file, or compiled and put there.
+
+    Numba's machine code and llvmlite's engine are not part of their public interfaces. Where another version of them has these no
+    more, Numba calls the loop itself: the numbers are the same, the start is not.
+    """
+    try:
+        return _loaded(path, codes)
+    except (AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError):
+        loop = _loop(path)
+        return lambda arguments: loop(*arguments)
+
+
+def _loop(path: str) -> Any:
+    """A loop, for Numba to compile."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _loaded(path: str, codes: tuple[str, ...]) -> Callable[[Sequence[Any]], Any]:
+    """A loop as machine code."""
     key = hashlib.blake2b(f"{_sources()} {path} {codes}".encode(), digest_size=12).hexdigest()
     file = None if (folder := _folder()) is None else folder / f"{path.partition(':')[2]}-{key}.loop"
     kept = None if file is None else _read(file)
@@ -117,8 +136,7 @@ def _compiled(path: str, codes: tuple[str, ...]) -> tuple[dict[str, Any], bytes]
     import numba
     from numba.core import types
 
-    module, _, name = path.partition(":")
-    loop = getattr(import_module(module), name)
+    loop = _loop(path)
     scalars = [numba.from_dtype(np.dtype("?" if kind[:2] == "b1" else kind[:2])) for kind in codes]
     given = [s if len(k) == 2 else types.Array(s, int(k[2:]), "C") for s, k in zip(scalars, codes, strict=True)]
     loop.compile(tuple(given))
