@@ -40,7 +40,7 @@ def speaks() -> bool:
     if launched.count() == 1:
         return True
     try:
-        store = dist.TCPStore(
+        store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
             os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, wait_for_workers=False,
             timeout=timedelta(seconds=5),
         )  # fmt: skip

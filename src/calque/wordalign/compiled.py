@@ -141,7 +141,7 @@ def _compiled(path: str, codes: tuple[str, ...]) -> tuple[dict[str, Any], bytes]
     given = [s if len(k) == 2 else types.Array(s, int(k[2:]), "C") for s, k in zip(scalars, codes, strict=True)]
     loop.compile(tuple(given))
     returned = loop.overloads[tuple(given)].signature.return_type
-    members = list(returned) if isinstance(returned, types.BaseTuple) else [returned]
+    members: list[Any] = list(returned) if isinstance(returned, types.BaseTuple) else [returned]  # type: ignore[arg-type]
     names, values, signature = [], [], []
     for k, (scalar, kind) in enumerate(zip(scalars, codes, strict=True)):
         dims = [f"a{k}_{d}" for d in range(int(kind[2:] or 0))]
@@ -152,9 +152,10 @@ def _compiled(path: str, codes: tuple[str, ...]) -> tuple[dict[str, Any], bytes]
     lines = [f"def entry({', '.join([*names, 'out'])}):", f"    found = loop({', '.join(values)})"]
     for k in range(0 if nothing else len(members)):
         lines.append(f"    out[{k}] = {f'found[{k}]' if isinstance(returned, types.BaseTuple) else 'found'}")
-    space: dict[str, Any] = {"loop": loop, "carray": numba.carray}
+    space: dict[str, Any] = {"loop": loop, "carray": numba.carray}  # pyright: ignore[reportPrivateImportUsage]
     exec("\n".join(lines), space)
-    made = numba.cfunc(types.void(*signature, types.CPointer(types.float64)), nopython=True, error_model="numpy")
+    kind = types.void(*signature, types.CPointer(types.float64))
+    made = numba.cfunc(kind, nopython=True, error_model="numpy")  # pyright: ignore[reportCallIssue]
     function = made(space["entry"])
     code = function._library.serialize_using_object_code()[2][0]
     record = {
