@@ -228,12 +228,13 @@ def test_a_process_without_texts_sums_on_its_own_device(monkeypatch):
     from calque.distributed import Processes
 
     summed = []
-    monkeypatch.setattr(Processes, "device", torch.device("meta"))
+    processes = Processes()
+    processes.device = torch.device("meta")
     monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
     monkeypatch.setattr(Processes, "sum_numbers", lambda self, value: summed.append(value) or torch.zeros(()))
     source = FrozenSource(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9)))
     training = Supervised(epochs=1, batch=4)
-    training.fit(torch.nn.Linear(2, 1), source, lambda given: given.rows.sum(1), processes=Processes())
+    training.fit(torch.nn.Linear(2, 1), source, lambda given: given.rows.sum(1), processes=processes)
     assert [value.device.type for value in summed] == ["meta", "meta"]
 
 
