@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOBase
 from math import inf
 from typing import Any
 
@@ -155,9 +158,26 @@ def _joined(ray: Any, address: str | None) -> Iterator[Any]:
     except Exception as error:
         raise ClusterError(f"{_named(address)}: cannot be joined ({reason(error)})") from error
     try:
-        yield ray
+        with redirect_stdout(_Ours(sys.stdout)):
+            yield ray
     finally:
         ray.shutdown()
+
+
+class _Ours(TextIOBase):
+    """Standard output without Ray's own threads: there is no setting that keeps the news of a node's death from it, which is
+    no result, and no mistake: its shards are done by others."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if threading.current_thread().name.startswith("ray_"):
+            return len(text)
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 @contextmanager
