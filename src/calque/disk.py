@@ -108,7 +108,7 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
         _make_folder(Path(path).parent)
         is_new = not os.path.exists(path)
         with open(path, "ab", buffering=0) as file:
-            _lock(file)
+            lock(file)
             before = os.fstat(file.fileno()).st_size
             try:
                 left = data
@@ -124,7 +124,7 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
         raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})", len(data)) from error
 
 
-def _lock(file: IO[bytes]) -> None:
+def lock(file: IO[bytes]) -> None:
     """Keep other processes that ask for the same waiting until the file is closed."""
     with suppress(ImportError, OSError):  # Windows, or a file system without locks
         import fcntl

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
-
-import torch.distributed as dist
+import tempfile
+import time
+from pathlib import Path
 
 from calque import launched
+from calque.disk import lock
 from calque.errors import CalqueError
 
 # What gloo and NCCL say in a collective operation when the process at the other end has gone.
@@ -15,6 +16,8 @@ _GONE = (
     "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused", "Timed out waiting",
     "remote process exited", "NCCL communicator was aborted", "unhandled system error", "Socket Timeout",
 )  # fmt: skip
+_KEPT = 3600.0  # seconds after which nobody asks any more who has spoken
+_LOADED = time.time()
 
 
 def lost_peer(error: BaseException) -> CalqueError | None:
@@ -32,18 +35,40 @@ def lost_peer(error: BaseException) -> CalqueError | None:
 
 
 def speaks() -> bool:
-    """Whether this process is the one that says why the run ends: of several, the first that asks.
+    """Whether this process is the one that says why the run ends: of those on this machine, the first that asks.
 
-    They agree by the store in which they met. Where it is gone, with the process or the launcher that kept it, each
-    speaks for itself.
+    They agree by a line in a file of the system's temporary folder, which needs no other process to be alive. It says when
+    a run, known by the address where its processes meet, has spoken; what was said before this process was made was said
+    by an earlier run. Where no such file can be had, each speaks for itself.
     """
     if launched.count() == 1:
         return True
     try:
-        store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
-            os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, wait_for_workers=False,
-            timeout=timedelta(seconds=5),
-        )  # fmt: skip
-        return store.add(f"calque/farewell/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", 1) == 1
-    except (KeyError, ValueError, RuntimeError):
+        run = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        return _first(Path(tempfile.gettempdir()) / f"calque-{os.getuid()}-last-words", run)
+    except (KeyError, ValueError, OSError, AttributeError):  # no launcher, a file of somebody else's, Windows
         return True
+
+
+def _first(path: Path, run: str) -> bool:
+    """Whether nobody has spoken for this run yet, which the file says from now on."""
+    began, now = _began(), time.time()
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
+        lock(file)
+        spoken = [(float(when), name) for when, name in (line.split() for line in file.read().decode().splitlines())]
+        if any(name == run and when >= began for when, name in spoken):
+            return False
+        kept = [(when, name) for when, name in spoken if name != run and when > now - _KEPT]
+        file.seek(0)
+        file.truncate()
+        file.write("".join(f"{when!r} {name}\n" for when, name in [*kept, (now, run)]).encode())
+    return True
+
+
+def _began() -> float:
+    """When this process was made, in seconds of the clock, to a hundredth; where Linux does not say, when it came here."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, AttributeError, ValueError, IndexError):
+        return _LOADED
