@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import deal, n_shards, run
 
 sweep = Compiled("calque.wordalign.loops.hmm:sweep")
-totals = Compiled("calque.wordalign.loops.hmm:totals")
+settle = Compiled("calque.wordalign.loops.hmm:settle")
 REACH = 64  # jumps at least this wide share one weight
+RANGES = 8  # of source types; a constant, as the shards are
 
 
 @dataclass(frozen=True)
@@ -114,17 +116,30 @@ class HmmPass:
         self.scales = tuple(np.empty(side.n_types, dtype=np.float32) for side in (bitext.source, bitext.target))
 
     def fill(self, tables: HmmTables) -> None:
-        """Probabilities from counts: p(t | s) is the mass of the pair times the scale of s, p(s | t) that of t."""
-        np.add(tables.counts, self.prior, out=self.mass)
+        """Probabilities from mass: p(t | s) is the mass of the pair times the scale of s, p(s | t) that of t."""
         for scale, total in zip(self.scales, (tables.source_total, tables.target_total), strict=True):
             scale[:] = 1 / np.maximum(total, 1e-30)
 
-    def totals(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Counts and priors summed over the pairs of each source type and of each target type, float64."""
+    def settle(self, counts: np.ndarray, ranges: int) -> tuple[np.ndarray, np.ndarray]:
+        """Sum the counts of all shards into those of the first, and set the mass of every pair to count and prior.
+
+        Args:
+            counts: float32 `[shards, n_pairs]`.
+            ranges: of source types, worked on side by side. The sums of target types are added up range by range, so that
+                those of a further text, which must not depend on what else is in it, need one range.
+
+        Returns:
+            mass summed over the pairs of each source type and of each target type, float64.
+        """
         pairs = self.bitext.pairs
-        source, target = np.zeros(self.bitext.source.n_types), np.zeros(self.bitext.target.n_types)
-        totals(counts, self.prior, pairs.starts, pairs.target, source, target)
-        return source, target
+        source, target = np.zeros(self.bitext.source.n_types), np.zeros((ranges, self.bitext.target.n_types))
+        cuts = np.searchsorted(pairs.starts, np.linspace(0, len(pairs), ranges + 1)[1:-1]).tolist()
+        tasks = [
+            partial(settle, *each, counts, self.prior, pairs.starts, pairs.target, self.mass, source, target[k])
+            for k, each in enumerate(pairwise([0, *cuts, len(pairs.starts) - 1]))
+        ]
+        run(tasks, self.threads)
+        return source, target.sum(0)
 
     def sweep(self, model: int, want: int, tables: HmmTables, out: Callable[[int], tuple]) -> tuple[float, float]:
         """Run the kernel over all blocks and shards; `out(shard)` gives the output arrays of a shard."""
@@ -181,30 +196,26 @@ def train(passes: HmmPass) -> HmmTables:
     """EM: IBM model 1, then the HMM, both directions agreeing."""
     bitext, settings = passes.bitext, passes.settings
     n_source, n_target = bitext.source.n_types, bitext.target.n_types
-    counts = np.zeros(len(bitext.pairs), dtype=np.float32)
+    shards = passes.shards
+    counts = np.zeros((shards, len(bitext.pairs)), np.float32)
     tables = HmmTables(
-        bitext.pairs, counts, *passes.totals(counts),
+        bitext.pairs, counts[0], *passes.settle(counts[:1], RANGES),
         np.full(n_source, 1 / max(n_source, 1), np.float32), np.full(n_target, 1 / max(n_target, 1), np.float32),
         first_jumps(), first_jumps(),
     )  # fmt: skip
     passes.fill(tables)
     weights, middle = spread(tables.forward_jump, bitext.longest)
-    shards = passes.shards
-    pair_counts = np.empty((shards, len(bitext.pairs)), np.float32)
     for iteration in range(settings.ibm1_iterations + settings.hmm_iterations):
         model = IBM1 if iteration < settings.ibm1_iterations else HMM
-        pair_counts[:] = 0
+        run([partial(shard.fill, 0) for shard in counts], passes.threads)
         source_nulls, target_nulls = np.zeros((shards, n_source), np.float32), np.zeros((shards, n_target), np.float32)
         flows = np.zeros((2, shards, len(weights)))
 
         def out(k: int, rest=(source_nulls, target_nulls, *flows)) -> tuple[np.ndarray, ...]:
-            return (pair_counts[k], *(array[k] for array in rest), *_NO_LINKS, *_NO_SEEDS)
+            return (counts[k], *(array[k] for array in rest), *_NO_LINKS, *_NO_SEEDS)
 
         passes.sweep(model, COUNT, tables, out)
-        for k in range(1, shards):
-            pair_counts[0] += pair_counts[k]
-        tables.counts = pair_counts[0]
-        tables.source_total, tables.target_total = passes.totals(tables.counts)
+        tables.source_total, tables.target_total = passes.settle(counts, RANGES)
         passes.fill(tables)
         tables.source_null = _null(source_nulls, settings.null_strength)
         tables.target_null = _null(target_nulls, settings.null_strength)
@@ -250,7 +261,7 @@ class HmmModel(Model):
         old, pairs = self.tables, job.bitext.pairs
         counts = known(old.counts, pairs.find(old.pairs))
         passes = HmmPass(job, self.settings)
-        source, target = passes.totals(counts)
+        source, target = passes.settle(counts[None], ranges=1)
         source[: len(old.source_total)] = old.source_total
         target[: len(old.target_total)] = old.target_total
         tables = HmmTables(

@@ -86,9 +86,9 @@ class Bitext:
         source, target: the two sides.
         max_words: sentence pairs with more words than this on a side have no cells and get no links, because cells
             grow with the square of the length. `too_long` counts them.
-        max_cells: cells held in memory (4 bytes each). A larger text is cut into blocks of half as many, which are computed
-            anew in every pass.
-        threads: for numbering the pairs; the numbers do not depend on it.
+        max_cells: cells held in memory (4 bytes each). A larger text is cut into blocks of a quarter as many, which are
+            computed anew in every pass.
+        threads: for numbering the pairs and computing blocks; the numbers do not depend on it.
     """
 
     def __init__(self, source: Side, target: Side, *, max_words: int = 500, max_cells: int = 1 << 29, threads: int = 1):
@@ -102,9 +102,9 @@ class Bitext:
         self._size = np.zeros(len(rows), dtype=np.int64)
         self._size[used] = rows[used] * columns[used]
         self.longest = int(max(rows[used].max(), columns[used].max())) if len(used) else 0
-        self.max_cells = max_cells
+        self.max_cells, self.threads = max_cells, threads
         self.n_cells = int(self._size.sum())
-        self.pairs, self._cells = self._number(threads)
+        self.pairs, self._cells = self._number()
 
     def __len__(self) -> int:
         return len(self._size)
@@ -129,14 +129,12 @@ class Bitext:
         sentence = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(offsets[first : last + 1]))
         return order, begin, sentence, offsets[first]
 
-    def _number(self, threads: int) -> tuple[Pairs, np.ndarray]:
+    def _number(self) -> tuple[Pairs, np.ndarray]:
         """All pairs and cells. Ranges of source types are numbered side by side, each from 0, and then moved to their place: the
         numbers are those of one range after the other."""
         cells = np.empty(self.n_cells if self.in_memory else 0, dtype=np.uint32)
         origin, (order, first, sentence, _) = _origins(self._size), self._sorted(0, len(self))
-        parts = 1 if threads == 1 or self.n_cells < PARALLEL else 2 * threads
-        cuts = np.searchsorted(first, np.linspace(0, first[-1], parts + 1)[1:-1]).tolist()
-        ranges = list(pairwise([0, *cuts, self.source.n_types]))
+        ranges = self._ranges(first, self.n_cells)
         places = self.source.offsets, self.target.words, self.target.offsets, order, first, sentence, origin
 
         def number(s: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -149,14 +147,20 @@ class Bitext:
                     target = np.concatenate([target, np.empty_like(target)])
             return starts[begun + 1 : last + 1].copy(), target[: starts[last]].copy()
 
-        numbered = run([partial(number, *each) for each in ranges], threads)
+        numbered = run([partial(number, *each) for each in ranges], self.threads)
         bases = offsets_of([len(target) for _, target in numbered]).tolist()
-        if self.in_memory and parts > 1:
+        if self.in_memory and len(ranges) > 1:
             places = self.source.offsets, self.target.offsets, order, first, sentence, origin
             run([partial(shift_rows, *each, *places, base, cells)
-                 for each, base in zip(ranges[1:], bases[1:], strict=False)], threads)  # fmt: skip
+                 for each, base in zip(ranges[1:], bases[1:], strict=False)], self.threads)  # fmt: skip
         starts = [np.zeros(1, np.int64), *(starts + base for (starts, _), base in zip(numbered, bases, strict=False))]
         return Pairs(np.concatenate(starts), np.concatenate([target for _, target in numbered])), cells
+
+    def _ranges(self, first: np.ndarray, n_cells: int) -> list[tuple[int, int]]:
+        """Ranges of source types for the threads, with as many words each."""
+        parts = 1 if self.threads == 1 or n_cells < PARALLEL else 2 * self.threads
+        cuts = np.searchsorted(first, np.linspace(0, first[-1], parts + 1)[1:-1]).tolist()
+        return list(pairwise([0, *cuts, self.source.n_types]))
 
     def blocks(self) -> Iterator[Block]:
         """Cut the text into parts whose cells fit into memory.
@@ -173,15 +177,20 @@ class Bitext:
         begin = 0
         while begin < len(self):
             before = filled[begin - 1] if begin else 0
-            end = max(begin + 1, int(np.searchsorted(filled, before + self.max_cells // 2, side="right")))
+            end = max(begin + 1, int(np.searchsorted(filled, before + self.max_cells // 4, side="right")))
             size = np.zeros_like(self._size)
             size[begin:end] = self._size[begin:end]
             origin, cells = _origins(size), np.empty(int(size.sum()), dtype=np.uint32)
-            slot = np.empty(self.target.n_types, dtype=np.int32)
-            fill_rows(
-                self.source.offsets, self.target.words, self.target.offsets, *self._sorted(begin, end), origin,
-                self.pairs.starts, self.pairs.target, slot, cells,
-            )  # fmt: skip
+            order, first, sentence, words_before = self._sorted(begin, end)
+            tasks = [
+                partial(
+                    fill_rows, *each, self.source.offsets, self.target.words, self.target.offsets, order, first, sentence,
+                    words_before, origin, self.pairs.starts, self.pairs.target, np.empty(self.target.n_types, np.int32), cells,
+                )
+                for each in self._ranges(first, len(cells))
+            ]  # fmt: skip
+            run(tasks, self.threads)
+            del order, first, sentence, tasks
             yield self.used[(self.used >= begin) & (self.used < end)], origin, cells
             begin = end
 

@@ -13,14 +13,14 @@ from calque.errors import SettingError
 
 T = TypeVar("T")
 SHARDS = 8  # at most; a constant, never the number of threads: sums of floats depend on how they are grouped
-CELLS_PER_SHARD = 1 << 21
+CELLS_PER_SHARD = 1 << 19
 MOST_COUNTS = 1 << 28  # numbers in all shards, unless there are two
 
 
 def n_shards(n_cells: int, n_pairs: int = 0) -> int:
     """Parts in which a text of so many cells is worked on; each has counts of its own for so many pairs of types."""
-    shards = min(SHARDS, max(1, n_cells // CELLS_PER_SHARD))
-    return int(min(shards, max(2, MOST_COUNTS // max(1, n_pairs))))
+    shards = min(SHARDS, max(1, n_cells // CELLS_PER_SHARD), max(2, MOST_COUNTS // max(1, n_pairs)))
+    return 1 << (int(shards).bit_length() - 1)  # as many for each of two or four threads
 
 
 def deal(sentences: np.ndarray, shards: int) -> list[np.ndarray]:

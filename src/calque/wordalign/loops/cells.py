@@ -55,10 +55,12 @@ def number_rows(
 
 
 @loop
-def fill_rows(source_offsets, words, offsets, order, first, sentence, before, origin, starts, target, slot, cells):
-    """Write the numbers of known pairs into the cells of the sentence pairs that have an origin; `order` counts words from
-    `before` on."""
-    for s in range(len(first) - 1):
+def fill_rows(
+    begin, end, source_offsets, words, offsets, order, first, sentence, before, origin, starts, target, slot, cells
+):  # fmt: skip
+    """Write the numbers of the known pairs of the source types from `begin` to before `end` into the cells of the sentence pairs
+    that have an origin; `order` counts words from `before` on."""
+    for s in range(begin, end):
         loaded = False
         for k in range(first[s], first[s + 1]):
             b = sentence[order[k]]

@@ -25,6 +25,7 @@ from calque.wordalign.loops import fast_loop, loop
 from calque.wordalign.loops.generator import mix, unit
 
 ZERO, ONE = F(0), F(1)
+STRIP = 4096  # pairs of types whose counts stay in the cache
 LEAST = F(1e-5)  # expected counts below are not worth a write to memory
 
 
@@ -292,11 +293,23 @@ def _draw(posterior, n_observed, n_given, wide, state, links):
 
 
 @loop
-def totals(counts, prior, starts, target, source_total, target_total):
-    for s in range(len(starts) - 1):
+def settle(begin, end, counts, prior, starts, target, mass, source_total, target_total):
+    """Sum the counts of all shards, float32 `[shards, n_pairs]`, into those of the first, for the pairs of the source types from
+    `begin` to before `end`; with the priors they are their `mass`, which is added up by type."""
+    low, high = starts[begin], starts[end]
+    for first in range(low, high, STRIP):
+        last = min(high, first + STRIP)
+        whole = counts[0, first:last]
+        for k in range(1, len(counts)):
+            more = counts[k, first:last]
+            for p in range(last - first):
+                whole[p] += more[p]
+        strip, weight = prior[first:last], mass[first:last]
+        for p in range(last - first):
+            weight[p] = whole[p] + strip[p]
+    for s in range(begin, end):
         total = 0.0
         for p in range(starts[s], starts[s + 1]):
-            mass = counts[p] + prior[p]
-            total += mass
-            target_total[target[p]] += mass
+            total += mass[p]
+            target_total[target[p]] += mass[p]
         source_total[s] = total
