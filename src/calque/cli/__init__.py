@@ -42,6 +42,7 @@ _SEVERAL = {
         ),
         2,
     ),
+    "distil": (("--text",), 0),
     "advise": (("--train",), 2),
     "analyze": (("--upos", "--treebank", "--results"), 1),
     "explore": (("--text", "--test"), 1),

@@ -14,6 +14,7 @@ from calque.cli.analyze import analyze
 from calque.cli.anchors import anchors
 from calque.cli.demo import demo
 from calque.cli.direct import told
+from calque.cli.distil import distil
 from calque.cli.encode import encode
 from calque.cli.evaluate import evaluate
 from calque.cli.explore import explore
@@ -36,6 +37,7 @@ app = typer.Typer(
 COMMANDS = (
     words,
     align,
+    distil,
     anchors,
     index,
     neighbours,

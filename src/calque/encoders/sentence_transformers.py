@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,20 @@ def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
     if unknown := [mode for mode in modes if mode not in _MODES.values()]:
         raise SettingError(f"pooling mode {unknown[0]!r}, expected one of {', '.join(_MODES.values())}")
     return modes
+
+
+def check_modes(modes: Sequence[str]) -> tuple[str, ...]:
+    """Some ways of pooling, in the order in which sentence-transformers concatenates what they give.
+
+    Raises:
+        SettingError: one that there is not, or none.
+    """
+    known = tuple(_MODES.values())
+    if not modes or not set(modes) <= set(known):
+        raise SettingError(
+            f"sentence pooling {','.join(modes)!r}, expected own, subwords, or some of {', '.join(known)}"
+        )
+    return tuple(mode for mode in known if mode in modes)
 
 
 def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -27,10 +27,10 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     trained, plain = "updates" in record, "vectors" in record
     lines = [
         *front, "",
-        f"# {record['encoder']}, aligned by {record['method']}", "",
+        f"# {_title(record)}", "",
         _done(record, others), "",
         *([f"**Not to be trusted**: the maps of {', '.join(record['failed'])} failed.", ""] if record.get("failed") else []),
-        "## Use", "", *(_with_transformers(record["vectors"]) if plain else _with_calque(record, others)), "",
+        "## Use", "", *_use(record, others, plain), "",
         *_data(record["texts"]),
         *_left_out(record.get("counts", {}) | {"max_words": record["settings"].get("max_words")}),
         *([_links(record["words"], record["towards"]), ""] if "words" in record else []),
@@ -47,6 +47,19 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         "",
     ]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    if "teacher" in record:
+        return f"{record['encoder']}, distilled from {record['teacher']}"
+    return f"{record['encoder']}, aligned by {record['method']}"
+
+
+def _use(record: dict[str, Any], others: list[str], plain: bool) -> list[str]:
+    """How to get vectors of the folder: of sentences where these were trained, else of words."""
+    if "teacher" in record:
+        return _with_sentence_transformers()
+    return _with_transformers(record["vectors"]) if plain else _with_calque(record, others)
 
 
 def _tempered(record: Mapping[str, Any]) -> list[str]:
@@ -158,6 +171,8 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
         what = f"Words of {langs} and the words in {towards} that translate them were trained to have similar vectors"
     elif method in ("lsar", "lir") or record["settings"].get("offset") is False:
         what = f"What tells languages apart was removed from the word vectors of {langs} and {towards}"
+    elif method == "distillation":
+        what = f"Sentences in {', '.join([towards, *others])} were trained to have the sentence vectors of *{record['teacher']}*"
     elif method == "senses":
         what = f"Hidden words of {langs} and {towards} were trained to predict their senses and those of their translations"
     else:
@@ -220,6 +235,19 @@ def _with_transformers(vectors: dict[str, Any]) -> list[str]:
         "",
         "With calque: `calque.load_encoder(FOLDER).encode(sentences)`.",
     ]  # fmt: skip
+
+
+def _with_sentence_transformers() -> list[str]:
+    return [
+        "```python",
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        'FOLDER = "."  # this folder, or its name on the hub',
+        'vectors = SentenceTransformer(FOLDER).encode(["a bank by the river"])',
+        "```",
+        "",
+        "With calque: `calque evaluate FOLDER sentences`, and `sentence_vectors` of `calque.encoders.sentence_vectors`.",
+    ]
 
 
 def _with_calque(record: dict[str, Any], others: list[str]) -> list[str]:

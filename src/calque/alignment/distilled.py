@@ -1,0 +1,332 @@
+"""Distillation: a student of many languages learns the sentence vectors of a teacher that knows one."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from calque.alignment.freezing import freeze_below
+from calque.distributed import Processes
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
+from calque.encoders.sentence_store import SentenceStore
+from calque.encoders.sentence_vectors import SentencePooling, UnitLength
+from calque.encoders.split import SplitSentences
+from calque.encoders.student_folder import write_modules
+from calque.errors import SettingError, check_number
+from calque.text import ParallelCorpus, Sentences
+from calque.threads import Threads
+from calque.training.loop import Loop, Schedule
+from calque.training.objective import Objective
+from calque.training.passes import shares_at_once
+from calque.training.plan import BatchPlan
+from calque.training.rates import rate_by_width
+from calque.training.sources import TrainedSource, float32_copy
+
+Loss = Literal["mse", "cosine"]
+
+
+class Student(NamedTuple):
+    """What distillation gives: an encoder, and how it makes a sentence's vector."""
+
+    encoder: HuggingFaceEncoder
+    pooling: SentencePooling
+
+    def write_modules(self, folder: Path) -> None:
+        """Write the pooling as modules of sentence-transformers into an empty folder, from where the encoder copies them
+        whenever it is saved."""
+        write_modules(folder, self.pooling, self.encoder.dim, max_length=self.encoder.max_length)
+        self.encoder.modules = folder
+
+
+@dataclass(kw_only=True, eq=False)
+class Distillation:
+    """Trains the sentence vectors of a student to be those of a teacher.
+
+    For a sentence s in the teacher's language, its translation t, teacher M and student m it minimises the mean over a batch
+    of ‖m(s) − M(s)‖² and ‖m(t) − M(s)‖² (Reimers & Gurevych 2020, "Making monolingual sentence embeddings multilingual using
+    knowledge distillation", Section 3; they divide by the number of dimensions, which with Adam changes the rate alone).
+    Where the teacher's vectors have length 1, so have the student's.
+
+    Args:
+        towards: the teacher's language.
+        loss: "mse", as published, or "cosine": 1 − cos.
+        ranking: weight of −log of the share that the own teacher vector has among those of all texts of the update, by
+            softmax of cosines / `temperature`: what is near each other is told apart.
+        temperature: of that.
+        dense: a linear layer from the student's vector to the teacher's number of dimensions: None where they differ.
+        epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        batch: sentence pairs of each language, or sentences of text in one language, in an update.
+        freeze, accumulate, budget, precision: see `Tuner`.
+    """
+
+    towards: str
+    loss: Loss = "mse"
+    ranking: float = 0.0
+    temperature: float = 0.05
+    dense: bool | None = None
+    epochs: float = 5.0
+    learning_rate: float | None = None
+    warmup: float = 0.1
+    decay: Literal["constant", "linear", "cosine"] = "linear"
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-9
+    clip: float | None = 1.0
+    seed: int = 0
+    batch: int = 32
+    freeze: int | None = None
+    accumulate: int = 1
+    budget: int = 1024
+    precision: TrainingPrecision = "float32"
+
+    def __post_init__(self):
+        self.schedule = Schedule(
+            self.epochs, self.learning_rate, self.warmup, self.decay, self.betas, self.epsilon, self.clip, self.seed
+        )
+        if self.loss not in ("mse", "cosine"):
+            raise SettingError(f"loss is mse or cosine, got {self.loss!r}")
+        check_number("ranking", self.ranking, least=0)
+        check_number("temperature", self.temperature, above=0)
+        for name in ("batch", "accumulate", "budget"):
+            check_number(name, getattr(self, name), least=1, whole=True)
+        if self.freeze is not None:
+            check_number("freeze", self.freeze, least=0, whole=True)
+        check_training_precision(self.precision)
+
+    def distil(
+        self,
+        student: HuggingFaceEncoder,
+        pooling: SentencePooling,
+        teacher: SentenceStore,
+        corpora: Sequence[ParallelCorpus],
+        texts: Sequence[Sentences] = (),
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> Student:
+        """Train a copy of the student.
+
+        Args:
+            student, pooling: stay as they are.
+            teacher: gets the vectors that it does not have yet.
+            corpora: parallel text, one side of each in the teacher's language.
+            texts: more text in the teacher's language.
+            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
+            checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
+            progress: show bars on standard error.
+
+        Raises:
+            SettingError: nothing to train on, settings that do not fit together, or a checkpoint of another run in `folder`.
+        """
+        processes = Processes(self.precision)
+        ours = [corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora]
+        read = Sentences.joined([*(corpus.source for corpus in ours), *texts])
+        share = {"rank": processes.rank, "world": processes.world, "meet": processes.meet}
+        self.computed = teacher.fill(read, progress=progress, **share)
+        text = DistilledText(student, pooling, teacher, ours, texts)
+        tuned = cast(HuggingFaceEncoder, float32_copy(student, processes.device))
+        tuned.model.train()
+        freeze_below(tuned.model, self.freeze)
+        ending = self._pooling(student, pooling, teacher).to(processes.device)
+        schedule = self.schedule
+        if schedule.learning_rate is None:
+            schedule = replace(schedule, learning_rate=rate_by_width(student.dim, 2))
+        plan = BatchPlan([np.zeros(len(part)) for part in text.parts], batch=self.batch, seed=self.seed, window=1)
+        identity = self.settings() | {
+            "encoder": student.fingerprint, "text": text.fingerprint, "teacher": teacher.key
+        }  # fmt: skip
+        with Threads(shares_at_once(tuned, processes.device)) as threads:
+            objective = Distilling(
+                tuned, ending, text, teacher, processes, threads, terms=self.terms, budget=self.budget,
+                accumulate=self.accumulate,
+            )  # fmt: skip
+            loop = Loop(
+                objective,
+                schedule=schedule,
+                processes=processes,
+                identity=identity,
+                folder=None if folder is None else Path(folder),
+                checkpoint_every=checkpoint_every,
+                progress=progress,
+                products=TRAINING_PRECISIONS[self.precision],
+                threads=threads,
+                title="distil",
+            )
+            self.history = loop.run(plan)
+        self.used, self.counts = schedule, text.counts
+        tuned.model.eval().requires_grad_(True)
+        return Student(tuned, ending.cpu().eval())
+
+    def _pooling(
+        self, student: HuggingFaceEncoder, pooling: SentencePooling, teacher: SentenceStore
+    ) -> SentencePooling:
+        """A copy of the student's pooling that ends in vectors like the teacher's."""
+        width = _width(pooling, student.dim)
+        after: list[nn.Module] = [part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)]
+        dense = self.dense if self.dense is not None else width != teacher.dim
+        if not dense and width != teacher.dim:
+            raise SettingError(
+                f"the student's vectors have {width} dimensions, the teacher's {teacher.dim}: leave dense as None"
+            )
+        if dense:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(self.seed)
+                after += [nn.Linear(width, teacher.dim), nn.Identity()]
+        if any(isinstance(part, UnitLength) for part in list(teacher.pooling.after)[-1:]):
+            after.append(UnitLength())
+        return SentencePooling(
+            "own", "subwords", pooling.modes, after=after, max_length=pooling.max_length, lower=pooling.lower,
+            prompt=pooling.prompt,
+        )  # fmt: skip
+
+    def terms(self, vectors: Tensor, own: Tensor, candidates: Tensor, n: int) -> dict[str, Tensor]:
+        """A share of the loss.
+
+        Args:
+            vectors: the student's `[k, dim]`, of some texts of an update.
+            own: int64 `[k]`, which candidate is the teacher's vector of each.
+            candidates: the teacher's distinct vectors of the whole update, `[m, dim]`.
+            n: texts of the whole update.
+        """
+        wanted = candidates[own]
+        if self.loss == "mse":
+            found = {"mse": (vectors - wanted).square().sum() / n}
+        else:
+            found = {"cosine": (1 - functional.cosine_similarity(vectors, wanted)).sum() / n}
+        if self.ranking:
+            scores = functional.normalize(vectors) @ functional.normalize(candidates).T / self.temperature
+            found["ranking"] = self.ranking * functional.cross_entropy(scores, own, reduction="sum") / n
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on, for the record and the identity of checkpoints; the schedule stands beside it."""
+        names = ("towards", "loss", "ranking", "temperature", "dense", "batch", "freeze", "precision")
+        return {"method": "distillation", **{name: getattr(self, name) for name in names}}
+
+    def record(self) -> dict[str, Any]:
+        """What the model card tells of the last `distil`."""
+        return {"settings": self.settings(), "schedule": vars(self.used), "counts": dict(self.counts),
+                "updates": len(self.history), "first_loss": self.history[0]["loss"],
+                "last_loss": self.history[-1]["loss"]}  # fmt: skip
+
+
+def _width(pooling: SentencePooling, dim: int) -> int:
+    """Dimensions of the vectors that a pooling gives for an encoder of `dim`."""
+    layers = [part for part in pooling.after if isinstance(part, nn.Linear)]
+    return layers[-1].out_features if layers else dim * len(pooling.modes)
+
+
+class DistilledText:
+    """Texts as the student reads them, and where the teacher's vector of each is.
+
+    Args:
+        student, pooling: read the texts.
+        teacher: has a vector of every text in its language.
+        corpora: whose source is in that language.
+        texts: in that language alone.
+
+    Attributes:
+        table: all texts.
+        places: int64 `[n_texts]`, of the teacher's vector.
+        parts: for each corpus and text int64 `[n, 2]` or `[n, 1]`, the numbers of the texts that belong together.
+    """
+
+    def __init__(
+        self,
+        student: HuggingFaceEncoder,
+        pooling: SentencePooling,
+        teacher: SentenceStore,
+        corpora: Sequence[ParallelCorpus],
+        texts: Sequence[Sentences],
+    ):
+        tables: list[SplitSentences] = []
+        places: list[np.ndarray] = []
+        self.parts: list[np.ndarray] = []
+        base = 0
+        for sides in [*((corpus.source, corpus.target) for corpus in corpora), *((text,) for text in texts)]:
+            split = [pooling.split(student, side) for side in sides]
+            full = np.logical_and.reduce([side.lengths() > 0 for side in sides])
+            full &= np.logical_and.reduce([np.diff(part.word_offsets) > 0 for part in split])
+            usable, n = np.flatnonzero(full), len(full)
+            self.parts.append(np.stack([base + k * n + usable for k in range(len(sides))], axis=1))
+            where = np.full(n, -1, dtype=np.int64)
+            where[usable] = teacher.places(sides[0].take(usable))
+            tables += split
+            places += [where] * len(sides)
+            base += n * len(sides)
+        self.table, self.places = SplitSentences.joined(tables), np.concatenate(places)
+        self.counts: Mapping[str, int] = {
+            "sentence_pairs": sum(len(part) for part in self.parts if part.shape[1] == 2),
+            "sentences": sum(len(part) for part in self.parts if part.shape[1] == 1),
+            "texts_cut": sum(table.truncated_sentences for table in tables),
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash over the texts and what belongs together."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.table.ids, self.table.offsets, *self.parts):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+class Distilling(Objective[Sequence[np.ndarray]]):
+    """The loss of an update: for each corpus the numbers of the sentence pairs of all processes.
+
+    Args:
+        student: whose model is trained.
+        pooling: trained with it.
+        text, teacher: what is learnt from.
+        processes: of this run; each computes the loss of its share of the texts, which is a share of a sum.
+        threads: for the passes.
+        terms: of the loss, see `Distillation.terms`.
+        budget, accumulate: see `Tuner`.
+    """
+
+    def __init__(
+        self,
+        student: HuggingFaceEncoder,
+        pooling: SentencePooling,
+        text: DistilledText,
+        teacher: SentenceStore,
+        processes: Processes,
+        threads: Threads,
+        *,
+        terms: Any,
+        budget: int,
+        accumulate: int = 1,
+    ):
+        self.module = nn.ModuleDict({"encoder": student.model, "pooling": pooling})
+        self.pooling, self.text, self.teacher, self.processes = pooling, text, teacher, processes
+        self._source = TrainedSource(student, text.table, threads, processes, budget=budget)
+        self._terms, self._accumulate = terms, accumulate
+
+    def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
+        numbers = np.sort(
+            np.concatenate([part[rows].ravel() for part, rows in zip(self.text.parts, update, strict=True)])
+        )
+        places, own = np.unique(self.text.places[numbers], return_inverse=True)
+        device = self.processes.device
+        candidates = torch.from_numpy(self.teacher.take(places)).to(device)
+        total: dict[str, Tensor] = {}
+        for part in np.array_split(self.processes.share(numbers), self._accumulate):
+            given = self._source.take(part)
+            rows = given.rows.requires_grad_()
+            which = torch.from_numpy(own[np.searchsorted(numbers, given.numbers)]).to(device)
+            found = self._terms(self.pooling(rows, given.lengths), which, candidates, len(numbers))
+            torch.stack(list(found.values())).sum().backward()
+            if rows.grad is not None:
+                self._source.backward(rows.grad)
+            total = {name: value.detach() + total.get(name, 0.0) for name, value in found.items()}
+        shown = self.processes.sum_numbers(torch.stack(list(total.values())))
+        return {"loss": float(shown.sum()), **dict(zip(total, shown.tolist(), strict=True))}

@@ -1,0 +1,148 @@
+"""Vectors of sentences on disk, each computed once: what a teacher says is asked again in every epoch and every run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from calque.encoders.base import Encoder
+from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
+from calque.errors import InputError
+from calque.progress import bar
+from calque.segment import splitter
+from calque.text import Sentences
+from calque.vectors import map_arrays, write_arrays
+
+_BLOCK = 4096  # sentences of a file: what a stop may cost
+
+
+class SentenceStore:
+    """Vectors of sentences in a folder, found by encoder, pooling and text; whatever is there is not computed again.
+
+    A text is known by 64 bits of a hash of its words: of ten million texts, two share them with a chance of 3 in a million.
+
+    Args:
+        folder: where the files are; those of other encoders may stand beside them.
+        encoder: the teacher.
+        pooling: how it makes a sentence's vector.
+    """
+
+    def __init__(self, folder: str | PathLike[str], encoder: Encoder, pooling: SentencePooling):
+        self.encoder, self.pooling = encoder, pooling
+        self.key = _key(encoder, pooling)
+        self.folder = Path(folder) / self.key
+        self._read()
+
+    def _read(self) -> None:
+        """Map all files that are there."""
+        self._parts: list[np.ndarray] = []
+        texts = []
+        for path in sorted(self.folder.glob("*.safetensors")):
+            arrays, _ = map_arrays(path)
+            if set(arrays) != {"texts", "vectors"} or len(arrays["texts"]) != len(arrays["vectors"]):
+                raise InputError("not vectors of sentences; delete it, and they are computed anew", path=path)
+            texts.append(np.asarray(arrays["texts"]))
+            self._parts.append(arrays["vectors"])
+        self._starts = np.cumsum([0, *map(len, texts)])
+        known = np.concatenate(texts) if texts else np.zeros(0, dtype=np.int64)
+        self._order = np.argsort(known, kind="stable")
+        self._sorted = known[self._order]
+
+    def __len__(self) -> int:
+        """Sentences that have a vector."""
+        return len(self._sorted)
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of a vector; 0 while there is none."""
+        return self._parts[0].shape[1] if self._parts else 0
+
+    def fill(
+        self,
+        sentences: Sentences,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        meet: Callable[[], None] = lambda: None,
+        progress: bool = False,
+    ) -> int:
+        """Compute what is missing, in files that come whole or not at all; a run that was stopped goes on behind the last.
+
+        Args:
+            sentences: the texts, divided at spaces alone; an empty one gets no vector.
+            rank, world: which part of the work is this process's.
+            meet: waits for the other processes.
+            progress: show a bar on standard error.
+
+        Returns:
+            how many there were to compute.
+        """
+        texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
+        fresh, first = np.unique(texts[filled], return_index=True)
+        first = np.sort(filled[first[~self._known(fresh)]])
+        meet()  # none writes before all know what is missing
+        blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
+        with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as shown:
+            for rows in blocks:
+                vectors = sentence_vectors(self.encoder, self._read_by(sentences.take(rows)), self.pooling).data
+                self.folder.mkdir(parents=True, exist_ok=True)
+                name = hashlib.blake2b(texts[rows].tobytes(), digest_size=8).hexdigest()
+                write_arrays(self.folder / f"{name}.safetensors", {"texts": texts[rows], "vectors": vectors})
+                shown.update(len(rows))
+        meet()
+        self._read()
+        return len(first)
+
+    def _read_by(self, sentences: Sentences) -> Sentences:
+        """Text divided at spaces alone, as the encoder reads it: into words where its vectors are of words."""
+        if self.pooling.unit == "subwords":
+            return sentences
+        split = splitter(sentences.lang, pretokenized=False)
+        return Sentences.of([split(" ".join(sentence.words)) for sentence in sentences], sentences.lang)
+
+    def _known(self, texts: np.ndarray) -> np.ndarray:
+        """bool `[n]`: there is a vector."""
+        places = np.searchsorted(self._sorted, texts)
+        found = self._sorted[np.minimum(places, len(self._sorted) - 1)] if len(self._sorted) else ~texts
+        return found == texts
+
+    def places(self, sentences: Sentences) -> np.ndarray:
+        """Where the vectors of some texts are, int64 `[n]`; equal texts have one place. All must be there."""
+        texts = digests(sentences)
+        assert self._known(texts).all()
+        return self._order[np.searchsorted(self._sorted, texts)]
+
+    def take(self, places: np.ndarray) -> np.ndarray:
+        """Vectors, float32 `[n, dim]`."""
+        result = np.empty((len(places), self.dim), dtype=np.float32)
+        part = np.searchsorted(self._starts, places, side="right") - 1
+        for number in np.unique(part):
+            rows = np.flatnonzero(part == number)
+            result[rows] = self._parts[number][places[rows] - self._starts[number]]
+        return result
+
+
+def digests(sentences: Iterable) -> np.ndarray:
+    """64 bits of a hash of each sentence's words, int64 `[n_sentences]`."""
+    return np.array(
+        [
+            int.from_bytes(hashlib.blake2b(" ".join(s.words).encode(), digest_size=8).digest(), "little", signed=True)
+            for s in sentences
+        ],
+        dtype=np.int64,
+    )
+
+
+def _key(encoder: Encoder, pooling: SentencePooling) -> str:
+    """Hash over all that decides a sentence's vector but its text."""
+    about = [encoder.fingerprint, pooling.unit, pooling.modes, pooling.max_length, pooling.lower, pooling.prompt]
+    digest = hashlib.blake2b(json.dumps([*about, str(pooling.after)]).encode(), digest_size=12)
+    for weight in pooling.state_dict().values():
+        digest.update(weight.detach().cpu().contiguous().to(torch.float32).numpy().tobytes())
+    return digest.hexdigest()

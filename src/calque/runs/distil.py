@@ -1,0 +1,165 @@
+"""From a teacher, a student and parallel text to a folder with the student, its pooling and its model card."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from calque.corpora import read_sentences
+from calque.corpora.languages import best_match
+from calque.distributed import is_first
+from calque.errors import SettingError
+from calque.linking import Say, Words
+from calque.runs.align import Aligned, leave
+from calque.runs.folder import TRAINING, check, writing
+
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+    from calque.encoders.huggingface import HuggingFaceEncoder
+    from calque.encoders.sentence_vectors import SentencePooling
+    from calque.text import ParallelCorpus
+
+
+def distil(
+    texts: Sequence[str],
+    *,
+    langs: Sequence[tuple[str, str]],
+    teacher: str,
+    student: str,
+    out: str | Path,
+    towards: str | None = None,
+    monolingual: Sequence[str] = (),
+    pooling: str | None = None,
+    teacher_pooling: str | None = None,
+    vectors: str | Path | None = None,
+    limit: int | None = None,
+    load: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    checkpoint_every: int = 200,
+    overwrite: bool = False,
+    progress: bool = False,
+    say: Say = lambda line: None,
+) -> Aligned:
+    """Teach a student the sentence vectors of a teacher, in the teacher's language and in those that it is translated into.
+
+    Args:
+        texts: parallel texts in any format that `read_parallel` knows, divided at spaces alone: sentences are read as text.
+        langs: their languages, one pair for each text or one for all.
+        teacher: hub name, folder or other encoder that has a sentence vector.
+        student: hub name, folder or `mini`.
+        out: folder for the result, which appears when it is complete; a training that was stopped goes on.
+        towards: the teacher's language; None for the first of `langs`.
+        monolingual: files of lines in that language, to learn from as well.
+        pooling: the student's: own, subwords, cls, or modes of sentence-transformers (`cls,max,mean`); None for its own, if it
+            has one, else subwords.
+        teacher_pooling: own, subwords, cls or words; None for its own.
+        vectors: folder that keeps the teacher's vectors for other runs; None keeps them while this one is not finished.
+        limit: lines of each text.
+        load: keyword arguments of `load_encoder`, for the student.
+        options: keyword arguments of `Distillation`.
+        checkpoint_every, overwrite, progress, say: see `calque.runs.align.align`.
+
+    Raises:
+        SettingError: a teacher without a sentence vector, a student that is no encoder of subwords, languages that the text does
+            not have, or settings that do not fit each other.
+        InputError: a file cannot be read.
+    """
+    from calque.alignment.distilled import Distillation
+    from calque.encoders import load_encoder
+    from calque.encoders.sentence_store import SentenceStore
+
+    check(out, overwrite=overwrite)
+    if not texts and not monolingual:
+        raise SettingError("nothing to learn from: name parallel texts, or lines of the teacher's language with --text")
+    if towards is None and not langs:
+        raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
+    towards = towards or langs[0][0]
+    how = Distillation(towards=towards, **dict(options or {}))
+    known = load_encoder(teacher)
+    teaching = teacher_vector(known, teacher_pooling)
+    words = Words(pretokenized=True, limit=limit)
+    corpora = words.read_all(texts, langs) if texts else []
+    for path, corpus in zip(texts, corpora, strict=True):
+        if best_match(towards, corpus.langs) is None:
+            raise SettingError(
+                f"{path} is in {corpus.langs[0]} and {corpus.langs[1]}, the teacher's language is {towards}: say it with "
+                "--towards"
+            )
+    more = [read_sentences(path, lang=towards, pretokenized=True, limit=limit) for path in monolingual]
+    learner = load_encoder(student, **dict(load or {}))
+    ending = student_pooling(learner, pooling)
+    learner = cast("HuggingFaceEncoder", learner)
+    with writing(out, overwrite=overwrite) as folder:
+        store = SentenceStore(folder / TRAINING / "teacher" if vectors is None else vectors, known, teaching)
+        started = time.perf_counter()
+        say(f"distil: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, more)):,} sentences in {towards}")
+        found = how.distil(
+            learner, ending, store, corpora, more, folder=folder / TRAINING, checkpoint_every=checkpoint_every,
+            progress=progress,
+        )  # fmt: skip
+        record = {
+            **how.record(), "method": "distillation", "towards": towards, "teacher": known.name,
+            "teacher_fingerprint": known.fingerprint, "texts": _texts(texts, corpora, monolingual, more, towards),
+            "teacher_vectors": {"computed": how.computed, "kept": len(store)},
+            "seconds": {"method": round(time.perf_counter() - started, 2)},
+        }  # fmt: skip
+        with tempfile.TemporaryDirectory() as place:
+            found.write_modules(Path(place))
+            leave(found.encoder, folder, learner, record)
+    if is_first():
+        found.encoder.modules = Path(out)
+    return Aligned(found.encoder, Path(out), record)
+
+
+def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
+    """How a teacher makes a sentence's vector.
+
+    Raises:
+        SettingError: it has no way of its own, and none is named.
+    """
+    from calque.encoders.sentence_vectors import SentencePooling, modules_folder
+
+    if name is None and modules_folder(encoder) is None:
+        raise SettingError(
+            f"the teacher {encoder.name} has no sentence vector of its own, as a sentence-transformers folder has: say how it "
+            "makes one with --teacher-pooling words, subwords or cls"
+        )
+    return SentencePooling.of(encoder, name)  # type: ignore[arg-type]
+
+
+def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
+    """How a student makes a sentence's vector of its subwords; its own where it has one and no other is named.
+
+    Raises:
+        SettingError: the student has no subwords, or there is no such pooling.
+    """
+    from calque.encoders import HuggingFaceEncoder
+    from calque.encoders.sentence_transformers import check_modes
+    from calque.encoders.sentence_vectors import SentencePooling, modules_folder
+
+    if not isinstance(encoder, HuggingFaceEncoder):
+        raise SettingError(
+            f"the student {encoder.name} cannot be trained on sentences: expected a model of transformers"
+        )
+    if name == "own" or (name is None and modules_folder(encoder) is not None):
+        return SentencePooling.of(encoder, "own")
+    if name in ("subwords", "cls", None):
+        return SentencePooling.of(encoder, name or "subwords")  # type: ignore[arg-type]
+    return SentencePooling("own", "subwords", check_modes(name.replace(",", " ").split()))
+
+
+def _texts(
+    paths: Sequence[str], corpora: Sequence[ParallelCorpus], more: Sequence[str], sentences: Sequence[Any], lang: str
+) -> list[dict[str, Any]]:
+    """What the card says of the texts."""
+    rows: list[dict[str, Any]] = [
+        {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
+        for path, corpus in zip(paths, corpora, strict=True)
+    ]
+    return rows + [
+        {"path": Path(path).name, "langs": [lang], "sentences": len(text)}
+        for path, text in zip(more, sentences, strict=True)
+    ]

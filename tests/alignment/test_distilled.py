@@ -1,0 +1,187 @@
+"""A student learns a teacher's sentence vectors: the loss against a literal transcription, what is kept, and what is said."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from calque.alignment.distilled import Distillation, DistilledText, Distilling
+from calque.distributed import Processes
+from calque.encoders import load_encoder
+from calque.encoders.sentence_store import SentenceStore
+from calque.encoders.sentence_vectors import SentencePooling, UnitLength, sentence_vectors
+from calque.errors import SettingError
+from calque.text import ParallelCorpus, Sentences
+from calque.threads import Threads
+
+PAIRS = [
+    ("the cat sees a house", "die Katze sieht ein Haus"), ("water", "Wasser"), ("the old ferry", "die alte Fähre"),
+    ("water", "das Wasser"), ("a b c d e f", "x y z"), ("seven birds", "sieben Vögel"),
+]  # fmt: skip
+MONO = ["the wind blows", "water"]
+
+
+@pytest.fixture(scope="module")
+def student(tiny_folder):
+    encoder: Any = load_encoder(tiny_folder, layer=2)
+    for module in encoder.model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def teacher(tiny_folder):
+    """An encoder and a pooling of 24 dimensions and length 1."""
+    torch.manual_seed(3)
+    after = [nn.Linear(32, 24), nn.Tanh(), UnitLength()]
+    return load_encoder(tiny_folder), SentencePooling("own", "subwords", ("cls",), after=after)
+
+
+def corpus(pairs=PAIRS, langs=("en", "de")):
+    source, target = ([side.split() for side in sides] for sides in zip(*pairs, strict=True))
+    return ParallelCorpus.of(source, target, langs)
+
+
+def mono():
+    return Sentences.of([line.split() for line in MONO], "en")
+
+
+def subwords():
+    return SentencePooling("subwords", "subwords")
+
+
+def literal(method, student, pooling, teacher, pairs, lines) -> torch.Tensor:
+    """The loss of one update, text by text, with what tokenizer and model give for each."""
+
+    def vector(text):
+        tokens = student.tokenizer(text, return_tensors="pt")
+        mean = student.model(**tokens, output_hidden_states=True).hidden_states[2][0].mean(0)
+        y = pooling.after[0](mean)
+        return y / y.norm()
+
+    def taught(text):
+        one = Sentences.of([text.split()], "en")
+        return torch.from_numpy(sentence_vectors(teacher[0], one, teacher[1]).data[0])
+
+    learnt = [(vector(text), en) for en, de in pairs for text in (en, de)] + [(vector(en), en) for en in lines]
+    others = {en: taught(en) for _, en in learnt}
+    terms: Any = {"mse": 0.0, "ranking": 0.0}
+    for x, en in learnt:
+        t = others[en]
+        distance = ((x - t) ** 2).sum() if method.loss == "mse" else 1 - x @ t / (x.norm() * t.norm())
+        terms["mse"] += distance / len(learnt)
+        near = {other: torch.exp(x @ v / method.temperature) for other, v in others.items()}
+        terms["ranking"] -= method.ranking * torch.log(near[en] / sum(near.values())) / len(learnt)
+    return terms["mse"] + terms["ranking"]
+
+
+@pytest.mark.parametrize(("loss", "accumulate"), [("mse", 1), ("cosine", 3)])
+def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, loss, accumulate):
+    method = Distillation(towards="en", loss=loss, ranking=0.3, temperature=0.2, accumulate=accumulate)
+    store = SentenceStore(tmp_path, *teacher)
+    text, lines = corpus(), mono()
+    store.fill(Sentences.joined([text.source, lines]))
+    pooling = method._pooling(student, subwords(), store)
+    laid = DistilledText(student, subwords(), store, [text], [lines])
+    student.model.zero_grad()
+    with Threads(1) as threads:
+        objective = Distilling(student, pooling, laid, store, Processes.alone(), threads, terms=method.terms, budget=64,
+                               accumulate=accumulate)  # fmt: skip
+        found = objective.backward([np.array([3, 0, 1]), np.array([0, 1])])
+    weights = [*pooling.parameters(), *student.model.parameters()]
+    gradients = [None if w.grad is None else w.grad.clone() for w in weights]
+    for weight in weights:
+        weight.grad = None
+    expected = literal(method, student, pooling, teacher, [PAIRS[3], PAIRS[0], PAIRS[1]], MONO)
+    expected.backward()
+    assert found["loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
+    for fast, weight in zip(gradients, weights, strict=True):
+        slow = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        assert torch.allclose(torch.zeros_like(slow) if fast is None else fast, slow, atol=1e-5)
+        weight.grad = None
+
+
+def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch):
+    store = SentenceStore(tmp_path, *teacher)
+    assert store.fill(corpus().source) == 5, "water stands there twice"
+    assert store.fill(corpus().source) == 0
+    again = SentenceStore(tmp_path, *teacher)
+    assert again.fill(Sentences.joined([mono(), corpus().source])) == 1, "another run has new text alone to read"
+    assert len(list(again.folder.glob("*.safetensors"))) == 2
+    lines = Sentences.joined([mono(), corpus().source])
+    plain = sentence_vectors(teacher[0], lines, teacher[1]).data
+    np.testing.assert_allclose(again.take(again.places(lines)), plain, atol=1e-6)
+    other = SentencePooling("own", "subwords", ("cls",), after=teacher[1].after[:1])
+    assert SentenceStore(tmp_path, teacher[0], other).key != again.key
+    shares = [SentenceStore(tmp_path / "shared", *teacher) for _ in range(2)]
+    monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
+    for rank, share in enumerate(shares):
+        share.fill(lines, rank=rank, world=2)
+    whole = SentenceStore(tmp_path / "shared", *teacher)
+    np.testing.assert_allclose(whole.take(whole.places(lines)), plain, atol=1e-6)
+
+
+def test_a_teacher_of_words_reads_words(tiny_folder, tmp_path):
+    encoder = load_encoder(tiny_folder)
+    store = SentenceStore(tmp_path, encoder, SentencePooling.of(encoder, "words"))
+    store.fill(Sentences.of([["the", "cat,", "water!"]], "en"))
+    divided = Sentences.of([["the", "cat", ",", "water", "!"]], "en")
+    expected = sentence_vectors(encoder, divided, store.pooling).data
+    np.testing.assert_allclose(store.take(np.array([0])), expected, atol=1e-6)
+
+
+def distil(student, teacher, place, folder, **options):
+    method = Distillation(towards="en", batch=3, learning_rate=3e-3, **options)
+    store = SentenceStore(place, *teacher)
+    found = method.distil(student, subwords(), store, [corpus(), corpus([pair[::-1] for pair in PAIRS[:2]], ("de", "en"))],
+                          [mono()], folder=folder, checkpoint_every=2)  # fmt: skip
+    return method, found
+
+
+def test_stopped_and_resumed_is_the_same_bit_by_bit(student, teacher, tmp_path, monkeypatch):
+    whole, one = distil(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=4)
+    assert whole.history[-1]["loss"] < whole.history[0]["loss"]
+    usual, calls = Distillation.terms, []
+
+    def stops(self, *given):
+        calls.append(1)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return usual(self, *given)
+
+    monkeypatch.setattr(Distillation, "terms", stops)
+    with pytest.raises(KeyboardInterrupt):
+        distil(student, teacher, tmp_path / "store", tmp_path / "again", epochs=4)
+    again, other = distil(student, teacher, tmp_path / "store", tmp_path / "again", epochs=4)
+    assert len(calls) < 6 + len(whole.history), "it went on from a checkpoint"
+    assert again.history == whole.history
+    for name, weight in {**one.encoder.model.state_dict(), **one.pooling.state_dict()}.items():
+        found = {**other.encoder.model.state_dict(), **other.pooling.state_dict()}[name]
+        assert torch.equal(weight, found), name
+
+
+def test_the_folder_holds_the_pooling(student, teacher, tmp_path):
+    _, found = distil(student, teacher, tmp_path / "store", None, epochs=1)
+    (tmp_path / "modules").mkdir()
+    found.write_modules(tmp_path / "modules")
+    found.encoder.save(tmp_path / "saved")
+    read = load_encoder(tmp_path / "saved")
+    pooling = SentencePooling.of(read)
+    assert pooling.name == "own"
+    text = corpus().target
+    np.testing.assert_allclose(
+        sentence_vectors(read, text, pooling).data, sentence_vectors(found.encoder, text, found.pooling).data, atol=1e-6
+    )
+    assert sentence_vectors(read, text, pooling).data.shape == (6, 24)
+
+
+def test_what_cannot_be_is_said(student, teacher, tmp_path):
+    cases: Any = ({"loss": "l1"}, {"ranking": -1}, {"temperature": 0}, {"batch": 0}, {"freeze": -1})
+    for wrong in cases:
+        with pytest.raises(SettingError):
+            Distillation(towards="en", **wrong)
+    with pytest.raises(SettingError, match="32 dimensions, the teacher's 24"):
+        distil(student, teacher, tmp_path, None, dense=False)

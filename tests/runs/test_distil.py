@@ -1,0 +1,73 @@
+"""`calque distil`: from files to a folder whose sentence vectors are the student's."""
+
+import json
+
+import numpy as np
+import pytest
+
+from calque.encoders import load_encoder
+from calque.encoders.sentence_vectors import SentencePooling
+from command import fails, works
+
+TEXT = "the cat sees a house\tdie Katze sieht ein Haus\nwater\tWasser\nthe old ferry\tdie alte Fähre\n\t\n"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, tiny_folder):
+    """A text, lines of English, and a teacher that is a folder of sentence-transformers."""
+    from calque.encoders.student_folder import write_modules
+
+    folder = tmp_path_factory.mktemp("distil")
+    (folder / "train.tsv").write_text(TEXT)
+    (folder / "more.txt").write_text("the wind blows\nwater\n")
+    teacher = load_encoder(tiny_folder)
+    teacher.save(folder / "teacher")
+    write_modules(folder / "teacher", SentencePooling("own", "subwords", ("cls", "mean")), teacher.dim)
+    return folder
+
+
+def command(place, tiny_folder, out, *more):
+    return ["distil", place / "train.tsv", "--langs", "en", "de", "--teacher", place / "teacher", "--student", tiny_folder,
+            "-o", place / out, "--batch", 2, "--epochs", 2, *more]  # fmt: skip
+
+
+def test_from_files_to_a_folder_that_is_measured(place, tiny_folder, capsys):
+    kept = ("--vectors", place / "kept", "--text", place / "more.txt")
+    works(capsys, *command(place, tiny_folder, "student", "--ranking", 0.5, *kept, "--sentence-pooling", "mean,cls"))
+    record = json.loads((place / "student" / "calque-run.json").read_text())
+    assert record["teacher_vectors"] == {"computed": 4, "kept": 4}
+    assert record["counts"] == {"sentence_pairs": 3, "sentences": 2, "texts_cut": 0}
+    pooling = SentencePooling.of(load_encoder(place / "student"))
+    assert (pooling.name, pooling.modes) == ("own", ("cls", "mean"))
+    card = (place / "student" / "README.md").read_text()
+    assert "sentence vectors of *teacher*" in card
+    assert "SentenceTransformer" in card
+    out, _ = works(
+        capsys, "evaluate", place / "student", "sentences", "--test", place / "train.tsv", "--langs", "en", "de"
+    )
+    assert "accuracy" in out
+    works(capsys, *command(place, tiny_folder, "again", *kept))
+    assert json.loads((place / "again" / "calque-run.json").read_text())["teacher_vectors"]["computed"] == 0
+    assert np.isfinite(record["last_loss"])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--teacher", "TINY"], "no sentence vector of its own"),
+        (["--student", "calque.encoders.random_vectors:RandomVectors"], "cannot be trained on sentences"),
+        (["--sentence-pooling", "words"], "sentence pooling 'words'"),
+        (["--towards", "fr"], "the teacher's language is fr"),
+        (["--loss", "l1"], "loss is mse or cosine"),
+        (["--warmup", "1.5"], "expected a share"),
+    ],
+)
+def test_mistakes_are_one_line(place, tiny_folder, capsys, more, said):
+    given = [str(tiny_folder) if word == "TINY" else word for word in more]
+    assert said in fails(capsys, *command(place, tiny_folder, "wrong"), *given)
+    assert not (place / "wrong").exists()
+
+
+def test_nothing_to_learn_from(place, tiny_folder, capsys):
+    given = ["distil", "--teacher", place / "teacher", "--student", tiny_folder, "-o", place / "wrong"]
+    assert "nothing to learn from" in fails(capsys, *given)
