@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from calque.alignment.distilled import Distillation, DistilledText, Distilling
+from calque.alignment.distilled import Distillation
+from calque.alignment.distilling import DistilledText, Distilling
 from calque.distributed import Processes
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import SentenceStore
@@ -104,6 +105,23 @@ def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, 
         weight.grad = None
 
 
+def test_a_share_of_the_sources_is_read(student, teacher, tmp_path):
+    store = SentenceStore(tmp_path, *teacher)
+    text = corpus(PAIRS * 20)
+    store.fill(text.source)
+    laid = DistilledText(student, subwords(), store, [text], [])
+    targets = set(laid.parts[0][:, 1])
+    with Threads(1) as threads:
+        objective = Distilling(student, subwords(), laid, store, Processes.alone(), threads, terms=None, budget=64,
+                               source_share=0.25)  # fmt: skip
+        first, again = (objective._texts([np.arange(120)]) for _ in range(2))
+        objective.load_state({"updates": 1})
+        other = objective._texts([np.arange(120)])
+    assert targets <= set(first)
+    assert 15 < len(first) - 120 < 45
+    assert list(first) == list(again) != list(other), "it is the update's number that counts"
+
+
 def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch):
     store = SentenceStore(tmp_path, *teacher)
     assert store.fill(corpus().source) == 5, "water stands there twice"
@@ -134,7 +152,7 @@ def test_a_teacher_of_words_reads_words(tiny_folder, tmp_path):
 
 
 def distil(student, teacher, place, folder, **options):
-    method = Distillation(towards="en", batch=3, learning_rate=3e-3, **options)
+    method = Distillation(towards="en", batch=3, learning_rate=3e-3, source_share=0.5, **options)
     store = SentenceStore(place, *teacher)
     found = method.distil(student, subwords(), store, [corpus(), corpus([pair[::-1] for pair in PAIRS[:2]], ("de", "en"))],
                           [mono()], folder=folder, checkpoint_every=2)  # fmt: skip

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -14,23 +13,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from calque.alignment.distilling import DistilledText, Distilling
 from calque.alignment.freezing import freeze_below
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.encoders.sentence_store import SentenceStore
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength
-from calque.encoders.split import SplitSentences
 from calque.encoders.student_folder import write_modules
 from calque.errors import SettingError, check_number
 from calque.text import ParallelCorpus, Sentences
 from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
-from calque.training.objective import Objective
 from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan
 from calque.training.rates import rate_by_width
-from calque.training.sources import TrainedSource, float32_copy
+from calque.training.sources import float32_copy
 
 Loss = Literal["mse", "cosine"]
 
@@ -63,6 +61,8 @@ class Distillation:
         ranking: weight of −log of the share that the own teacher vector has among those of all texts of the update, by
             softmax of cosines / `temperature`: what is near each other is told apart.
         temperature: of that.
+        source_share: of the pairs of an update, the share whose sentence in the teacher's language the student reads, too, 1 as
+            published: texts of several languages have it in common, so a part of it teaches as much.
         dense: a linear layer from the student's vector to the teacher's number of dimensions: None where they differ.
         epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
         batch: sentence pairs of each language, or sentences of text in one language, in an update.
@@ -73,6 +73,7 @@ class Distillation:
     loss: Loss = "mse"
     ranking: float = 0.0
     temperature: float = 0.05
+    source_share: float = 1.0
     dense: bool | None = None
     epochs: float = 5.0
     learning_rate: float | None = None
@@ -96,6 +97,7 @@ class Distillation:
             raise SettingError(f"loss is mse or cosine, got {self.loss!r}")
         check_number("ranking", self.ranking, least=0)
         check_number("temperature", self.temperature, above=0)
+        check_number("source_share", self.source_share, least=0, most=1)
         for name in ("batch", "accumulate", "budget"):
             check_number(name, getattr(self, name), least=1, whole=True)
         if self.freeze is not None:
@@ -148,7 +150,7 @@ class Distillation:
         with Threads(shares_at_once(tuned, processes.device)) as threads:
             objective = Distilling(
                 tuned, ending, text, teacher, processes, threads, terms=self.terms, budget=self.budget,
-                accumulate=self.accumulate,
+                accumulate=self.accumulate, source_share=self.source_share, seed=self.seed,
             )  # fmt: skip
             loop = Loop(
                 objective,
@@ -210,7 +212,7 @@ class Distillation:
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record and the identity of checkpoints; the schedule stands beside it."""
-        names = ("towards", "loss", "ranking", "temperature", "dense", "batch", "freeze", "precision")
+        names = ("towards", "loss", "ranking", "temperature", "source_share", "dense", "batch", "freeze", "precision")
         return {"method": "distillation", **{name: getattr(self, name) for name in names}}
 
     def record(self) -> dict[str, Any]:
@@ -224,109 +226,3 @@ def _width(pooling: SentencePooling, dim: int) -> int:
     """Dimensions of the vectors that a pooling gives for an encoder of `dim`."""
     layers = [part for part in pooling.after if isinstance(part, nn.Linear)]
     return layers[-1].out_features if layers else dim * len(pooling.modes)
-
-
-class DistilledText:
-    """Texts as the student reads them, and where the teacher's vector of each is.
-
-    Args:
-        student, pooling: read the texts.
-        teacher: has a vector of every text in its language.
-        corpora: whose source is in that language.
-        texts: in that language alone.
-
-    Attributes:
-        table: all texts.
-        places: int64 `[n_texts]`, of the teacher's vector.
-        parts: for each corpus and text int64 `[n, 2]` or `[n, 1]`, the numbers of the texts that belong together.
-    """
-
-    def __init__(
-        self,
-        student: HuggingFaceEncoder,
-        pooling: SentencePooling,
-        teacher: SentenceStore,
-        corpora: Sequence[ParallelCorpus],
-        texts: Sequence[Sentences],
-    ):
-        tables: list[SplitSentences] = []
-        places: list[np.ndarray] = []
-        self.parts: list[np.ndarray] = []
-        base = 0
-        for sides in [*((corpus.source, corpus.target) for corpus in corpora), *((text,) for text in texts)]:
-            split = [pooling.split(student, side) for side in sides]
-            full = np.logical_and.reduce([side.lengths() > 0 for side in sides])
-            full &= np.logical_and.reduce([np.diff(part.word_offsets) > 0 for part in split])
-            usable, n = np.flatnonzero(full), len(full)
-            self.parts.append(np.stack([base + k * n + usable for k in range(len(sides))], axis=1))
-            where = np.full(n, -1, dtype=np.int64)
-            where[usable] = teacher.places(sides[0].take(usable))
-            tables += split
-            places += [where] * len(sides)
-            base += n * len(sides)
-        self.table, self.places = SplitSentences.joined(tables), np.concatenate(places)
-        self.counts: Mapping[str, int] = {
-            "sentence_pairs": sum(len(part) for part in self.parts if part.shape[1] == 2),
-            "sentences": sum(len(part) for part in self.parts if part.shape[1] == 1),
-            "texts_cut": sum(table.truncated_sentences for table in tables),
-        }
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash over the texts and what belongs together."""
-        digest = hashlib.blake2b(digest_size=16)
-        for array in (self.table.ids, self.table.offsets, *self.parts):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
-
-
-class Distilling(Objective[Sequence[np.ndarray]]):
-    """The loss of an update: for each corpus the numbers of the sentence pairs of all processes.
-
-    Args:
-        student: whose model is trained.
-        pooling: trained with it.
-        text, teacher: what is learnt from.
-        processes: of this run; each computes the loss of its share of the texts, which is a share of a sum.
-        threads: for the passes.
-        terms: of the loss, see `Distillation.terms`.
-        budget, accumulate: see `Tuner`.
-    """
-
-    def __init__(
-        self,
-        student: HuggingFaceEncoder,
-        pooling: SentencePooling,
-        text: DistilledText,
-        teacher: SentenceStore,
-        processes: Processes,
-        threads: Threads,
-        *,
-        terms: Any,
-        budget: int,
-        accumulate: int = 1,
-    ):
-        self.module = nn.ModuleDict({"encoder": student.model, "pooling": pooling})
-        self.pooling, self.text, self.teacher, self.processes = pooling, text, teacher, processes
-        self._source = TrainedSource(student, text.table, threads, processes, budget=budget)
-        self._terms, self._accumulate = terms, accumulate
-
-    def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        numbers = np.sort(
-            np.concatenate([part[rows].ravel() for part, rows in zip(self.text.parts, update, strict=True)])
-        )
-        places, own = np.unique(self.text.places[numbers], return_inverse=True)
-        device = self.processes.device
-        candidates = torch.from_numpy(self.teacher.take(places)).to(device)
-        total: dict[str, Tensor] = {}
-        for part in np.array_split(self.processes.share(numbers), self._accumulate):
-            given = self._source.take(part)
-            rows = given.rows.requires_grad_()
-            which = torch.from_numpy(own[np.searchsorted(numbers, given.numbers)]).to(device)
-            found = self._terms(self.pooling(rows, given.lengths), which, candidates, len(numbers))
-            torch.stack(list(found.values())).sum().backward()
-            if rows.grad is not None:
-                self._source.backward(rows.grad)
-            total = {name: value.detach() + total.get(name, 0.0) for name, value in found.items()}
-        shown = self.processes.sum_numbers(torch.stack(list(total.values())))
-        return {"loss": float(shown.sum()), **dict(zip(total, shown.tolist(), strict=True))}

@@ -24,6 +24,15 @@ class Learning:
         ),
     ] = 0.0
     temperature: Annotated[float, typer.Option(callback=positive, help="Temperature of --ranking.")] = 0.05
+    source_share: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            callback=finite,
+            help="The student reads the source of so many pairs; below 1 for texts that share their source language.",
+        ),
+    ] = 1.0
     epochs: Annotated[float, typer.Option(callback=positive, help="Passes over the longest text.")] = 5.0
     learning_rate: Annotated[
         float | None, typer.Option(callback=positive, help="Peak learning rate; default: by the student's width.")
