@@ -14,7 +14,7 @@ FLOOR = {
     "spans": 2, "distributed": 2, "algebra": 2,
     "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,
     "nn": 3, "encoders": 4, "linking": 4,
-    "training": 5,
+    "training": 5, "linker": 5,
     "pretraining": 6,
     "alignment": 7, "tasks": 7,
     "analyses": 8,

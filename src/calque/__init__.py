@@ -19,6 +19,8 @@ _EXPORTS = {
     "Encoder": "calque.encoders",
     "FineTune": "calque.alignment.finetune",
     "LinearMap": "calque.maps",
+    "Link": "calque.linker",
+    "Linker": "calque.linker",
     "MappedEncoder": "calque.encoders.mapped",
     "NormalizedRotation": "calque.maps",
     "ParallelCorpus": "calque.text",
@@ -45,6 +47,8 @@ __all__ = [
     "Encoder",
     "FineTune",
     "LinearMap",
+    "Link",
+    "Linker",
     "MappedEncoder",
     "NormalizedRotation",
     "ParallelCorpus",
@@ -72,6 +76,7 @@ if TYPE_CHECKING:
     from calque.encoders.mapped import MappedEncoder
     from calque.encoders.static import load_static
     from calque.errors import CalqueError
+    from calque.linker import Link, Linker
     from calque.maps import LinearMap, NormalizedRotation, Rotation
     from calque.pairs import WordPairs
     from calque.segment import split_words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from calque.cli.options import (
     Langs,
     Limit,
     Linking,
+    Loading,
     Pretokenized,
     Quiet,
     grouped,
@@ -34,13 +36,29 @@ def words(
     ],
     linking: Linking,
     engine: Engine,
+    loading: Loading,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENCODER", help="Link by the vectors of an encoder (hub name, folder, mini), without training."
+        ),
+    ] = None,
+    extract: Annotated[
+        str | None,
+        typer.Option(help="--encoder: mutual (default), iterative, softmax or transport."),
+    ] = None,
+    matrix: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="--encoder: also write the similarities of all words, a safetensors file."),
+    ] = None,
     pretokenized: Pretokenized = False,
     extra: Annotated[
         list[str] | None,
         typer.Option(help="More text in the same languages to train the aligner on; not in the output."),
     ] = None,
     posteriors: Annotated[
-        bool, typer.Option("--posteriors", help="Write each link with its probability, i-j:p.")
+        bool,
+        typer.Option("--posteriors", "--scores", help="Write each link with its probability or score, i-j:p."),
     ] = False,
     tables: Annotated[
         Path | None, typer.Option(help="Save the trained aligner here, to link new text with --use.")
@@ -58,12 +76,22 @@ def words(
 ) -> None:
     """Link words that are translations of each other.
 
-    Trains a statistical aligner on the text itself, unless --use names one that was saved.
+    Trains a statistical aligner on the text itself, unless --use names one that was saved or --encoder an encoder whose vectors
+    are compared.
     """
     if use is not None and linking.model != "auto":
         raise SettingError("--model is part of --use: leave it out")
     say = news(quiet)
-    if engine.on_ray(extra=extra, tables=tables, limit=limit, sample=sample, model=linking.model != "auto"):
+    if engine.on_ray(
+        encoder=encoder,
+        extract=extract,
+        matrix=matrix,
+        extra=extra,
+        tables=tables,
+        limit=limit,
+        sample=sample,
+        model=linking.model != "auto",
+    ):
         if use is None:
             raise SettingError("--engine ray links with tables: learn them with --tables on a sample, then give --use")
         from calque.integrations.ray.words import link
@@ -74,14 +102,44 @@ def words(
         )  # fmt: skip
         return
     only_on_ray(format=format)
-    from calque.runs.words import link_words
-
-    inputs = [train, *(extra or []), use]
+    inputs = [train, *(extra or []), use, encoder]
     output_file("--out", Path(out), inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)
+    output_file("--matrix", matrix, [*inputs, out, tables], langs)
+    if encoder is not None:
+        _learns_nothing(
+            {"--model": linking.model != "auto", "--symmetrize": linking.symmetrize != "one-to-one", "--extra": extra,
+             "--tables": tables, "--use": use, "--sample": sample}
+        )  # fmt: skip
+        from calque.runs.words import link_by_encoder
+
+        n_links, n_pairs = link_by_encoder(
+            train, langs=pairs_of(langs, 1)[0], out=Path(out), words=linking.words(pretokenized, limit),
+            encoder=encoder, method=extract or "mutual", load=loading.arguments(), posteriors=posteriors, matrix=matrix,
+            progress=not quiet,
+        )  # fmt: skip
+        say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")
+        return
+    _only_with_an_encoder({"extract": extract, "matrix": matrix, **loading.arguments()})
+    from calque.runs.words import link_words
+
     n_links, n_pairs = link_words(
         train, langs=pairs_of(langs, 1)[0], out=Path(out), words=linking.words(pretokenized, limit), extra=extra or [],
         posteriors=posteriors, tables=tables, use=None if use is None else Path(use), sample=sample, progress=not quiet,
         say=say,
     )  # fmt: skip
     say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")
+
+
+def _learns_nothing(given: Mapping[str, object]) -> None:
+    """An encoder links each sentence pair by itself: refuse what training would take."""
+    if named := [name for name, value in given.items() if value]:
+        raise SettingError(
+            f"{', '.join(named)}: of a statistical aligner, and --encoder links by vectors: leave it out"
+        )
+
+
+def _only_with_an_encoder(given: Mapping[str, object]) -> None:
+    """Refuse options that say how an encoder links where there is none."""
+    if named := [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]:
+        raise SettingError(f"{', '.join(named)}: how an encoder links; name one with --encoder")

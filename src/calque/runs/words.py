@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from calque.disk import write_lines
 from calque.errors import SettingError
+from calque.linker import Linker
 from calque.linking import Say, Words
+from calque.progress import bar
 from calque.runs.lock import locked
 from calque.text import ParallelCorpus
+from calque.wordalign.matrices import writing
 
 
 def link_words(
@@ -74,6 +78,55 @@ def link_words(
                 yield from (line + "\n" for line in pairs.pharaoh_lines(posteriors=posteriors))
 
         write_lines(out, lines())
+    return n_links, len(corpus)
+
+
+def link_by_encoder(
+    text: str,
+    *,
+    langs: tuple[str, str],
+    out: Path,
+    words: Words,
+    encoder: str,
+    method: str = "mutual",
+    load: Mapping[str, Any] | None = None,
+    posteriors: bool = False,
+    matrix: Path | None = None,
+    progress: bool = False,
+) -> tuple[int, int]:
+    """Link the words of `text` by an encoder's vectors, without any training, and write them in Pharaoh format.
+
+    Memory is the encoder's and that of the vectors of some thousand sentence pairs, however long the text is.
+
+    Args:
+        text, langs, out, posteriors: see `link_words`; the probability of a link is its score.
+        words: how words are found.
+        encoder: its name or folder.
+        method: how links are made of cosines, see `calque.wordalign.similarity`.
+        load: further arguments of `load_encoder`.
+        matrix: write the cosines of every sentence pair here, as `calque.wordalign.Similarities` opens them.
+        progress: show a bar on standard error.
+
+    Returns:
+        how many links there are, and sentence pairs.
+    """
+    linker = Linker(encoder, langs=langs, method=method, **(load or {}))
+    with locked(out), nullcontext() if matrix is None else locked(matrix):
+        corpus = words.read(text, langs)
+        n_links = 0
+        sizes = corpus.source.lengths(), corpus.target.lengths()
+        with nullcontext() if matrix is None else writing(matrix, *sizes) as kept:
+            see = None if kept is None else kept.add
+
+            def lines() -> Iterator[str]:
+                nonlocal n_links
+                with bar(len(corpus), unit="pair", show=progress) as shown:
+                    for pairs in linker.aligned(corpus, see=see):
+                        n_links += len(pairs)
+                        yield from (line + "\n" for line in pairs.pharaoh_lines(posteriors=posteriors))
+                        shown.update(pairs.n_sentences)
+
+            write_lines(out, lines())
     return n_links, len(corpus)
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from calque.wordalign.agreement import HmmSettings
     from calque.wordalign.diagonal import FastAlignSettings
     from calque.wordalign.filtering import LinkFilter
+    from calque.wordalign.matrices import Similarities
     from calque.wordalign.pivoting import Pivoted, pivoted
     from calque.wordalign.sampler import GibbsSettings
     from calque.wordalign.similarity import links_from_embeddings
@@ -29,6 +30,7 @@ __getattr__ = exported(
         "GibbsSettings": "calque.wordalign.sampler:GibbsSettings",
         "HmmSettings": "calque.wordalign.agreement:HmmSettings",
         "LinkFilter": "calque.wordalign.filtering:LinkFilter",
+        "Similarities": "calque.wordalign.matrices:Similarities",
         "Pivoted": "calque.wordalign.pivoting:Pivoted",
         "Translations": "calque.wordalign.translations:Translations",
         "WordAligner": "calque.wordalign.statistical:WordAligner",
@@ -47,6 +49,7 @@ __all__ = [
     "HmmSettings",
     "LinkFilter",
     "Pivoted",
+    "Similarities",
     "Translations",
     "WordAligner",
     "align_words",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from os import PathLike, fspath
@@ -48,6 +49,19 @@ def save_tables(tables: Tables, path: str | PathLike[str]) -> None:
     record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
     with whole(path, sum(array.nbytes for array in arrays.values())) as part:
         save_file(arrays, part, metadata={"calque": record})
+
+
+def is_aligner(path: str) -> bool:
+    """Whether a file says that it is one of `save_tables`; it may be damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    if not os.path.isfile(path):
+        return False
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return "calque word aligner" in (file.metadata() or {}).get("calque", "")
+    except (OSError, SafetensorError):
+        return False
 
 
 def open_tables(path: str | PathLike[str], kinds: Mapping[str, type[Model]]) -> Tables:

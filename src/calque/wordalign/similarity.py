@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
 
-from calque.algebra.normalize import unit_rows
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.vectors import Embeddings
+from calque.wordalign.matrices import cosines
 
 Method = Literal["mutual", "iterative", "softmax", "transport"]
 
@@ -111,31 +111,48 @@ def links_from_embeddings(
     Raises:
         SettingError: no such method, or vectors of different texts.
     """
+    check_extraction(method)
+    matrices = cosines(source, target)
+    return links_from_matrices(matrices, len(source), method=method, **options)
+
+
+def check_extraction(method: str) -> None:
+    """Before anything long begins: that there is such a method.
+
+    Raises:
+        SettingError: there is not.
+    """
     if method not in METHODS:
         raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
-    if len(source) != len(target):
-        raise SettingError(f"vectors of {len(source)} source sentences and of {len(target)} target sentences")
-    link = METHODS[method]
-    x, y = unit_rows(source.data), unit_rows(target.data)
-    linked: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    counts = np.zeros(len(source), dtype=np.int64)
-    for k in range(len(source)):
-        rows, columns = _covered(source, k), _covered(target, k)
-        matrix = link((x[rows] @ y[columns].T).astype(np.float64), **options)
-        i, j = np.nonzero(matrix)
-        linked.append((rows[i] - source.offsets[k], columns[j] - target.offsets[k], matrix[i, j]))
-        counts[k] = len(i)
+
+
+def links_from_matrices(matrices: Iterable[np.ndarray], n: int, *, method: str = "mutual", **options: Any) -> WordPairs:
+    """The same from similarities: `n` matrices `[source words, target words]`, NaN for words that get no link."""
+    check_extraction(method)
+    linked = [link_matrix(matrix, method=method, **options) for matrix in matrices]
     empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     i, j, posterior = (np.concatenate(parts) for parts in zip(*(linked or [empty]), strict=True))
-    return WordPairs(
-        np.repeat(np.arange(len(source)), counts), i, j, n_sentences=len(source), posterior=np.clip(posterior, 0, 1)
-    )
+    sentence = np.repeat(np.arange(n), [len(part[0]) for part in linked])
+    return WordPairs(sentence, i, j, n_sentences=n, posterior=posterior)
 
 
-def _covered(side: Embeddings, sentence: int) -> np.ndarray:
-    """Rows of the words of a sentence that have a vector."""
-    rows = np.arange(side.offsets[sentence], side.offsets[sentence + 1])
-    return rows if side.covered is None else rows[side.covered[rows]]
+def link_matrix(
+    matrix: np.ndarray, *, method: str = "mutual", **options: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Links of one sentence pair.
+
+    Args:
+        matrix: similarities `[source words, target words]`, NaN in the row or column of a word without a vector.
+        method, options: see `links_from_embeddings`.
+
+    Returns:
+        source words and target words, int64 `[n_links]`, sorted; how much each link counts, 0 to 1.
+    """
+    known = ~np.isnan(matrix)
+    rows, columns = np.flatnonzero(known.any(1)), np.flatnonzero(known.any(0))
+    linked = METHODS[method](matrix[np.ix_(rows, columns)].astype(np.float64), **options)
+    i, j = np.nonzero(linked)
+    return rows[i], columns[j], np.clip(linked[i, j], 0, 1)
 
 
 def _positive(cosine: np.ndarray) -> np.ndarray:

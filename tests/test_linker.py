@@ -1,0 +1,129 @@
+"""One sentence pair at a time, by an encoder or by tables: the links of the text as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import calque
+from calque.errors import InputError, SettingError
+from calque.linker import Linker
+from calque.vectors import Embeddings, write_arrays
+from calque.wordalign import Similarities, WordAligner, links_from_embeddings
+from calque.wordalign.matrices import cosines, writing
+from command import fails, run
+
+TEXT = [
+    ("the cat sees a house", "a house sees the cat"), ("time and water", "water and time"), ("the house", "the house"),
+    ("in time", "time in the water"),
+]  # fmt: skip
+PAIRS = [(a.split(), b.split()) for a, b in TEXT]
+LANGS = ("en", "xx")
+
+
+@pytest.fixture
+def corpus():
+    return calque.ParallelCorpus.of([a for a, _ in PAIRS], [b for _, b in PAIRS], LANGS)
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.tsv"
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in TEXT))
+    return path
+
+
+def listed(links):
+    """Links of a text as `Linker` gives them, without scores."""
+    return [[(int(i), int(j)) for i, j in zip(*part, strict=True)] for part in
+            ((links.source[links.sentence == k], links.target[links.sentence == k]) for k in range(len(TEXT)))]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["mutual", "iterative", "softmax", "transport"])
+def test_an_encoder_links_a_pair_as_it_links_the_text(tiny_encoder, corpus, method):
+    whole = links_from_embeddings(
+        *(tiny_encoder.encode(side) for side in (corpus.source, corpus.target)), method=method
+    )
+    linker = Linker(tiny_encoder, method=method)
+    one_by_one = [linker.link(*pair) for pair in PAIRS]
+    assert [[link[:2] for link in links] for links in one_by_one] == listed(whole)
+    np.testing.assert_allclose([link.score for links in one_by_one for link in links], whole.posterior, atol=1e-5)
+    assert [[link[:2] for link in links] for links in linker.links(PAIRS, block=3)] == listed(whole)
+
+
+def test_the_similarities_are_cosines(tiny_encoder):
+    x, y = (tiny_encoder.encode([words])[0].astype(float) for words in PAIRS[0])
+    expected = [[a @ b / np.sqrt((a @ a) * (b @ b)) for b in y] for a in x]
+    np.testing.assert_allclose(Linker(tiny_encoder).similarity(*PAIRS[0]), expected, atol=1e-5)
+
+
+def test_a_word_without_a_vector_has_no_similarity():
+    x = Embeddings(np.eye(3, dtype=np.float32), np.array([0, 1, 3]), np.array([True, False, True]))
+    y = Embeddings(np.eye(3, dtype=np.float32)[[0, 2]], np.array([0, 1, 2]))
+    first, second = cosines(x, y)
+    assert first.tolist() == [[1.0]]
+    np.testing.assert_array_equal(second, [[np.nan], [1.0]])
+    links = links_from_embeddings(x, y)
+    assert (links.sentence.tolist(), links.source.tolist(), links.target.tolist()) == ([0, 1], [0, 1], [0, 0])
+
+
+def test_tables_link_a_pair_as_the_aligner_does(corpus, tmp_path):
+    aligner = WordAligner.train(corpus, model="fast-align")
+    aligner.save(tmp_path / "xx.tables")
+    linker = Linker(tmp_path / "xx.tables", symmetrize="union")
+    opened = WordAligner.open(tmp_path / "xx.tables")
+    assert [[link[:2] for link in linker.link(*pair)] for pair in PAIRS] == list(opened.link(PAIRS, symmetrize="union"))
+    assert all(0 < link.score <= 1 for pair in PAIRS for link in linker.link(*pair))
+    with pytest.raises(SettingError, match="no vectors"):
+        linker.similarity(*PAIRS[0])
+    with pytest.raises(SettingError, match="tables are for en-xx"):
+        Linker(opened, langs=("en", "de"))
+    with pytest.raises(SettingError, match="are an encoder's"):
+        Linker(opened, method="mutual")
+
+
+def test_what_an_encoder_does_not_take(tiny_encoder):
+    with pytest.raises(SettingError, match="this is an encoder"):
+        Linker(tiny_encoder, symmetrize="union")
+    with pytest.raises(SettingError, match="this one is loaded"):
+        Linker(tiny_encoder, layer=1)
+    with pytest.raises(SettingError, match="expected one of mutual"):
+        Linker(tiny_encoder, method="argmax")
+    with pytest.raises(SettingError, match="one string"):
+        Linker(tiny_encoder).link("the cat", "the cat")
+
+
+def test_matrices_in_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    matrices = [rng.random((n, m), dtype=np.float32) for n, m in ((2, 3), (0, 4), (1, 1))]
+    shapes = np.array([matrix.shape for matrix in matrices])
+    with writing(tmp_path / "m", *shapes.T) as file:
+        for matrix in matrices:
+            file.add(matrix)
+    opened = Similarities.open(tmp_path / "m")
+    for matrix, read, held in zip(matrices, opened, Similarities.of(matrices), strict=True):
+        np.testing.assert_array_equal(read, matrix.astype(np.float16))
+        np.testing.assert_array_equal(held, matrix)
+    write_arrays(tmp_path / "v", {"data": np.zeros(3, np.float32)})
+    with pytest.raises(InputError, match="not similarities"):
+        Similarities.open(tmp_path / "v")
+    write_arrays(tmp_path / "v", {"data": np.zeros(3, np.float32), "rows": np.array([2]), "columns": np.array([2])})
+    with pytest.raises(InputError, match="4 cells"):
+        Similarities.open(tmp_path / "v")
+
+
+def test_the_command(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):
+    out, matrix = tmp_path / "links", tmp_path / "matrix"
+    words = ("words", text, "--langs", *LANGS, "--out", out, "--encoder", tiny_folder)
+    code, _, err = run(capsys, *words, "--extract", "iterative", "--scores", "--matrix", matrix)
+    assert code == 0, err
+    expected = Linker(tiny_encoder, method="iterative")
+    found = calque.WordPairs.open(out)
+    assert listed(found) == [[link[:2] for link in links] for links in expected.links(PAIRS)]
+    scores = [link.score for links in expected.links(PAIRS) for link in links]
+    np.testing.assert_allclose(found.posterior, scores, rtol=1e-3)
+    for kept, pair in zip(Similarities.open(matrix), PAIRS, strict=True):
+        np.testing.assert_allclose(kept, expected.similarity(*pair), atol=1e-3)
+    assert "--model: of a statistical aligner" in fails(capsys, *words, "--model", "hmm")
+    assert "name one with --encoder" in fails(capsys, *words[:-2], "--extract", "mutual")
+    assert "expected one of mutual" in fails(capsys, *words, "--extract", "argmax")
