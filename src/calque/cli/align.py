@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,14 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from calque.alignment import METHODS, learns_from, methods_for, trained_with_dictionaries
-from calque.cli.checks import finite, given, language, output_folder, positive, refuse_unused
+from calque.cli.checks import given, language, output_folder, refuse_unused
 from calque.cli.dictionary import Fitting, from_text, named_dictionaries, train_with_dictionaries, with_dictionaries
 from calque.cli.links import Choosing
 from calque.cli.options import (
     Limit,
     Linking,
     Loading,
-    Precision,
     Pretokenized,
     Quiet,
     by_name,
@@ -28,93 +27,8 @@ from calque.cli.options import (
     numbers,
     pairs_of,
 )
+from calque.cli.tuning import Tuning
 from calque.errors import SettingError
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """Training."""
-
-    learning_rate: Annotated[float | None, typer.Option(callback=positive, help="Training: peak learning rate.")] = None
-    epochs: Annotated[float | None, typer.Option(callback=positive, help="Training: passes over the longest text.")] = (
-        None
-    )
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, help="Training: sentence pairs per language and update (senses: blocks of text)."),
-    ] = None
-    accumulate: Annotated[
-        int, typer.Option(min=1, help="Training: split each update into N parts, to save memory.")
-    ] = 1
-    temperature: Annotated[
-        float | None, typer.Option(callback=positive, help="contrastive: temperature of the softmax.")
-    ] = None
-    temperature_schedule: Annotated[
-        str | None,
-        typer.Option(help="contrastive: fixed (default), linear or cosine to --temperature-end, or learned."),
-    ] = None
-    temperature_end: Annotated[
-        float | None, typer.Option(callback=positive, help="contrastive: temperature at the end of its schedule.")
-    ] = None
-    sentences: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            callback=finite,
-            help="contrastive: weight of the same loss over whole sentences (means of their words); default: 0.",
-        ),
-    ] = None
-    subword_dropout: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            callback=finite,
-            help="contrastive, finetune: leave out subwords with this probability, cutting the text anew in each update.",
-        ),
-    ] = None
-    balance_origins: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            callback=finite,
-            help="contrastive, finetune: draw pairs by their origin, named in the third column, n pairs with weight n^X; 0: "
-            "all origins alike.",
-        ),
-    ] = None
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            callback=finite,
-            help="Training: weight of the term that keeps vectors (senses: weights) close to the original encoder.",
-        ),
-    ] = None
-    freeze: Annotated[
-        int | None, typer.Option(min=0, help="Training: freeze the embeddings and the first N layers.")
-    ] = None
-    centre: Annotated[
-        bool,
-        typer.Option(
-            "--centre", help="Training: afterwards, shift each language so that its mean is that of --towards."
-        ),
-    ] = False
-    reduction: Annotated[
-        str | None, typer.Option(help="finetune: sum (as in the paper) or mean (as in the published code).")
-    ] = None
-    target: Annotated[
-        str | None, typer.Option(help="finetune: target vectors are live (paper) or frozen (published code).")
-    ] = None
-    precision: Precision = "float32"
-    keep_layers: Annotated[
-        bool, typer.Option("--keep-layers", help="Training: save the layers above --layer too; default: cut them off.")
-    ] = False
-    checkpoint_every: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Training: also save a checkpoint every N updates (one is saved every minute); 0: none."
-        ),
-    ] = 200
 
 
 def _methods() -> str:
