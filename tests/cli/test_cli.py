@@ -14,6 +14,7 @@ import torch
 
 import forked
 from calque.cli import spread
+from calque.encoders import load_encoder
 from calque.errors import SettingError
 from command import fails, run
 
@@ -100,6 +101,30 @@ def test_the_folder_is_a_transformers_model(capsys, texts, tiny_folder, tmp_path
     record = json.loads((out / "calque-run.json").read_text(encoding="utf-8"))
     assert record["settings"]["towards"] == "en"
     assert [text["langs"] for text in record["texts"]] == [["en", "xx"], ["en", "yy"]]
+
+
+def test_adapters_are_saved_alone_and_merged_afterwards_or_at_once(capsys, texts, tiny_folder, tmp_path):
+    pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque[peft]'")
+    job = ("align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method", "contrastive",
+           "--towards", "en", "--model", "fast-align", "--epochs", "0.5", "-q")  # fmt: skip
+    for name, more in (("adapters", ()), ("whole", ("--merge",))):
+        code, _, err = run(capsys, *job, "--lora", 2, "--out", tmp_path / name, *more)
+        assert (code, err) == (0, "")
+    code, _, err = run(capsys, "merge", tmp_path / "adapters", "--out", tmp_path / "merged", "-q")
+    assert (code, err) == (0, "")
+    assert not (tmp_path / "adapters" / "model.safetensors").exists()
+    card = (tmp_path / "adapters" / "README.md").read_text(encoding="utf-8")
+    assert "library_name: peft" in card
+    assert f'BASE = "{tiny_folder}"' in card
+    vectors = [load_encoder(tmp_path / name).encode([["the", "cat"]]).data for name in ("adapters", "whole", "merged")]
+    for other in vectors[1:]:
+        np.testing.assert_allclose(other, vectors[0], atol=1e-5)
+    merged = (tmp_path / "merged" / "README.md").read_text(encoding="utf-8")
+    assert "library_name: transformers" in merged
+    assert "peft" not in merged
+    assert "no adapters" in fails(capsys, "merge", tmp_path / "merged", "--out", tmp_path / "m")
+    assert "give --lora" in fails(capsys, *job, "--merge", "--out", tmp_path / "n")
+    assert "not an option" in fails(capsys, *job[:8], "clcr", *job[9:-3], "--lora", 2, "--out", tmp_path / "n")
 
 
 @pytest.mark.parametrize("method", ["rotation", "normalized-rotation", "sentence-rotation", "linear"])

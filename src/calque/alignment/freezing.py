@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from calque.encoders.layers import find_blocks
+from calque.encoders.lora import weaken
+from calque.encoders.lora_modules import adapted_modules
 from calque.errors import SettingError
 
 
@@ -37,11 +39,20 @@ def freeze_below(model: Any, layers: int | None) -> None:
 
 @torch.no_grad()
 def go_back(model: torch.nn.Module, before: torch.nn.Module, share: float) -> None:
-    """Move every weight by `share` of the way back to what it was: θ + share·(θ0 − θ), in float32.
+    """Move every weight by `share` of the way back to what it was: θ + share·(θ0 − θ), in float32; of adapters, what they add.
 
     Between the two ends of a fine-tuning there are often models that keep most of what was learnt and lose least of what
     was known (Wortsman et al. 2022).
+
+    Raises:
+        SettingError: adapters were there before, so that what lies between is no adapters of that rank.
     """
+    if any(adapted_modules(before)):
+        raise SettingError(
+            "step_back has no adapters to go back to half-way: leave it out, or merge those that are there"
+        )
+    if any(adapted_modules(model)):
+        return weaken(model, share)
     old = dict(before.named_parameters())
     for name, weight in model.named_parameters():
         weight.lerp_(old[name].to(weight), share)

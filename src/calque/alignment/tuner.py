@@ -20,6 +20,7 @@ from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
 from calque.distributed.shards import take_whole
 from calque.encoders.base import require
+from calque.encoders.lora import LowRank
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
@@ -33,6 +34,9 @@ from calque.training.sources import float32_copy, sharded_copy
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
+
+#: how much faster adapters learn by default than weights, which are many more
+LORA_RATE = 10
 
 
 @dataclass(kw_only=True, eq=False)
@@ -55,6 +59,10 @@ class Tuner(Method):
             given back is θ + step_back·(θ0 − θ) (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", Eq. 1).
         centre: `align` takes off what is left between the means of the languages, see `calque.alignment.centring`, and gives
             the trained encoder with a shift of each language; `tune` does not.
+        lora: train adapters of this rank alone (LoRA, Hu et al. 2022; needs PEFT), by default at `LORA_RATE` times the rate, and
+            give an `AdaptedEncoder`, whose folder has them alone; None trains the weights themselves.
+        lora_alpha: what B A is multiplied by, times the rank; None for the rank, so that B A counts as it is.
+        lora_targets: ends of the names of the modules that get adapters; None for query and value, as PEFT names them.
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
         budget: subwords, padding included, in one forward pass.
         window: batches within which pairs are grouped by length.
@@ -82,6 +90,9 @@ class Tuner(Method):
     balance_origins: float | None = None
     step_back: float = 0.0
     centre: bool = False
+    lora: int | None = None
+    lora_alpha: float | None = None
+    lora_targets: Sequence[str] | None = None
     accumulate: int = 1
     budget: int = 1024
     window: int = 1
@@ -106,9 +117,16 @@ class Tuner(Method):
                 raise SettingError(
                     f"window={self.window} sorts pairs by length, and balance_origins by origin: leave one out"
                 )
+        self._check_lora()
         check_training_precision(self.precision)
         if self.reference not in ("auto", "cached", "recomputed"):
             raise SettingError(f"reference is auto, cached or recomputed, got {self.reference!r}")
+
+    def _check_lora(self) -> None:
+        if self.lora is not None:
+            LowRank(self.lora, self.lora_alpha, self.lora_targets)
+        elif self.lora_alpha is not None or self.lora_targets is not None:
+            raise SettingError("lora_alpha and lora_targets say what adapters are like: give lora, their rank, too")
 
     #: names of the loss terms that every process computes over the vectors of all
     terms_over_all: ClassVar[tuple[str, ...]] = ()
@@ -155,6 +173,7 @@ class Tuner(Method):
         names = ["towards", "layers", "batch", "special", "max_words", "freeze", "subword_dropout", "balance_origins",
                  "step_back", "window", "precision"]  # fmt: skip
         names += ["centre"] if self.centre else []
+        names += ["lora", "lora_alpha", "lora_targets"] if self.lora is not None else []
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
         return {"method": type(self).__name__.lower(), **{name: getattr(self, name) for name in names}}
 
@@ -186,14 +205,16 @@ class Tuner(Method):
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
         pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         processes = Processes(self.precision)
+        if self.lora is None:
+            encoder = encoder.merged()
         text = self.text(encoder, corpora, pairs_of)
         schedule = self.schedule
         if schedule.learning_rate is None:
-            schedule = replace(schedule, learning_rate=self.default_rate(encoder.dim))
+            rate = self.default_rate(encoder.dim) * (1 if self.lora is None else LORA_RATE)
+            schedule = replace(schedule, learning_rate=rate)
         plan = self.plan(text, schedule.seed)
-        tuned = (sharded_copy if processes.sharded else float32_copy)(encoder, processes.device)
+        tuned = self._copy(encoder, processes)
         tuned.model.train()
-        freeze_below(tuned.model, self.freeze)
         with Threads(shares_at_once(tuned, processes.device)) as threads:
             loop = Loop(
                 self.objective(
@@ -215,8 +236,26 @@ class Tuner(Method):
         self.counts, self.used = text.counts, schedule
         if self.step_back:
             go_back(tuned.model, encoder.model, self.step_back)
-        tuned.model.eval().requires_grad_(True)
+        tuned.model.eval()
+        if self.lora is None:
+            tuned.model.requires_grad_(True)
         return tuned
+
+    def _copy(self, encoder: TrainableEncoder, processes: Processes) -> TrainableEncoder:
+        """The encoder that learns; of its weights, only those need a gradient that are trained."""
+        if self.lora is None:
+            tuned = (sharded_copy if processes.sharded else float32_copy)(encoder, processes.device)
+            freeze_below(tuned.model, self.freeze)
+            return tuned
+        if processes.sharded:
+            raise SettingError(
+                "adapters (lora) are not trained under FSDP: start it without (ACCELERATE_USE_FSDP=false)"
+            )
+        from calque.encoders.adapted import with_adapters
+
+        layers = range(self.freeze or 0, max(encoder.layer_numbers(self.layers)))
+        how = LowRank(self.lora, self.lora_alpha, self.lora_targets)
+        return with_adapters(encoder, how, layers=layers, device=processes.device, seed=self.seed)
 
     def align(
         self,

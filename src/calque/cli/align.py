@@ -145,7 +145,8 @@ def align(
         result = run(
             train, langs=pairs, method=method, links=links or [], words=linking.words(pretokenized, limit),
             link_filter=choosing.filter(pairs), pivot_links=choosing.pivot_links, options=options,
-            keep_layers=tuning.keep_layers, checkpoint_every=tuning.checkpoint_every, progress=not quiet, say=say, **place,
+            keep_layers=tuning.keep_layers, merge=tuning.merge, checkpoint_every=tuning.checkpoint_every,
+            progress=not quiet, say=say, **place,
         )  # fmt: skip
         seconds = result.record["seconds"]
         say(f"saved to {result.folder} (linking words {seconds['words']:.0f} s, {method} {seconds['method']:.0f} s)")
@@ -236,10 +237,12 @@ def _options(
     has = signature(METHODS.load(method)).parameters
     asked = [name for name in given(context) if name in names_of(Tuning)]
     for name in asked:
-        if name not in (*has, "keep_layers", "checkpoint_every"):
+        if name not in (*has, "merge", "keep_layers", "checkpoint_every"):
             is_map = method in methods_for("parallel") and not METHODS[method].trains
             why = f"is for training, but {method} is a map" if is_map else f"is not an option of --method {method}"
             raise SettingError(f"--{name.replace('_', '-')} {why}")
+    if tuning.merge and tuning.lora is None:
+        raise SettingError("--merge puts adapters into the weights: give --lora RANK, too")
     fixed = others | {"accumulate": tuning.accumulate, "precision": tuning.precision}
     return {name: value for name, value in fixed.items() if name in has} | {
         name: getattr(tuning, name) for name in asked if name in has

@@ -73,6 +73,16 @@ class Tuning:
     freeze: Annotated[
         int | None, typer.Option(min=0, help="Training: freeze the embeddings and the first N layers.")
     ] = None
+    lora: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="contrastive, finetune: train adapters of this rank alone (LoRA), and save only these; needs calque[peft].",
+        ),
+    ] = None
+    merge: Annotated[
+        bool, typer.Option("--merge", help="With --lora: save the whole encoder, with the adapters in its weights.")
+    ] = False
     centre: Annotated[
         bool,
         typer.Option(

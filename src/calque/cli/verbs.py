@@ -19,6 +19,7 @@ from calque.cli.encode import encode
 from calque.cli.evaluate import evaluate
 from calque.cli.explore import explore
 from calque.cli.index import index
+from calque.cli.merge import merge
 from calque.cli.neighbours import neighbours
 from calque.cli.pretrain import perplexity, pretrain
 from calque.cli.report import report
@@ -38,6 +39,7 @@ COMMANDS = (
     words,
     align,
     distil,
+    merge,
     anchors,
     index,
     neighbours,

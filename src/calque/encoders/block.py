@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from calque.encoders.layer_step import Dropping, Layer, Weights, backward, forward
+from calque.encoders.lora_modules import bias_of, plain_linear, weight_of
 
 #: weights of layers, by the layer's number and the type of products, where they stay as they are
 Known = dict[tuple[int, torch.dtype], Weights]
@@ -29,18 +30,19 @@ def modules_of(layer: Any) -> list[Any]:
 
 
 def is_plain(layer: Any) -> bool:
-    """Whether `Blocks` computes what a layer does: nothing in it was exchanged, its weights are float32 on the processor,
-    and gelu is the exact one."""
+    """Whether `Blocks` computes what a layer does: nothing in it was exchanged but for adapters of low rank, its weights are
+    float32 on the processor, and gelu is the exact one."""
     activation = layer.intermediate.intermediate_act_fn
     if type(activation).__name__ != "GELUActivation" or activation.act is not F.gelu:
         return False
     modules = modules_of(layer)
-    linear_ones = [modules[k] for k in (0, 1, 2, 3, 5, 6)]
-    if any(type(m) is not nn.Linear for m in linear_ones) or any(type(modules[k]) is not nn.LayerNorm for k in (4, 7)):
+    norms = [modules[k] for k in (4, 7)]
+    linear_ones = [plain for k in (0, 1, 2, 3, 5, 6) if (plain := plain_linear(modules[k])) is not None]
+    if len(linear_ones) < 6 or any(type(norm) is not nn.LayerNorm for norm in norms):
         return False
     if any(type(part.dropout) is not nn.Dropout for part in (layer.attention.output, layer.output)):
         return False
-    weights = [weight for m in modules for weight in (m.weight, m.bias)]
+    weights = [weight for m in (*linear_ones, *norms) for weight in (m.weight, m.bias)]
     if any(w is None or w.dtype != torch.float32 or w.device.type != "cpu" for w in weights):
         return False
     dim, heads = linear_ones[0].weight.shape[0], layer.attention.self.num_attention_heads
@@ -124,7 +126,7 @@ class Blocks:
             x: float32 `[n, dim]`, what the last call gave, or the first states; rows of no sentence are 0 or anything finite.
             rows: int64 `[W]`, the rows that are wanted; None for all.
         """
-        weights = [weight for module in modules_of(self._layers[number]) for weight in (module.weight, module.bias)]
+        weights = [part for m in modules_of(self._layers[number]) for part in (weight_of(m), bias_of(m))]
         if torch.is_grad_enabled():
             return _Step.apply(self, number, rows, x, *weights)  # type: ignore[return-value]
         layer, made = self.layer(number, rows), self.weights(number, weights)  # type: ignore[arg-type]

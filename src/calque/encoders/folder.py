@@ -19,9 +19,12 @@ from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
 
 ABOUT_FILE = "calque.json"
+ADAPTERS_FILE = "adapter_config.json"  # of PEFT
+#: what comes with calque, by name
+BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
 FORMAT = 1  # raise it with any change that an older calque would misread; a file without one is of format 1
 OWN = "own"  # a kind that only its own program can open
-_ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json")
+_ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 #: files by which a folder is known to hold an encoder or another result; they go first and come last
 MARKS = ("calque-run.json", *_ENCODER_MARKS)
 
@@ -45,6 +48,7 @@ ENCODERS: Table[Kind] = Table(
     "kind of encoder",
     {
         "huggingface": Kind("calque.encoders.huggingface:HuggingFaceEncoder", "a model of transformers"),
+        "adapters": Kind("calque.encoders.adapted:AdaptedEncoder", "adapters (LoRA) of a model of transformers"),
         "mapped": Kind("calque.encoders.mapped:MappedEncoder", "an encoder and maps of its layers"),
         "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with maps or without"),
         "elmo": Kind("calque.encoders.elmo:ElmoEncoder", "an ELMo"),
@@ -81,6 +85,8 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         kind = "static"
     elif pair is not None and not (path / "config.json").is_file():
         kind = about.get("kind", "elmo")
+    elif (path / ADAPTERS_FILE).is_file() and not (path / "config.json").is_file():
+        kind = about.get("kind", "adapters")
     else:
         kind = about.get("kind", "huggingface")
     for name in ("steps", "delta"):
@@ -149,6 +155,10 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "tables": (lambda value: isinstance(value, dict) and _languages(list(value)), "expected tables by language"),
     "settings": (lambda value: isinstance(value, dict), "expected an object"),
+    "adapted": (
+        lambda value: isinstance(value, dict) and all(map(_text, value.values())),
+        "expected the base encoder of the adapters",
+    ),
 }
 
 

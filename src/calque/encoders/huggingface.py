@@ -296,22 +296,31 @@ class HuggingFaceEncoder(TrainableEncoder):
             raise InputError(
                 "no config.json in this folder, expected an encoder that transformers or calque saved", path=path
             )
-        recorded = read_about(path) if about is None else about
-        recorded = {key: recorded[key] for key in ("layer", "pooling", "max_length", "precision") if key in recorded}
+        recorded = recorded_options(read_about(path) if about is None else about)
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))
+        encoder = cls._of(
+            model, tokenizer, {"name": path.resolve().name if path.is_dir() else name, **recorded, **options}, name
+        )
+        encoder.modules = modules_of(path) if path.is_dir() else None
+        return encoder
+
+    @classmethod
+    def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:
+        """An encoder of what was read at a place, with the place's name where they do not go together."""
         try:
-            encoder = cls(
-                model, tokenizer, **{"name": path.resolve().name if path.is_dir() else name, **recorded, **options}
-            )
+            return cls(model, tokenizer, **options)
         except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
             raise SettingError(f"{type(model).__name__} cannot encode text alone ({first_line(error)})") from error
         except CalqueError:
             raise
         except Exception as error:  # tokenizer and weights that were not made for each other, or are damaged
-            raise InputError(f"tokenizer and weights do not work together ({first_line(error)})", path=name) from error
-        encoder.modules = modules_of(path) if path.is_dir() else None
-        return encoder
+            raise InputError(f"tokenizer and weights do not work together ({first_line(error)})", path=place) from error
+
+
+def recorded_options(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what `calque.json` says, the arguments of the encoder."""
+    return {key: about[key] for key in ("layer", "pooling", "max_length", "precision") if key in about}
 
 
 def _mean(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:

@@ -12,14 +12,11 @@ import torch
 from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
 from calque.encoders.elmo_files import file_pair
-from calque.encoders.folder import ENCODERS, open_folder
+from calque.encoders.folder import BUNDLED, ENCODERS, open_folder
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.static import load_static
 from calque.errors import SettingError
 from calque.named import is_path
-
-#: what comes with calque, by name
-BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
 
 
 def load_encoder(
@@ -40,9 +37,10 @@ def load_encoder(
 
     Args:
         name_or_path: "mini", the small encoder that comes with calque; a name on the Hugging Face hub, a folder that
-            `transformers` or calque saved, an ELMo (a folder with options.json and weights.hdf5, or NAME_weights.hdf5
-            beside NAME_options.json), or a file of static word vectors (word2vec or fastText). One for each language:
-            "en=elmo-en,de=elmo-de". A folder of one's own that is called mini is "./mini". An encoder of one's own, which
+            `transformers` or calque saved, a folder of adapters (LoRA) of such an encoder, an ELMo (a folder with
+            options.json and weights.hdf5, or NAME_weights.hdf5 beside NAME_options.json), or a file of static word vectors
+            (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de"; adapters of one encoder have its weights
+            in memory once. A folder of one's own that is called mini is "./mini". An encoder of one's own, which
             needs no arguments, is "package.module:Class".
         layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last. Of an encoder with
             maps, one that has maps.

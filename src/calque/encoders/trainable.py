@@ -84,6 +84,10 @@ class TrainableEncoder(Encoder):
         prepared once."""
         return self
 
+    def merged(self) -> TrainableEncoder:
+        """The same encoder with its adapters put into its weights, as others train and save it; itself where it has none."""
+        return self
+
     @property
     def blocks(self) -> Any:
         """The layers of the model one above the other, a `torch.nn.ModuleList`; None where there is no such list."""

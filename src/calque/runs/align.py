@@ -51,6 +51,7 @@ def align(
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     keep_layers: bool = False,
+    merge: bool = False,
     checkpoint_every: int = 200,
     overwrite: bool = False,
     progress: bool = False,
@@ -75,6 +76,7 @@ def align(
         load: keyword arguments of `load_encoder` (layer, pooling, …).
         options: keyword arguments of the method.
         keep_layers: save the layers above the aligned one as well; see `HuggingFaceEncoder.save`.
+        merge: put adapters into the weights, and save the encoder whole.
         checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
         overwrite: replace a finished result in `out`.
         progress: show bars on standard error.
@@ -133,7 +135,7 @@ def align(
             **(_linked(words, links, chosen) if needs_links else {"pretokenized": words.pretokenized}),
             seconds={"words": round(begun - started, 2), "method": round(time.perf_counter() - begun, 2)},
         )  # fmt: skip
-        leave(aligned, folder, base, record, keep_layers=keep_layers)
+        leave(aligned, folder, base, record, keep_layers=keep_layers, merge=merge)
         scores = [score.to_dict() for score in scores_of(how.judged())]
         if scores and is_first():
             add_scores(folder, scores)
@@ -149,7 +151,10 @@ def _linked(words: Words, links: Sequence[str], chosen: Mapping[str, Any]) -> di
     }  # fmt: skip
 
 
-def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
+def leave(
+    aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False,
+    merge: bool = False,
+) -> None:  # fmt: skip
     """Save an encoder with its model card; of several processes, the first does.
 
     Args:
@@ -158,23 +163,36 @@ def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any],
         base: the encoder that was aligned; the record gets what is known of it.
         record: of the run, see `model_card`.
         keep_layers: save the layers above the aligned one as well, see `HuggingFaceEncoder.save`.
+        merge: put adapters into the weights first.
     """
-    from calque.encoders import HuggingFaceEncoder
-    from calque.encoders.folder import read_about
+    from calque.encoders.trainable import TrainableEncoder
 
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if not is_first():
         return
-    if isinstance(aligned, HuggingFaceEncoder):
-        aligned.save(folder, keep_layers=keep_layers)
+    if merge and isinstance(aligned, TrainableEncoder):
+        aligned = aligned.merged()
+    save_with_card(aligned, folder, record, keep_layers=keep_layers)
+
+
+def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, keep_layers: bool = False) -> None:
+    """Save an encoder and write its model card, of whose record it completes what follows from the folder."""
+    from calque.encoders import HuggingFaceEncoder
+    from calque.encoders.folder import read_about
+
+    record.pop("vectors", None)
+    if isinstance(encoder, HuggingFaceEncoder):
+        encoder.save(folder, keep_layers=keep_layers)
     else:
-        aligned.save(folder)
+        encoder.save(folder)
     about = read_about(folder)
     record["kind"] = about.get("base", about.get("kind"))
-    if isinstance(aligned, HuggingFaceEncoder):
-        n_layers = about["layer"] if about["cut"] else aligned.n_layers
+    if isinstance(encoder, HuggingFaceEncoder):
+        n_layers = about["layer"] if about.get("cut") else encoder.n_layers
         record["vectors"] = {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
-                             "add_prefix_space": bool(aligned.subwords.needs_space)}  # fmt: skip
+                             "add_prefix_space": bool(encoder.subwords.needs_space)}  # fmt: skip
+        if "adapted" in about:
+            record["vectors"]["adapted"] = about["adapted"]["place"]
     model_card(folder, record)
 
 

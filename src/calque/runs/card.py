@@ -21,7 +21,7 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     )
     languages = record.get("langs") or sorted({lang for text in record["texts"] for lang in text["langs"]})
     others = [lang for lang in languages if lang != record["towards"]]
-    library = "transformers" if record.get("kind", "huggingface") == "huggingface" else "calque"
+    library = {"huggingface": "transformers", "adapters": "peft"}.get(record.get("kind", "huggingface"), "calque")
     front = ["---", f"library_name: {library}", "language:", *[f"- {lang}" for lang in languages],
              f"base_model: {record['encoder']}", "tags:", "- cross-lingual", "- word-alignment", "- calque", "---"]  # fmt: skip
     trained, plain = "updates" in record, "vectors" in record
@@ -209,15 +209,13 @@ def _with_transformers(vectors: dict[str, Any]) -> list[str]:
     which = f"the last layer ({layer})" if last else f"layer {layer} of {n}, **not the last one**"
     space = vectors["add_prefix_space"]  # byte-level: a word is cut as it is after a space
     given = '[" " + word for word in words]' if space else "words"
+    opened = _opened(vectors.get("adapted"), ", add_prefix_space=True" if space else "")
+    alone = "transformers and PEFT" if "adapted" in vectors else "transformers alone"
     return [
-        f"A word's vector is taken from {which}: {words}. With transformers alone:", "",
+        f"A word's vector is taken from {which}: {words}. With {alone}:", "",
         "```python",
         "import torch",
-        "from transformers import AutoModel, AutoTokenizer",
-        "",
-        'FOLDER = "."  # this folder, or its name on the hub',
-        f"tokenizer = AutoTokenizer.from_pretrained(FOLDER{', add_prefix_space=True' if space else ''})",
-        "model = AutoModel.from_pretrained(FOLDER).eval()",
+        *opened,
         "",
         "",
         "def word_vectors(words):",
@@ -247,6 +245,28 @@ def _with_sentence_transformers() -> list[str]:
         "```",
         "",
         "With calque: `calque evaluate FOLDER sentences`, and `sentence_vectors` of `calque.encoders.sentence_vectors`.",
+    ]
+
+
+def _opened(base: str | None, options: str) -> list[str]:
+    """Code that opens tokenizer and model, or the adapters (LoRA) of this folder on their base."""
+    lines = [
+        "from transformers import AutoModel, AutoTokenizer",
+        "",
+        'FOLDER = "."  # this folder, or its name on the hub',
+    ]
+    if base is None:
+        return [
+            *lines,
+            f"tokenizer = AutoTokenizer.from_pretrained(FOLDER{options})",
+            "model = AutoModel.from_pretrained(FOLDER).eval()",
+        ]
+    return [
+        "from peft import PeftModel",
+        *lines,
+        f'BASE = "{base}"  # the encoder that these adapters are for: a folder, or a name on the hub',
+        f"tokenizer = AutoTokenizer.from_pretrained(BASE{options})",
+        "model = PeftModel.from_pretrained(AutoModel.from_pretrained(BASE), FOLDER).eval()",
     ]
 
 

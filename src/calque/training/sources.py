@@ -212,7 +212,8 @@ class TrainedSource(VectorSource):
 
 
 def float32_copy(encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
-    """The same encoder with weights of its own in float32."""
+    """The same encoder with weights of its own in float32, in which its adapters are, if it has some."""
+    encoder = encoder.merged() if isinstance(encoder, TrainableEncoder) else encoder
     copied = copy.copy(encoder)
     copied.model = copy.deepcopy(encoder.model).to(device=device).float()
     return copied

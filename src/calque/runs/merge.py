@@ -1,0 +1,43 @@
+"""From adapters to a whole encoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from calque.errors import SettingError
+from calque.runs.align import save_with_card
+from calque.runs.card import add_scores
+from calque.runs.folder import writing
+
+
+def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrite: bool = False) -> Path:
+    """Put adapters (LoRA) into the weights of the encoder that they are for.
+
+    Args:
+        adapters: their folder.
+        out: folder for the encoder.
+        keep_layers: save the layers above its own, too.
+        overwrite: replace a finished encoder in `out`.
+
+    Raises:
+        SettingError: there are no adapters.
+    """
+    from calque.encoders.adapted import AdaptedEncoder
+    from calque.encoders.loading import load_encoder
+
+    encoder = load_encoder(adapters)
+    if not isinstance(encoder, AdaptedEncoder):
+        raise SettingError(f"{adapters} has no adapters to merge: expected what calque align --lora saves")
+    with writing(out, overwrite=overwrite) as folder:
+        plain, run = encoder.merged(), Path(adapters) / "calque-run.json"
+        if not run.is_file():
+            plain.save(folder, keep_layers=keep_layers)
+            return Path(out)
+        record: dict[str, Any] = json.loads(run.read_text(encoding="utf-8"))
+        scores = record.pop("scores", [])
+        save_with_card(plain, folder, record, keep_layers=keep_layers)
+        if scores:
+            add_scores(folder, scores)
+    return Path(out)

@@ -1,0 +1,289 @@
+"""Encoders with adapters of low rank, against PEFT itself and against the formula."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from calque.alignment.contrastive import Contrastive
+from calque.alignment.finetune import FineTune
+from calque.encoders import load_encoder
+from calque.encoders.adapted import AdaptedEncoder, with_adapters
+from calque.encoders.bert import is_packed
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.lora import LowRank
+from calque.encoders.mapped import MappedEncoder
+from calque.encoders.per_language import PerLanguage
+from calque.errors import InputError, MissingExtraError, SettingError
+from calque.text import Sentence
+from linked_text import make_text
+
+peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque[peft]'")
+WORDS = [["the", "a", "in"], ["a", "the"]]
+
+
+def adapted(encoder, rank=2, layers=range(9), targets=None, seed=0) -> AdaptedEncoder:
+    """With adapters that change something."""
+    made = with_adapters(encoder, LowRank(rank, 3.0, targets), layers=layers, device=torch.device("cpu"), seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    for name, p in made.model.named_parameters():
+        if "lora_B" in name:
+            p.data.normal_(0, 0.3, generator=generator)
+    return made
+
+
+def largest_difference(a, b) -> float:
+    return float(np.abs(a.encode(WORDS).data - b.encode(WORDS).data).max())
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "modernbert", "gpt2", "t5"])
+def test_merged_weights_give_what_adapters_give(family_folders, family):
+    encoder = load_encoder(family_folders(family))
+    made = adapted(encoder)
+    assert largest_difference(made, encoder) > 1e-2
+    assert largest_difference(made, made.merged()) < 1e-5
+    assert type(made.merged()) is HuggingFaceEncoder
+
+
+def test_the_matrix_is_that_of_the_paper(tiny_encoder):
+    made = adapted(tiny_encoder)
+    name = "encoder.layer.1.attention.self.query"
+    before, module = tiny_encoder.model.get_submodule(name), made.model.get_submodule(name)
+    a, b = module.lora_A["default"].weight, module.lora_B["default"].weight
+    expected = before.weight + 3.0 / 2 * b @ a  # Eq. 3: W0 + (α/r) BA
+    torch.testing.assert_close(made.merged().model.get_submodule(name).weight, expected)
+
+
+@pytest.mark.parametrize("targets", [None, ["query", "key", "dense"]])
+def test_gradients_of_the_fused_layers_are_pefts(tiny_encoder, targets):
+    made = adapted(tiny_encoder, targets=targets)
+    assert made.is_flat()
+    assert is_packed(made.model)
+    slow = copy.deepcopy(made.model)  # the modules of PEFT and transformers
+    batch = tiny_encoder.tokenizer(WORDS, is_split_into_words=True, return_tensors="pt", padding=True)
+    states = slow(**batch, output_hidden_states=True).hidden_states[made.layer]
+    last = [{w: k for k, w in enumerate(batch.word_ids(i)) if w is not None} for i in range(len(WORDS))]
+    expected = torch.stack([states[i, row[w]] for i, row in enumerate(last) for w in range(len(WORDS[i]))])
+    from calque.encoders.batches import collate
+
+    found = made.forward(collate(made.split(WORDS), np.arange(2)), [made.layer])[made.layer]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    weights = torch.linspace(-1, 1, found.numel()).view_as(found)
+    (found * weights).sum().backward()
+    (expected * weights).sum().backward()
+    slow_gradients = {name: p.grad for name, p in slow.named_parameters() if p.grad is not None}
+    gradients = {name: p.grad for name, p in made.model.named_parameters() if p.grad is not None}
+    assert gradients.keys() == slow_gradients.keys()
+    assert all("lora_" in name for name in gradients)
+    scale = max(float(g.abs().max()) for g in slow_gradients.values())
+    for name, gradient in slow_gradients.items():
+        torch.testing.assert_close(gradients[name], gradient, atol=1e-5 * scale, rtol=1e-5, msg=name)
+
+
+def test_what_is_fused_is_only_what_is_w_plus_ba(tiny_folder):
+    for change in (
+        lambda module: module.enable_adapters(False),
+        lambda module: module.merge(),
+        lambda module: module.lora_dropout.update({"default": torch.nn.Dropout(0.1)}),
+    ):
+        made = adapted(load_encoder(tiny_folder))  # its own: merging changes the weights in place
+        change(made.model.get_submodule("encoder.layer.0.attention.self.query"))
+        assert made.is_flat()
+        assert not is_packed(made.model)
+        before = made.encode(WORDS).data
+        made._flat = False  # by the model's own forward
+        np.testing.assert_allclose(made.encode(WORDS).data, before, atol=1e-5)
+
+
+def test_a_folder_has_the_adapters_alone_and_is_pefts(tiny_folder, tiny_encoder, tmp_path):
+    made = adapted(tiny_encoder)
+    made.save(tmp_path / "a")
+    assert {file.name for file in (tmp_path / "a").iterdir()} == {
+        "adapter_config.json", "adapter_model.safetensors", "calque.json"
+    }  # fmt: skip
+    opened = load_encoder(tmp_path / "a")
+    assert opened.name == "a"
+    assert opened.fingerprint == made.fingerprint
+    assert (opened.layer, opened.pooling) == (made.layer, made.pooling)
+    np.testing.assert_array_equal(opened.encode(WORDS).data, made.encode(WORDS).data)
+    assert load_encoder(tmp_path / "a", layer=1).layer == 1
+    # PEFT reads it on the same base
+    theirs = peft.PeftModel.from_pretrained(load_encoder(tiny_folder).model, tmp_path / "a").eval()
+    batch = tiny_encoder.tokenizer([WORDS[0]], is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        states = theirs(**batch, output_hidden_states=True).hidden_states[made.layer][0]
+    last = {word: k for k, word in enumerate(batch.word_ids()) if word is not None}
+    np.testing.assert_allclose(states[list(last.values())], made.encode([WORDS[0]]).data, atol=1e-5)
+    # and what PEFT alone wrote is opened
+    (tmp_path / "a" / "calque.json").unlink()
+    np.testing.assert_allclose(load_encoder(tmp_path / "a").encode(WORDS).data, made.encode(WORDS).data, atol=1e-6)
+
+
+def test_base_and_adapters_may_move_together_and_the_base_is_checked(tiny_folder, tmp_path):
+    (tmp_path / "old").mkdir()
+    shutil.copytree(tiny_folder, tmp_path / "old" / "base")
+    made = adapted(load_encoder(tmp_path / "old" / "base"))
+    made.save(tmp_path / "old" / "a")
+    (tmp_path / "old").rename(tmp_path / "new")
+    place = tmp_path / "new" / "a"
+    np.testing.assert_array_equal(load_encoder(place).encode(WORDS).data, made.encode(WORDS).data)
+    other = load_encoder(tmp_path / "new" / "base")
+    with torch.no_grad():
+        other.model.embeddings.word_embeddings.weight[5] += 1
+    other.save(tmp_path / "new" / "base", keep_layers=True)
+    with pytest.raises(InputError, match="for another encoder than"):
+        load_encoder(place)
+    shutil.rmtree(tmp_path / "new" / "base")
+    with pytest.raises(InputError, match=r"cannot be read .*calque\.json, adapted\.place"):
+        load_encoder(place)
+
+
+def test_damaged_files_are_told(tiny_encoder, tmp_path):
+    adapted(tiny_encoder).save(tmp_path / "a")
+    config = tmp_path / "a" / "adapter_config.json"
+    text = config.read_text()
+    config.write_text(text.replace('"r": 2', '"r": 3'))
+    with pytest.raises(InputError, match="of another shape"):
+        load_encoder(tmp_path / "a")
+    config.write_text("{")
+    with pytest.raises(InputError, match="not what PEFT writes"):
+        load_encoder(tmp_path / "a")
+    config.write_text(text)
+    (tmp_path / "a" / "adapter_model.safetensors").write_bytes(b"no")
+    with pytest.raises(InputError, match="do not fit"):
+        load_encoder(tmp_path / "a")
+
+
+def test_without_peft_one_line_says_what_to_install(tiny_encoder, tmp_path, monkeypatch):
+    adapted(tiny_encoder).save(tmp_path / "a")
+    monkeypatch.setitem(__import__("sys").modules, "peft", None)
+    with pytest.raises(MissingExtraError, match=r"needs the package peft: pip install 'calque\[peft\]'"):
+        load_encoder(tmp_path / "a")
+
+
+def test_adapters_of_several_languages_have_one_base_in_memory(tiny_encoder, tmp_path):
+    for seed, lang in enumerate(("de", "es")):
+        adapted(tiny_encoder, seed=seed).save(tmp_path / lang)
+    both = load_encoder(f"de={tmp_path / 'de'},es={tmp_path / 'es'}")
+    de, es = (both.encoders[lang] for lang in ("de", "es"))
+    assert {p.data_ptr() for p in de.frozen().values()} == {p.data_ptr() for p in es.frozen().values()}
+    vectors = both.encode([Sentence(tuple(WORDS[0]), "de"), Sentence(tuple(WORDS[0]), "es")])
+    for number, lang in enumerate(("de", "es")):
+        alone = load_encoder(tmp_path / lang).encode([WORDS[0]]).data
+        np.testing.assert_allclose(vectors[number], alone, atol=1e-6)
+    both.save(tmp_path / "both")
+    opened = PerLanguage.open(tmp_path / "both")
+    assert opened.fingerprint == both.fingerprint
+    assert not list((tmp_path / "both").rglob("model.safetensors"))
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("make", [FineTune, Contrastive])
+def test_adapters_alone_are_trained(tiny_encoder, make):
+    before = {name: p.clone() for name, p in tiny_encoder.model.named_parameters()}
+    text = make_text("xx", 8, 0)
+    tuned = make(towards="en", lora=2, batch=4, epochs=2, learning_rate=1e-2, freeze=1, layers=[2]).tune(
+        tiny_encoder, *text
+    )
+    assert isinstance(tuned, AdaptedEncoder)
+    trained = [name for name, p in tuned.model.named_parameters() if p.requires_grad]
+    assert {name.partition(".lora")[0] for name in trained} == {
+        f"encoder.layer.1.attention.self.{part}" for part in ("query", "value")
+    }  # neither the frozen layer nor the one above what the loss reads
+    assert largest_difference(tuned, tiny_encoder) > 1e-4
+    for name, p in tiny_encoder.model.named_parameters():
+        torch.testing.assert_close(p, before[name], atol=0, rtol=0)
+        assert p.requires_grad
+    # the same numbers are not in memory twice
+    weights = {p.data_ptr() for p in tiny_encoder.model.parameters()}
+    assert {p.data_ptr() for p in tuned.frozen().values()} <= weights
+
+
+def test_a_run_that_was_stopped_is_continued_bit_by_bit(tiny_encoder, tmp_path):
+    text = make_text("xx", 12, 0)
+
+    def tuner():
+        return Contrastive(towards="en", lora=2, batch=4, epochs=2, learning_rate=1e-2)
+
+    whole = tuner().tune(tiny_encoder, *text)
+    stopped, calls = tuner(), []
+    usual = stopped.loss
+
+    def loss(*args, **options):
+        calls.append(1)
+        if len(calls) == 4:
+            raise RuntimeError("the power is gone")
+        return usual(*args, **options)
+
+    stopped.loss = loss
+    with pytest.raises(RuntimeError, match="power"):
+        stopped.tune(tiny_encoder, *text, folder=tmp_path, checkpoint_every=2)
+    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    assert all("lora_" in name or "ids" in name for name in state["module"])
+    resumed = tuner().tune(tiny_encoder, *text, folder=tmp_path)
+    assert resumed.fingerprint == whole.fingerprint
+    with pytest.raises(SettingError, match="lora was 2, is 3"):
+        Contrastive(towards="en", lora=3, batch=4, epochs=2, learning_rate=1e-2).tune(
+            tiny_encoder, *text, folder=tmp_path
+        )
+
+
+def test_adapters_are_trained_further_and_trained_away(tiny_encoder):
+    text = make_text("xx", 8, 0)
+    made = adapted(tiny_encoder)
+    vectors = made.encode(WORDS).data
+    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(made, *text)
+    assert isinstance(further, AdaptedEncoder)
+    assert further.origin == made.origin
+    assert largest_difference(further, made) > 1e-4
+    np.testing.assert_array_equal(made.encode(WORDS).data, vectors)
+    with pytest.raises(SettingError, match="has adapters of rank 2, which are trained further"):
+        Contrastive(towards="en", lora=4).tune(made, *text)
+    with pytest.raises(SettingError, match="step_back has no adapters"):
+        Contrastive(towards="en", lora=2, step_back=0.5, batch=4).tune(made, *text)
+    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4, step_back=0.1).tune(made, *text)  # without lora
+    assert type(plain) is HuggingFaceEncoder
+    assert all(p.requires_grad for p in plain.model.parameters())
+
+
+def test_part_of_the_way_back_is_that_share_of_what_adapters_add(tiny_encoder):
+    text = make_text("xx", 8, 0)
+    made = [
+        Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2, step_back=share).tune(tiny_encoder, *text)
+        for share in (0.0, 0.25)
+    ]
+    name = "encoder.layer.0.attention.self.query.weight"
+    start = tiny_encoder.model.get_parameter(name)
+    all_of_it, less = (each.merged().model.get_parameter(name) - start for each in made)
+    torch.testing.assert_close(less, 0.75 * all_of_it, atol=1e-6, rtol=1e-4)
+
+
+def test_centred_adapters_are_saved_under_maps(tiny_encoder, tmp_path):
+    text = make_text("xx", 8, 0)
+    aligned = Contrastive(towards="en", lora=2, batch=4, centre=True, learning_rate=1e-2).align(tiny_encoder, *text)
+    aligned.save(tmp_path / "a")
+    opened = load_encoder(tmp_path / "a")
+    assert isinstance(opened, MappedEncoder)
+    sentences = [Sentence(("a", "the"), "xx")]
+    np.testing.assert_allclose(opened.encode(sentences).data, aligned.encode(sentences).data, atol=1e-6)
+    assert json.loads((tmp_path / "a" / "calque.json").read_text())["base"] == "adapters"
+
+
+def test_what_cannot_be_is_said_before_training(tiny_encoder, tmp_path):
+    changed = load_encoder(str(tiny_encoder.model.name_or_path))
+    with torch.no_grad():
+        changed.model.embeddings.word_embeddings.weight[5] += 1
+    text = make_text("xx", 8, 0)
+    with pytest.raises(SettingError, match="save it, and load it from there"):
+        Contrastive(towards="en", lora=2).tune(changed, *text)
+    with pytest.raises(SettingError, match=r"no linear module whose name ends so; its modules end in dense, key"):
+        Contrastive(towards="en", lora=2, lora_targets=["q_proj"]).tune(tiny_encoder, *text)
+    with pytest.raises(SettingError, match="give lora"):
+        Contrastive(towards="en", lora_alpha=4)
+    with pytest.raises(SettingError, match="lora must be at least 1"):
+        Contrastive(towards="en", lora=0)
