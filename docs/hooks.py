@@ -6,6 +6,7 @@ Formulas are written as `$…$` and `$$…$$` in LaTeX and become MathML, which 
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ FILES = {
     "project/changelog.md": "CHANGELOG.md",
     "project/contributing.md": "CONTRIBUTING.md",
     "project/log.md": "dev/LOG.md",
+    "notebooks/align.md": "docs/notebooks/align.ipynb",
 }
 _MARKED = re.compile(r"^<!-- test: file (\S+) -->\n+```(\w*)\n", re.MULTILINE)
 BLANK = "\n\n"
@@ -28,7 +30,7 @@ _LATEX = re.compile(r"<(span|div) class=\"arithmatex\">\s*\\([(\[])(.*?)\\[)\]]\
 def on_files(files, config):
     from mkdocs.structure.files import File
 
-    pages = {page: shown((ROOT / path).read_text(encoding="utf-8")) for page, path in FILES.items()}
+    pages = {page: shown(ROOT / path) for page, path in FILES.items()}
     for page, text in {**pages, "reference/commands.md": commands()}.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -73,9 +75,25 @@ def mathml(latex: str, *, block: bool) -> str:
     return f'<div class="formula" tabindex="0">{found}</div>' if block else found
 
 
-def shown(text: str) -> str:
-    """A file of the project as a page: without a card's front matter."""
+def shown(path: Path) -> str:
+    """A file of the project as a page: a notebook with what it printed, a card without its front matter."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        return notebook(json.loads(text), path.name)
     return re.sub(r"\A---\n.*?\n---\n+", "", text, flags=re.DOTALL)
+
+
+def notebook(content: dict, name: str) -> str:
+    """The cells of a notebook one after the other, in Markdown; after its title, where to get it."""
+    parts = []
+    for cell in content["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", ()):
+            said = "".join(output.get("text") or output.get("data", {}).get("text/plain", ""))
+            parts.append(f'```text title="prints"\n{said.rstrip()}\n```')
+    title, _, rest = parts[0].partition("\n")
+    return "\n\n".join([title, f"As a notebook: [{name}]({name}).", rest.strip(), *parts[1:]]) + "\n"
 
 
 # -- the command line ------------------------------------------------------------------------------------------------

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 
 import pytest
+import yaml
 
 from calque.corpora.sample import sample_text
 from calque.pairs import WordPairs
@@ -75,3 +78,23 @@ def test_the_demo_prints_what_the_readme_shows_by_name():
         assert table[1].split()[: len(langs)] == langs
         aligner = ["statistical"] if kind == "alignment" else []
         assert [line.split()[0] for line in table[2:]] == ["base", *METHODS, *aligner]
+
+
+def test_the_citation_names_what_the_package_is():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= set(cited)  # what its schema asks for
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert cited["version"] == package["version"].split(".dev")[0]
+    assert cited["license"] == package["license"]
+    assert [each["name"] for each in cited["authors"]] == [each["name"] for each in package["authors"]]
+    entry = README.read_text(encoding="utf-8").split("@software{", 1)[1].split("\n```")[0]
+    assert f"{{{cited['title']}}}" in entry
+    assert f"{{{cited['version']}}}" in entry
+
+
+def test_the_picture_and_what_the_first_lines_link_to_are_there():
+    beginning = README.read_text(encoding="utf-8").split("\n## ", 1)[0]
+    linked = re.findall(r"\]\(([^)#:]+)\)", beginning)
+    assert "docs/images/before-after.png" in linked
+    assert [link for link in linked if not (ROOT / link).exists()] == []

@@ -47,7 +47,7 @@ function readAddress() {
     word: fresh ? about.start.word : number("word"),
     beside: number("beside"),
     language: given.get("with"),
-    n: ["3", "5", "10"].includes(given.get("n")) ? Number(given.get("n")) : 3,
+    n: ["1", "3", "5", "10"].includes(given.get("n")) ? Number(given.get("n")) : 3,
     views: SIDES.map((side) => viewOf(given.get(side), side)),
   };
 }
