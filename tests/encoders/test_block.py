@@ -105,9 +105,11 @@ def slow_layer(layer, x: torch.Tensor, rows, dropping) -> torch.Tensor:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("rows", [None, [3, 3, 60, 0]])
-@pytest.mark.parametrize("low", [False, True])
-def test_a_layer_in_one_step_is_the_layer(layer, dropout, rows, low):
+@pytest.mark.parametrize("way", ["one loop", "a library's products", "bfloat16"])
+def test_a_layer_in_one_step_is_the_layer(layer, dropout, rows, way, monkeypatch):
     assert is_plain(layer)
+    low = way == "bfloat16"
+    monkeypatch.setattr("calque.encoders.layer_loop.is_quick", lambda: way == "one loop")
     for module in layer.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = dropout
@@ -131,6 +133,7 @@ def test_a_layer_in_one_step_is_the_layer(layer, dropout, rows, low):
         slow_gradients = torch.autograd.grad(expected, [y, *slow_weights], given.double())
     finally:
         layer.float()
+    assert blocks.looped == (way == "one loop")
     tolerance = 0.06 if low else 2e-6
     assert close(found.detach(), expected.detach(), tolerance)
     assert not gradients[0][n:].any()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ def bert_states(
         layers: numbers from 0 to L, all that are wanted.
         rows: which of the N subwords are wanted; None for all.
         key: of dropout, where `is_packed`; None draws one.
-        known: room for weights as products take them, for passes over weights that stay as they are.
+        known: what earlier passes over the same weights found out; room for what this one finds.
 
     Returns:
         `[len(rows), dim]` by layer.
@@ -105,7 +105,7 @@ def bert_states(
     if not top:
         return states
     low = _lowered(x)
-    if low is not None and is_packed(model, top):
+    if low is not None and _may_pack(model, top, known):
         return states | _packed(model, x, batches, wanted, rows, Blocks(
             model.encoder.layer, np.concatenate([_lengths(batch) for batch in batches]), low, key=key, known=known
         ))  # fmt: skip
@@ -115,6 +115,22 @@ def bert_states(
 def is_packed(model: Any, top: int | None = None) -> bool:
     """Whether each layer, up to `top`, is one step on the processor, also with dropout."""
     return all(is_plain(layer) for layer in model.encoder.layer[:top])
+
+
+def _may_pack(model: Any, top: int, known: Known | None) -> bool:
+    """The same, where it may be known already."""
+    if known is None:
+        return is_packed(model, top)
+    if top not in known.packed:
+        known.packed[top] = is_packed(model, top)
+    return known.packed[top]
+
+
+def prepare(model: Any, top: int, known: Known, each: Callable[[Callable[[int], None], Iterable[int]], Any]) -> None:
+    """Find out what passes up to layer `top` need to know of float32 weights, layer by layer as `each` goes through them."""
+    if top and _may_pack(model, top, known):
+        blocks = Blocks(model.encoder.layer, np.zeros(0, np.int64), torch.float32, known=known)
+        list(each(blocks.prepare, range(top)))
 
 
 def _lowered(x: Tensor) -> torch.dtype | None:
@@ -137,10 +153,12 @@ def _lengths(batch: WordBatch) -> np.ndarray:
 def _packed(
     model: Any, x: Tensor, batches: Sequence[WordBatch], wanted: set[int], rows: Tensor | None, blocks: Blocks
 ) -> dict[int, Tensor]:
-    """The layers above 0, each as one step; rows are filled up, so that products have few shapes."""
+    """The layers above 0, each as one step; where products are a library's, rows are filled up, so that they have few shapes."""
     n, top, states = len(x), max(wanted), {}
-    x = F.pad(x, (0, 0, 0, rounded_rows(n) - n))
-    last = None if rows is None else F.pad(rows, (0, rounded_rows(len(rows)) - len(rows)))
+    last = rows
+    if not blocks.looped:
+        x = F.pad(x, (0, 0, 0, rounded_rows(n) - n))
+        last = None if rows is None else F.pad(rows, (0, rounded_rows(len(rows)) - len(rows)))
     for number in range(1, top + 1):
         x = blocks.step(number - 1, x, last if number == top else None)
         if number == top:

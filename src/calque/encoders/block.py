@@ -1,12 +1,14 @@
 """A layer of BERT and its relatives as one step of autograd, on the processor.
 
-The arithmetic is that of `calque.encoders.layer_step`. Dropout follows a key instead of a common source of random numbers, so
+The arithmetic is that of `calque.encoders.layer_step`, or, in float32 for small models, of `calque.encoders.layer_loop`, which is
+the same in one compiled call. Dropout follows a key instead of a common source of random numbers, so
 that threads may share the work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,24 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from calque.encoders import layer_loop
 from calque.encoders.layer_step import Dropping, Layer, Weights, backward, forward
 from calque.encoders.lora_modules import bias_of, plain_linear, weight_of
 
-#: weights of layers, by the layer's number and the type of products, where they stay as they are
-Known = dict[tuple[int, torch.dtype], Weights]
+
+@dataclass
+class Known:
+    """What passes over weights that stay as they are need to find out but once.
+
+    Attributes:
+        packed: by the highest layer, whether `Blocks` may compute the layers up to it.
+        parameters: by the layer's number, from 0, its weights and biases, where they are parameters.
+        weights: by this number and what they are for, the same as products take them.
+    """
+
+    packed: dict[int | None, bool] = field(default_factory=dict)
+    parameters: dict[int, list[Tensor]] = field(default_factory=dict)
+    weights: dict[tuple[int, torch.dtype | str], Any] = field(default_factory=dict)
 
 
 def modules_of(layer: Any) -> list[Any]:
@@ -55,10 +70,8 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: Blocks, number: int, rows: Tensor | None, x: Tensor, *weights: Tensor) -> Tensor:
         ctx.layer, ctx.wanted = run.layer(number, rows), ctx.needs_input_grad[3:]
-        ctx.weights = run.weights(number, weights)
-        out, run.lower, ctx.kept = forward(
-            ctx.layer, ctx.weights, x.detach(), run.of(x), keep=any(ctx.needs_input_grad)
-        )
+        ctx.weights, ctx.looped = run.weights(number, weights), run.looped
+        out, ctx.kept = run.forward(ctx.layer, ctx.weights, x.detach(), keep=any(ctx.needs_input_grad))
         ctx.save_for_backward(*weights)  # so that weights that were changed in between are noticed
         return out
 
@@ -66,7 +79,8 @@ class _Step(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         _ = ctx.saved_tensors
-        of_x, of_weights = backward(ctx.layer, ctx.weights, ctx.kept, gradient.contiguous(), ctx.wanted)
+        back = layer_loop.backward if ctx.looped else backward
+        of_x, of_weights = back(ctx.layer, ctx.weights, ctx.kept, gradient.contiguous(), ctx.wanted)
         return None, None, None, of_x, *of_weights
 
 
@@ -78,16 +92,20 @@ class Blocks:
         lengths: subwords of each sentence.
         dtype: of products.
         key: of dropout; None draws one where something is dropped.
-        known: room for weights as products take them, which are then made once.
+        known: what earlier passes over the same weights found out; room for what this one finds.
+
+    Attributes:
+        looped: whether each layer is one compiled call.
     """
 
     def __init__(
         self, layers: Sequence[Any], lengths: np.ndarray, dtype: torch.dtype, *, key: int | None = None,
         known: Known | None = None,
     ):  # fmt: skip
-        self._layers, self._dtype, self._known = layers, dtype, known
+        self._layers, self._dtype, self._known = layers, dtype, known or Known()
         self._offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self._key = key
+        self.looped = layer_loop.suits(dtype, len(bias_of(modules_of(layers[0])[0])))
         self.lower: Tensor | None = None
 
     def of(self, x: Tensor) -> Tensor:
@@ -110,14 +128,33 @@ class Blocks:
         eps = tuple(np.float32(part.LayerNorm.eps) for part in (layer.attention.output, layer.output))
         return Layer(self._offsets, layer.attention.self.num_attention_heads, eps, rows, self._dtype, tuple(dropping))  # type: ignore[arg-type]
 
-    def weights(self, number: int, weights: Sequence[Tensor]) -> Weights:
+    def forward(self, layer: Layer, weights: Any, x: Tensor, *, keep: bool) -> tuple[Tensor, Any]:
+        """What a layer gives, and what its way back needs."""
+        if self.looped:
+            return layer_loop.forward(layer, weights, x, keep=keep)
+        out, self.lower, kept = forward(layer, weights, x, self.of(x), keep=keep)
+        return out, kept
+
+    def weights(self, number: int, weights: Sequence[Tensor]) -> Any:
         """A layer's weights as products take them."""
-        if self._known is None:
-            return Weights.of(weights, self._dtype)
-        place = number, self._dtype
-        if place not in self._known:
-            self._known[place] = Weights.of(weights, self._dtype)
-        return self._known[place]
+        place, found = (number, "looped" if self.looped else self._dtype), self._known.weights
+        if place not in found:
+            found[place] = layer_loop.matrices_of(weights) if self.looped else Weights.of(weights, self._dtype)
+        return found[place]
+
+    def parameters(self, number: int) -> list[Tensor]:
+        """A layer's weights and biases, in the order of `modules_of`; those that are sums of others are made anew each time,
+        since each way back goes through them."""
+        found = self._known.parameters.get(number)
+        if found is None:
+            found = [part for m in modules_of(self._layers[number]) for part in (weight_of(m), bias_of(m))]
+            if all(isinstance(part, nn.Parameter) for part in found):
+                self._known.parameters[number] = found
+        return found
+
+    def prepare(self, number: int) -> None:
+        """Find out what `step` needs to know of a layer."""
+        self.weights(number, self.parameters(number))
 
     def step(self, number: int, x: Tensor, rows: Tensor | None) -> Tensor:
         """Layer `number`, from 0, differentiable.
@@ -126,9 +163,7 @@ class Blocks:
             x: float32 `[n, dim]`, what the last call gave, or the first states; rows of no sentence are 0 or anything finite.
             rows: int64 `[W]`, the rows that are wanted; None for all.
         """
-        weights = [part for m in modules_of(self._layers[number]) for part in (weight_of(m), bias_of(m))]
+        weights = self.parameters(number)
         if torch.is_grad_enabled():
             return _Step.apply(self, number, rows, x, *weights)  # type: ignore[return-value]
-        layer, made = self.layer(number, rows), self.weights(number, weights)  # type: ignore[arg-type]
-        out, self.lower, _ = forward(layer, made, x, self.of(x), keep=False)
-        return out
+        return self.forward(self.layer(number, rows), self.weights(number, weights), x, keep=False)[0]

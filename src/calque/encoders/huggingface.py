@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.distributed.shards import has_shards
 from calque.encoders.batches import WordBatch, collate
-from calque.encoders.bert import bert_states, embedded, is_bert_like, is_packed
+from calque.encoders.bert import bert_states, embedded, is_bert_like, is_packed, prepare
 from calque.encoders.block import Known
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.cut import cut_above
@@ -194,8 +194,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             start += batch.n_subwords
         first, lengths = torch.cat(starts), torch.cat([batch.lengths for batch in batches])
         rows = None if self.pooling == "mean" else self._ends(first, lengths)
-        known = None if torch.is_grad_enabled() else self._known
-        states = bert_states(self.model, x, batches, list(numbers.values()), rows, key=key, known=known)
+        states = bert_states(self.model, x, batches, list(numbers.values()), rows, key=key, known=self._known)
         filled = (lengths > 0)[:, None]
         return {
             layer: _mean(states[number], first, lengths) if rows is None else states[number] * filled
@@ -205,9 +204,11 @@ class HuggingFaceEncoder(TrainableEncoder):
     def keyed_dropout(self) -> bool:
         return self.is_flat() and is_packed(self.model)
 
-    def settled(self) -> Self:
+    def settled(self, layers: Sequence[int] = (), *, each: Callable[..., Iterable[None]] = map) -> Self:
         copied = copy.copy(self)
-        copied._known = {}
+        copied._known = Known()
+        if layers and not torch.is_autocast_enabled("cpu"):
+            prepare(self.model, max(map(self.layer_number, layers)), copied._known, each)
         return copied
 
     # -- many sentences --------------------------------------------------------------------------------------------

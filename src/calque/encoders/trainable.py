@@ -79,9 +79,13 @@ class TrainableEncoder(Encoder):
         """Whether `above` takes a `key` from which all its dropout follows, so that several threads may call it at once."""
         return False
 
-    def settled(self) -> Self:
-        """The same encoder for passes without gradient, while its weights stay as they are: what passes prepare of them is
-        prepared once."""
+    def settled(self, layers: Sequence[int] = (), *, each: Callable[..., Iterable[None]] = map) -> Self:
+        """The same encoder for passes while its weights stay as they are: what passes prepare of them is prepared once.
+
+        Args:
+            layers: that `above` will be asked for, if that is known; what they need is then prepared now.
+            each: goes through them, as `map` does or side by side.
+        """
         return self
 
     def merged(self) -> TrainableEncoder:
