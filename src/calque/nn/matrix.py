@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import platform
 from functools import cache
+from typing import Any
 
 import llvmlite.binding
 import numpy as np
@@ -37,8 +38,7 @@ _COLUMNS = _LANES * _VECTORS
 _DEPTH = 256  # terms at a time, so that what a tile reads stays in the first cache
 
 
-@intrinsic
-def _tile(typingctx, a, a_at, a_row, a_step, b, b_at, b_row, depth, c, c_at, c_row, add):
+def _typed(typingctx, a, a_at, a_row, a_step, b, b_at, b_row, depth, c, c_at, c_row, add):
     """`c[r, j] = Σ_k a[r, k] b[k, j]` of `_ROWS` rows and `_COLUMNS` columns, or `+=` where `add` says so.
 
     Each matrix is an array and where it begins there; a has two strides, one from row to row and one from term to term.
@@ -101,6 +101,9 @@ def _tile(typingctx, a, a_at, a_row, a_step, b, b_at, b_row, depth, c, c_at, c_r
         return context.get_dummy_value()
 
     return signature, generate
+
+
+_tile: Any = intrinsic(_typed)
 
 
 @njit(nogil=True, error_model="numpy")
