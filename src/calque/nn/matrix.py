@@ -53,7 +53,7 @@ def _typed(typingctx, a, a_at, a_row, a_step, b, b_at, b_row, depth, c, c_at, c_
         def data(place):
             return context.make_array(signature.args[place])(context, builder, arguments[place]).data
 
-        def at(base, offset, of=number):
+        def at(base, offset, of: Any = number):
             place = builder.gep(base, [offset])
             return place if of is number else builder.bitcast(place, of.as_pointer())
 
