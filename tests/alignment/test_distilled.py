@@ -9,6 +9,7 @@ from torch import nn
 
 from calque.alignment.distilled import Distillation
 from calque.alignment.distilling import DistilledText, Distilling
+from calque.alignment.static_student import static_student
 from calque.distributed import Processes
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import SentenceStore
@@ -203,3 +204,36 @@ def test_what_cannot_be_is_said(student, teacher, tmp_path):
             Distillation(towards="en", **wrong)
     with pytest.raises(SettingError, match="32 dimensions, the teacher's 24"):
         distil(student, teacher, tmp_path, None, dense=False)
+
+
+def test_a_static_student_is_its_recipe_and_learns(tiny_folder, teacher, tmp_path):
+    tokenizer: Any = load_encoder(tiny_folder).tokenizer  # type: ignore[attr-defined]
+    store = SentenceStore(tmp_path / "store", *teacher)
+    text = corpus()
+    start = static_student(tokenizer, store, [text.source, text.target])
+    ids = tokenizer(" ".join(side for pair in PAIRS for side in pair), add_special_tokens=False)["input_ids"]
+    alone = {}
+    for number, token in enumerate(tokenizer.convert_ids_to_tokens(range(len(tokenizer)))):
+        if token not in tokenizer.all_special_tokens:
+            one = Sentences.of([[token.removeprefix("##")]], "en")
+            alone[number] = sentence_vectors(teacher[0], one, teacher[1]).data[0]
+    mean = np.mean(list(alone.values()), axis=0)
+    number = ids[0]
+    weight = 1e-3 / (1e-3 + ids.count(number) / len(ids))
+    np.testing.assert_allclose(start.model.weight[number].detach().numpy(), weight * (alone[number] - mean), atol=1e-5)
+    method = Distillation(towards="en", batch=4, learning_rate=0.05, epochs=20, ranking=0.3)
+    found = method.distil(start, SentencePooling.of(start), store, [text])
+    assert method.history[-1]["mse"] < 0.3 * method.history[0]["mse"]
+    found.encoder.save(tmp_path / "static")
+    read = load_encoder(tmp_path / "static")
+    pooling = SentencePooling.of(read)
+    vectors = sentence_vectors(read, text.target, pooling)
+    np.testing.assert_array_equal(vectors.data, sentence_vectors(found.encoder, text.target, pooling).data)
+    rows = found.encoder.model.weight.detach()
+    for vector, pair in zip(vectors.data, PAIRS, strict=True):
+        ids = tokenizer(pair[1], add_special_tokens=False)["input_ids"]
+        expected = torch.nn.functional.normalize(rows[ids].mean(0), dim=0)
+        np.testing.assert_allclose(vector, expected, atol=1e-6)
+    words = read.encode(text.target)
+    ids = tokenizer("Katze", add_special_tokens=False)["input_ids"]
+    np.testing.assert_allclose(words[0][1], rows[ids].mean(0), atol=1e-6)

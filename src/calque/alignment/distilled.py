@@ -21,6 +21,7 @@ from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, che
 from calque.encoders.sentence_store import SentenceStore
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength
 from calque.encoders.student_folder import write_modules
+from calque.encoders.subword_vectors import SubwordVectors
 from calque.errors import SettingError, check_number
 from calque.text import ParallelCorpus, Sentences
 from calque.threads import Threads
@@ -36,7 +37,7 @@ Loss = Literal["mse", "cosine"]
 class Student(NamedTuple):
     """What distillation gives: an encoder, and how it makes a sentence's vector."""
 
-    encoder: HuggingFaceEncoder
+    encoder: Any
     pooling: SentencePooling
 
     def write_modules(self, folder: Path) -> None:
@@ -106,7 +107,7 @@ class Distillation:
 
     def distil(
         self,
-        student: HuggingFaceEncoder,
+        student: HuggingFaceEncoder | SubwordVectors,
         pooling: SentencePooling,
         teacher: SentenceStore,
         corpora: Sequence[ParallelCorpus],
@@ -119,7 +120,7 @@ class Distillation:
         """Train a copy of the student.
 
         Args:
-            student, pooling: stay as they are.
+            student, pooling: stay as they are; static vectors of subwords learn, too.
             teacher: gets the vectors that it does not have yet.
             corpora: parallel text, one side of each in the teacher's language.
             texts: more text in the teacher's language.
@@ -136,9 +137,11 @@ class Distillation:
         share = {"rank": processes.rank, "world": processes.world, "meet": processes.meet}
         self.computed = teacher.fill(read, progress=progress, **share)
         text = DistilledText(student, pooling, teacher, ours, texts)
-        tuned = cast(HuggingFaceEncoder, float32_copy(student, processes.device))
+        static = isinstance(student, SubwordVectors)
+        tuned: Any = float32_copy(cast(HuggingFaceEncoder, student), processes.device)
         tuned.model.train()
-        freeze_below(tuned.model, self.freeze)
+        if not static:
+            freeze_below(tuned.model, self.freeze)
         ending = self._pooling(student, pooling, teacher).to(processes.device)
         schedule = self.schedule
         if schedule.learning_rate is None:
@@ -147,7 +150,7 @@ class Distillation:
         identity = self.settings() | {
             "encoder": student.fingerprint, "text": text.fingerprint, "teacher": teacher.key
         }  # fmt: skip
-        with Threads(shares_at_once(tuned, processes.device)) as threads:
+        with Threads(1 if static else shares_at_once(tuned, processes.device)) as threads:
             objective = Distilling(
                 tuned, ending, text, teacher, processes, threads, terms=self.terms, budget=self.budget,
                 accumulate=self.accumulate, source_share=self.source_share, seed=self.seed,
@@ -170,7 +173,7 @@ class Distillation:
         return Student(tuned, ending.cpu().eval())
 
     def _pooling(
-        self, student: HuggingFaceEncoder, pooling: SentencePooling, teacher: SentenceStore
+        self, student: HuggingFaceEncoder | SubwordVectors, pooling: SentencePooling, teacher: SentenceStore
     ) -> SentencePooling:
         """A copy of the student's pooling that ends in vectors like the teacher's."""
         width = _width(pooling, student.dim)

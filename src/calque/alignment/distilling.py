@@ -10,15 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from calque.alignment.static_student import BagSource
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.sentence_store import SentenceStore
 from calque.encoders.sentence_vectors import SentencePooling
 from calque.encoders.split import SplitSentences
+from calque.encoders.subword_vectors import SubwordVectors
 from calque.text import ParallelCorpus, Sentences
 from calque.threads import Threads
 from calque.training.objective import Objective
-from calque.training.sources import TrainedSource
+from calque.training.sources import TrainedSource, VectorSource
 
 
 class DistilledText:
@@ -38,7 +40,7 @@ class DistilledText:
 
     def __init__(
         self,
-        student: HuggingFaceEncoder,
+        student: HuggingFaceEncoder | SubwordVectors,
         pooling: SentencePooling,
         teacher: SentenceStore,
         corpora: Sequence[ParallelCorpus],
@@ -91,7 +93,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
 
     def __init__(
         self,
-        student: HuggingFaceEncoder,
+        student: HuggingFaceEncoder | SubwordVectors,
         pooling: SentencePooling,
         text: DistilledText,
         teacher: SentenceStore,
@@ -106,7 +108,10 @@ class Distilling(Objective[Sequence[np.ndarray]]):
     ):
         self.module = nn.ModuleDict({"encoder": student.model, "pooling": pooling})
         self.pooling, self.text, self.teacher, self.processes = pooling, text, teacher, processes
-        self._source = TrainedSource(student, text.table, threads, processes, budget=budget)
+        if isinstance(student, SubwordVectors):
+            self._source: VectorSource = BagSource(student.model, text.table)
+        else:
+            self._source = TrainedSource(student, text.table, threads, processes, budget=budget)
         self._terms, self._accumulate = terms, accumulate
         self._share, self._seed, self._updates = source_share, seed, 0
 

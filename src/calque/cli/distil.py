@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from calque.cli.checks import finite, fraction, language, output_folder, positive
+from calque.cli.checks import finite, fraction, given, language, output_folder, positive, refuse_unused
 from calque.cli.options import Layer, Limit, MaxLength, Precision, Quiet, Seed, grouped, names_of, news, pairs_of
 
 
@@ -47,8 +47,12 @@ class Learning:
     seed: Seed = 0
 
 
+_STATIC = {"batch": 256, "learning_rate": 0.01, "ranking": 0.3}
+
+
 @grouped
 def distil(
+    context: typer.Context,
     teacher: Annotated[str, typer.Option(help="Encoder with a sentence vector: hub name or folder.")],
     student: Annotated[str, typer.Option(help="Encoder of many languages: hub name, folder or mini (bundled).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained student.")],
@@ -64,6 +68,14 @@ def distil(
     text: Annotated[
         list[str] | None, typer.Option(metavar="FILE...", help="More lines in the teacher's language.")
     ] = None,
+    static: Annotated[
+        bool,
+        typer.Option(
+            "--static",
+            help="The student is one vector for each subword of --student, without a network; --batch 256, --learning-rate 0.01, "
+            "--ranking 0.3, if not given.",
+        ),
+    ] = False,
     sentence_pooling: Annotated[
         str | None,
         typer.Option(
@@ -103,10 +115,15 @@ def distil(
     output_folder("--out", out, [teacher, student, *train, *text])
     load = {name: value for name, value in (("layer", layer), ("max_length", max_length)) if value is not None}
     say = news(quiet)
+    options = {name: getattr(learning, name) for name in names_of(Learning)}
+    if static:
+        why = "has no effect with --static: the student has no layers"
+        refuse_unused(context, dict.fromkeys(("freeze", "layer", "max_length", "sentence_pooling", "precision"), why))
+        options |= {name: value for name, value in _STATIC.items() if name not in given(context)}
     result = run(
         train, langs=pairs_of(langs or [], len(train)) if train else [], teacher=teacher, student=student, out=out,
         towards=towards, monolingual=text, pooling=sentence_pooling, teacher_pooling=teacher_pooling, vectors=vectors,
-        limit=limit, load=load, options={name: getattr(learning, name) for name in names_of(Learning)},
+        limit=limit, load=load, options=options, static=static,
         checkpoint_every=checkpoint_every, overwrite=overwrite, progress=not quiet, say=say,
     )  # fmt: skip
     say(f"saved to {result.folder} ({result.record['seconds']['method']:.0f} s)")

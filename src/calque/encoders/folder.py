@@ -51,6 +51,7 @@ ENCODERS: Table[Kind] = Table(
         "adapters": Kind("calque.encoders.adapted:AdaptedEncoder", "adapters (LoRA) of a model of transformers"),
         "mapped": Kind("calque.encoders.mapped:MappedEncoder", "an encoder and maps of its layers"),
         "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with maps or without"),
+        "subwords": Kind("calque.encoders.subword_vectors:SubwordVectors", "static vectors of subwords"),
         "elmo": Kind("calque.encoders.elmo:ElmoEncoder", "an ELMo"),
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
         "key-points": Kind("calque.encoders.key_points:KeyPointEncoder", "an encoder whose rows are key points"),
@@ -146,7 +147,7 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("pooling", "name", "towards", "combine"), (_text, "expected text")),
     **{
         name: (lambda value: isinstance(value, bool), "expected true or false")
-        for name in ("stateful", "normalise", "lower", "cut")
+        for name in ("stateful", "normalise", "lower", "cut", "unit")
     },
     "langs": (lambda value: isinstance(value, list) and _languages(value), "expected a list of different languages"),
     "maps": (

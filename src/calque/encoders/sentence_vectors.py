@@ -18,6 +18,7 @@ from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import matmul_precision
 from calque.encoders.sentence_transformers import Recipe, fetched_modules, read_recipe
 from calque.encoders.split import SplitSentences
+from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import InputError, SettingError
 from calque.nn.pooling import maxima, means, owners, sums
@@ -97,6 +98,8 @@ class SentencePooling(nn.Module):
         """
         if name is not None and name not in POOLINGS:
             raise SettingError(f"sentence pooling {name!r}, expected one of {', '.join(POOLINGS)}")
+        if isinstance(encoder, SubwordVectors) and name in (None, "own"):
+            return cls("own", "subwords", after=[UnitLength()] if encoder.unit else [])
         folder = modules_folder(encoder) if name in (None, "own") else None
         if folder is not None:
             recipe = read_recipe(folder)
@@ -117,7 +120,7 @@ class SentencePooling(nn.Module):
             return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
         return cls("words", "words")
 
-    def split(self, encoder: TrainableEncoder, sentences: Sentences) -> SplitSentences:
+    def split(self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences) -> SplitSentences:
         """The sentences as the encoder reads them, whose words are this pooling's rows.
 
         Args:
@@ -125,6 +128,8 @@ class SentencePooling(nn.Module):
             sentences: their words are joined by spaces where subwords are the rows: read as text that is divided at spaces
                 alone (`pretokenized=True`), they are the text itself.
         """
+        if isinstance(encoder, SubwordVectors):
+            return encoder.split(sentences)
         if self.unit == "words":
             return encoder.split(sentences).covered_words()
         assert isinstance(encoder, HuggingFaceEncoder)
@@ -158,11 +163,20 @@ def sentence_vectors(
     with bar(len(sentences), unit="sentence", title="encode", show=progress) as shown:
         for start in range(0, max(1, len(sentences)), _BLOCK):
             part = sentences[start : start + _BLOCK]
-            parts.append(_of_words(encoder, part) if pooling.unit == "words" else _of_subwords(encoder, part, pooling))
+            parts.append(_of_part(encoder, part, pooling))
             shown.update(len(part))
     return SentenceVectors(
         np.concatenate([part.data for part in parts]), np.concatenate([part.covered for part in parts])
     )
+
+
+def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -> SentenceVectors:
+    """Vectors of a block of sentences."""
+    if pooling.unit == "words":
+        return _of_words(encoder, sentences)
+    if isinstance(encoder, SubwordVectors):
+        return SentenceVectors(*encoder.sentence_vectors(sentences))
+    return _of_subwords(encoder, sentences, pooling)
 
 
 def _of_words(encoder: Encoder, sentences: Sentences) -> SentenceVectors:

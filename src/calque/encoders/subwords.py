@@ -88,8 +88,12 @@ class Subwords:
                 votes += (spaced == after_space) - (plain == after_space)
         return votes > 0
 
-    def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of the words, one after the other, int32; and how many each has, int64 `[len(words)]`."""
+    def pieces(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Words as they are cut, without the table, and without special subwords around them.
+
+        Returns:
+            their ids, one after the other, int32; and how many each has, int64 `[len(words)]`.
+        """
         if self.needs_space:
             words = [word if not word or word[0].isspace() else " " + word for word in words]
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
@@ -124,7 +128,7 @@ class Subwords:
 
     def _add(self, words: list[str]) -> None:
         """Split new word types and append them to the table."""
-        ids, counts = self._split_types(words)
+        ids, counts = self.pieces(words)
         self._check(ids)
         first = len(self._row)
         used, needed = self._used, self._used + len(ids)

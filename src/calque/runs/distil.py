@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from calque.corpora import read_sentences
 from calque.corpora.languages import best_match
@@ -18,7 +18,6 @@ from calque.runs.folder import TRAINING, check, writing
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
-    from calque.encoders.huggingface import HuggingFaceEncoder
     from calque.encoders.sentence_vectors import SentencePooling
     from calque.text import ParallelCorpus
 
@@ -32,6 +31,7 @@ def distil(
     out: str | Path,
     towards: str | None = None,
     monolingual: Sequence[str] = (),
+    static: bool = False,
     pooling: str | None = None,
     teacher_pooling: str | None = None,
     vectors: str | Path | None = None,
@@ -53,6 +53,7 @@ def distil(
         out: folder for the result, which appears when it is complete; a training that was stopped goes on.
         towards: the teacher's language; None for the first of `langs`.
         monolingual: files of lines in that language, to learn from as well.
+        static: the student is one vector for each subword of `student`, see `calque.alignment.static_student`.
         pooling: the student's: own, subwords, cls, or modes of sentence-transformers (`cls,max,mean`); None for its own, if it
             has one, else subwords.
         teacher_pooling: own, subwords, cls or words; None for its own.
@@ -68,8 +69,10 @@ def distil(
         InputError: a file cannot be read.
     """
     from calque.alignment.distilled import Distillation
+    from calque.alignment.static_student import static_student
     from calque.encoders import load_encoder
     from calque.encoders.sentence_store import SentenceStore
+    from calque.encoders.sentence_vectors import SentencePooling, UnitLength
 
     check(out, overwrite=overwrite)
     if not texts and not monolingual:
@@ -89,12 +92,24 @@ def distil(
                 "--towards"
             )
     more = [read_sentences(path, lang=towards, pretokenized=True, limit=limit) for path in monolingual]
-    learner = load_encoder(student, **dict(load or {}))
+    learner: Any = load_encoder(student, **dict(load or {}))
     ending = student_pooling(learner, pooling)
-    learner = cast("HuggingFaceEncoder", learner)
     with writing(out, overwrite=overwrite) as folder:
         store = SentenceStore(folder / TRAINING / "teacher" if vectors is None else vectors, known, teaching)
         started = time.perf_counter()
+        if static:
+            share = [side for corpus in corpora for side in (corpus.source, corpus.target)]
+            unit = any(isinstance(part, UnitLength) for part in list(teaching.after)[-1:])
+            learner = static_student(
+                learner.tokenizer,
+                store,
+                [*share, *more],
+                lang=towards,
+                name=Path(out).name,
+                unit=unit,
+                progress=progress,
+            )
+            ending = SentencePooling.of(learner)
         say(f"distil: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, more)):,} sentences in {towards}")
         found = how.distil(
             learner, ending, store, corpora, more, folder=folder / TRAINING, checkpoint_every=checkpoint_every,
@@ -107,9 +122,10 @@ def distil(
             "seconds": {"method": round(time.perf_counter() - started, 2)},
         }  # fmt: skip
         with tempfile.TemporaryDirectory() as place:
-            found.write_modules(Path(place))
+            if not static:
+                found.write_modules(Path(place))
             leave(found.encoder, folder, learner, record)
-    if is_first():
+    if is_first() and not static:
         found.encoder.modules = Path(out)
     return Aligned(found.encoder, Path(out), record)
 

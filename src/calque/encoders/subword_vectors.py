@@ -1,0 +1,146 @@
+"""Static vectors of subwords: a sentence's vector is their mean, and no network is asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from calque.encoders.base import Encoder, stored
+from calque.encoders.folder import read_about, saving, write_about
+from calque.encoders.sentence_transformers import MODULES_FILE
+from calque.encoders.split import SplitSentences, number_words
+from calque.encoders.subwords import Subwords
+from calque.errors import InputError, SettingError
+from calque.offsets import offsets_of, ranges
+from calque.text import Sentence, Sentences
+from calque.vectors import Embeddings
+
+_MODEL = "model.safetensors"
+_WEIGHT = "embedding.weight"  # as sentence-transformers' StaticEmbedding has it
+_KEPT = 100_000  # word forms whose sums are kept from one block of text to the next
+
+
+class SubwordVectors(Encoder):
+    """One vector for each subword of a tokenizer, wherever it stands (model2vec's kind of model, Tulkens & van Dongen 2024).
+
+    A word's vector is the mean of its subwords', a sentence's the mean of all subwords of its words; special subwords count in
+    neither. Words are what stands between spaces, each cut by itself. The folder is one of sentence-transformers
+    (`StaticEmbedding`): it gives the same vectors wherever its tokenizer cuts a text at spaces, as BERT's does.
+
+    Args:
+        tokenizer: a fast one of `transformers`.
+        matrix: float32 `[n_subwords, dim]`; weights of subwords are in it.
+        unit: sentence vectors have length 1.
+        name: what reports call the encoder.
+    """
+
+    def __init__(self, tokenizer: Any, matrix: Tensor, *, unit: bool = True, name: str = "static"):
+        if len(matrix) < len(tokenizer):
+            raise SettingError(f"{len(matrix)} vectors for the {len(tokenizer)} subwords of the tokenizer")
+        self.subwords = Subwords(tokenizer, vocabulary=len(matrix))
+        self.model = nn.Embedding(*matrix.shape, _weight=matrix.float().contiguous())
+        self.dim, self.unit, self.name = matrix.shape[1], unit, name
+        self._forget()
+
+    def __repr__(self) -> str:
+        return f"SubwordVectors({self.name}, {self.model.num_embeddings:,} subwords, {self.dim}d)"
+
+    def _forget(self) -> None:
+        self._row: dict[str, int] = {}
+        self._sums = torch.zeros(0, self.dim)
+        self._counts = np.zeros(0, dtype=np.int64)
+
+    # -- vectors -----------------------------------------------------------------------------------------------------
+    def split(self, sentences: Sentences) -> SplitSentences:
+        """Sentences as subwords, without special ones; each subword is a "word" of the result."""
+        forms, numbers, offsets = number_words(sentences)
+        ids, counts = self.subwords.pieces(forms)
+        sizes = counts[numbers]
+        rows = ids[ranges(offsets_of(counts)[numbers], sizes)]
+        ends = offsets_of(sizes)[offsets]
+        starts = np.arange(len(rows)) - np.repeat(ends[:-1], np.diff(ends))
+        return SplitSentences(
+            rows, ends, ends, starts.astype(np.int32), np.ones(len(rows), dtype=np.int32), pad_id=self.subwords.pad_id
+        )
+
+    @torch.inference_mode()
+    def _of_forms(self, forms: Sequence[str]) -> tuple[Tensor, np.ndarray]:
+        """Sum of the subwords' vectors of each form `[n, dim]`, and how many they are; looked up where it is known."""
+        if len(self._row) + len(forms) > _KEPT:
+            self._forget()
+        fresh = [form for form in forms if form not in self._row]
+        if fresh:
+            ids, counts = self.subwords.pieces(fresh)
+            bags = torch.from_numpy(offsets_of(counts)[:-1])
+            sums = nn.functional.embedding_bag(torch.from_numpy(ids).long(), self.model.weight, bags, mode="sum")
+            self._row.update(zip(fresh, range(len(self._row), len(self._row) + len(fresh)), strict=True))
+            self._sums, self._counts = torch.cat([self._sums, sums]), np.concatenate([self._counts, counts])
+        if len(fresh) == len(self._row):
+            return self._sums, self._counts
+        rows = np.fromiter(map(self._row.__getitem__, forms), dtype=np.int64, count=len(forms))
+        return self._sums[torch.from_numpy(rows)], self._counts[rows]
+
+    def encode(
+        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
+    ) -> Embeddings:
+        forms, numbers, offsets = number_words(sentences)
+        sums, counts = self._of_forms(forms)
+        vectors = sums.numpy() / np.maximum(counts, 1)[:, None]
+        return stored(Embeddings(vectors[numbers].astype(np.float32), offsets, counts[numbers] > 0), out)
+
+    @torch.inference_mode()
+    def sentence_vectors(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of sentences, float32 `[n, dim]`, and which have a subword, bool `[n]`."""
+        forms, numbers, offsets = number_words(sentences)
+        sums, counts = self._of_forms(forms)
+        bags = torch.from_numpy(offsets[:-1])
+        found = nn.functional.embedding_bag(torch.from_numpy(numbers), sums, bags, mode="sum")
+        sizes = np.diff(np.concatenate([[0], np.cumsum(counts[numbers])])[offsets])
+        if self.unit:
+            return nn.functional.normalize(found, dim=1).numpy(), sizes > 0
+        return found.numpy() / np.maximum(sizes, 1)[:, None].astype(np.float32), sizes > 0
+
+    # -- identity and disk -------------------------------------------------------------------------------------------
+    @property
+    def fingerprint(self) -> str:
+        digest = hashlib.blake2b(self.subwords.backend.to_str().encode(), digest_size=16)
+        digest.update(json.dumps(self.unit).encode() + self.model.weight.detach().numpy().tobytes())
+        return digest.hexdigest()
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write a folder that `load_encoder` and sentence-transformers read."""
+        with saving(folder) as path:
+            self.subwords.tokenizer.save_pretrained(path)
+            save_file({_WEIGHT: self.model.weight.detach().contiguous()}, path / _MODEL)
+            kinds = [("", "StaticEmbedding"), *([("1_Normalize", "Normalize")] if self.unit else [])]
+            for place, _ in kinds[1:]:
+                (path / place).mkdir()
+            modules = [
+                {"idx": k, "name": str(k), "path": place, "type": f"sentence_transformers.models.{kind}"}
+                for k, (place, kind) in enumerate(kinds)
+            ]
+            (path / MODULES_FILE).write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
+            write_about(path, "subwords", {"name": self.name, "unit": self.unit})
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
+        from transformers import PreTrainedTokenizerFast
+
+        for option in options:
+            raise SettingError(f"{option} does not apply to static vectors of subwords ({folder})")
+        path, about = Path(folder), read_about(folder) if about is None else about
+        try:
+            matrix = load_file(path / _MODEL)[_WEIGHT]
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(path)
+            return cls(tokenizer, matrix, unit=about["unit"], name=about["name"])
+        except Exception as error:  # damaged files fail in every library on the way
+            raise InputError(f"not static vectors of subwords ({error!s:.200})", path=path) from error
