@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from calque.encoders import load_encoder
-from calque.encoders.sentence_vectors import SentencePooling
+from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
+from calque.text import Sentences
 from command import fails, works
 
 TEXT = "the cat sees a house\tdie Katze sieht ein Haus\nwater\tWasser\nthe old ferry\tdie alte Fähre\n\t\n"
@@ -49,6 +50,31 @@ def test_from_files_to_a_folder_that_is_measured(place, tiny_folder, capsys):
     works(capsys, *command(place, tiny_folder, "again", *kept))
     assert json.loads((place / "again" / "calque-run.json").read_text())["teacher_vectors"]["computed"] == 0
     assert np.isfinite(record["last_loss"])
+
+
+@pytest.mark.parametrize("more", [(), ("--static",)], ids=["network", "static"])
+def test_sentence_transformers_gives_the_same_vectors(place, tiny_folder, capsys, more):
+    library = pytest.importorskip("sentence_transformers")
+    works(capsys, *command(place, tiny_folder, "theirs", "--overwrite", *more))
+    encoder = load_encoder(place / "theirs")
+    text = Sentences.of([line.split() for line in ("the old ferry sees water", "die Katze, ein Haus!")], "en")
+    ours = sentence_vectors(encoder, text, SentencePooling.of(encoder)).data
+    theirs = library.SentenceTransformer(str(place / "theirs"), device="cpu").encode([" ".join(s.words) for s in text])
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_static_student(place, tiny_folder, capsys):
+    works(capsys, *command(place, tiny_folder, "static", "--static", "--epochs", 30, "--learning-rate", 0.05))
+    record = json.loads((place / "static" / "calque-run.json").read_text())
+    assert record["settings"]["batch"] == 2
+    assert record["settings"]["ranking"] == 0.3
+    out, _ = works(
+        capsys, "evaluate", place / "static", "sentences", "--test", place / "train.tsv", "--langs", "en", "de"
+    )
+    assert "sentences accuracy        100.00" in out
+    assert "the student has no layers" in fails(
+        capsys, *command(place, tiny_folder, "wrong", "--static", "--freeze", 1)
+    )
 
 
 @pytest.mark.parametrize(
