@@ -47,7 +47,7 @@ class SubwordVectors(Encoder):
         if len(matrix) < len(tokenizer):
             raise SettingError(f"{len(matrix)} vectors for the {len(tokenizer)} subwords of the tokenizer")
         self.subwords = Subwords(tokenizer, vocabulary=len(matrix))
-        self.model = nn.Embedding(*matrix.shape, _weight=matrix.float().contiguous())
+        self.model = nn.Embedding.from_pretrained(matrix.float().contiguous(), freeze=False)
         self.dim, self.unit, self.name = matrix.shape[1], unit, name
         self._forget()
 
