@@ -187,39 +187,50 @@ class WordPairs:
     # -- Pharaoh files ---------------------------------------------------------------------------------------
     def pharaoh_lines(self, *, one_based: bool = False, posteriors: bool = False) -> Iterator[str]:
         """One line per sentence pair: `i-j` for a sure link, `i?j` for a possible one, in order."""
-        shift = int(one_based)
-        offsets = self.offsets()
-        show = posteriors and self.posterior is not None
-        if not show:
-            yield from self._plain_lines(offsets, shift)
+        for text in self.pharaoh_text(one_based=one_based, posteriors=posteriors):
+            yield from text.split("\n")[:-1]
+
+    def pharaoh_text(self, *, one_based: bool = False, posteriors: bool = False) -> Iterator[str]:
+        """The same lines with their ends, many of them in one string: what a file is written from."""
+        if not posteriors or self.posterior is None:
+            yield from self._plain_text(int(one_based))
             return
-        source, target = (self.source + shift).tolist(), (self.target + shift).tolist()
+        offsets = self.offsets()
+        source, target = (self.source + int(one_based)).tolist(), (self.target + int(one_based)).tolist()
         mark = np.where(self.possible, "?", "-").tolist()
         for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             links = sorted(range(first, last), key=lambda k: (source[k], target[k]))
-            tail = [f":{self.posterior[k]:.4g}" if show else "" for k in links]  # type: ignore[index]
-            yield " ".join(f"{source[k]}{mark[k]}{target[k]}{t}" for k, t in zip(links, tail, strict=True))
+            yield " ".join(f"{source[k]}{mark[k]}{target[k]}:{self.posterior[k]:.4g}" for k in links) + "\n"
 
-    def _plain_lines(self, offsets: np.ndarray, shift: int) -> Iterator[str]:
-        """The lines without posteriors, which Arrow joins."""
+    def _plain_text(self, shift: int) -> Iterator[str]:
+        """The lines without posteriors, which Arrow joins, beside other threads."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        order = np.lexsort((self.target, self.source, self.sentence))
-        ends = (pc.cast(from_numpy(side[order] + shift), pa.string()) for side in (self.source, self.target))
-        mark = from_texts(np.where(self.possible[order], "?", "-").tolist()) if self.possible.any() else scalar("-")
+        offsets, sides, possible = self.offsets(), (self.source, self.target), self.possible
+        if not self._in_order():
+            order = np.lexsort((self.target, self.source, self.sentence))
+            sides, possible = tuple(side[order] for side in sides), possible[order]
+        ends = (pc.cast(from_numpy(side + shift), pa.string()) for side in sides)
+        mark = from_texts(np.where(possible, "?", "-").tolist()) if possible.any() else scalar("-")
         links = pc.call_function("binary_join_element_wise", [next(ends), next(ends), mark])
         for first in range(0, self.n_sentences, _LINES):
             cut = offsets[first : first + _LINES + 1]
             lists = pa.ListArray.from_arrays(
                 from_numpy((cut - cut[0]).astype(np.int32)), links.slice(cut[0], cut[-1] - cut[0])
             )
-            yield from pc.call_function("binary_join", [lists, scalar(" ")]).to_pylist()
+            lines = pc.call_function("binary_join", [lists, scalar(" ")])
+            whole = pa.ListArray.from_arrays(from_numpy(np.array([0, len(lines)], np.int32)), lines)
+            yield pc.call_function("binary_join", [whole, scalar("\n")])[0].as_py() + "\n"
+
+    def _in_order(self) -> bool:
+        """Whether the links of each sentence pair are sorted by source and target, as most are."""
+        sentence, source = np.diff(self.sentence), np.diff(self.source)
+        return bool(((sentence > 0) | (source > 0) | ((source == 0) & (np.diff(self.target) >= 0))).all())
 
     def save(self, path: str | PathLike[str], *, one_based: bool = False, posteriors: bool = False) -> None:
         """Write a Pharaoh file: one line per sentence pair, also for pairs without a link."""
-        lines = self.pharaoh_lines(one_based=one_based, posteriors=posteriors)
-        write_lines(path, (line + "\n" for line in lines))
+        write_lines(path, self.pharaoh_text(one_based=one_based, posteriors=posteriors))
 
     @classmethod
     def parse(

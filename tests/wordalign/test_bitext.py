@@ -12,7 +12,7 @@ from calque.text import Sentences
 from calque.wordalign import bitext as bitext_module
 from calque.wordalign import vocabulary as vocabulary_module
 from calque.wordalign.bitext import Bitext, Pairs, Side
-from calque.wordalign.spelling import code_points, similarity
+from calque.wordalign.spelling import code_points, ratios, shared
 from calque.wordalign.vocabulary import AS_IS, Classes, Vocabulary
 
 TYPES = 7
@@ -128,7 +128,7 @@ def literal_ratio(a: str, b: str) -> float:
 @given(st.lists(st.text("abcé", max_size=9), min_size=1, max_size=5), st.lists(st.text("abcd", max_size=9), min_size=1))
 def test_similarity_is_the_longest_common_subsequence_ratio(left, right):
     everything = Pairs(np.arange(len(left) + 1) * len(right), np.tile(np.arange(len(right), dtype=np.int32), len(left)))
-    found = similarity(everything, *(code_points(pa.array(words, pa.string())) for words in (left, right)))
+    found = ratios()[shared(everything, *(code_points(pa.array(words, pa.string())) for words in (left, right)))]
     expected = [literal_ratio(a.replace("é", "e"), b) for a in left for b in right]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -138,10 +138,10 @@ def test_long_words_and_other_alphabets():
     for a, b, expected in (
         ("Пикассо", "picasso", 6 / 7), ("Αθήνα", "athina", 1.0), ("ÉCOLE", "ecole", 1.0), ("中国", "中国", 1.0),
         ("x" * 64, "x" * 64, 1.0), ("x" * 80, "x" * 80, 0.8), ("\u0301", "a", 0.0), ("\u0301", "\u0301", 0.0),
+        ("x" * 300, "x" * 400, 64 / 255),
     ):  # fmt: skip
-        assert similarity(one, code_points(pa.array([a])), code_points(pa.array([b])))[0] == pytest.approx(
-            expected, rel=1e-6
-        )
+        found = ratios()[shared(one, code_points(pa.array([a])), code_points(pa.array([b])))]
+        assert found[0] == pytest.approx(expected, rel=1e-6)
     points, offsets = code_points(pa.array(["Ж\n", "", "ab"]))
     assert "".join(map(chr, points)) == "zhab"
     assert offsets.tolist() == [0, 2, 2, 4]

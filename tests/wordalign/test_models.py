@@ -93,7 +93,7 @@ def literal_fast_align(text, settings: FastAlignSettings):
 @pytest.mark.parametrize("iterations", [1, 2, 3, 6])
 def test_fast_align_is_its_paper(alpha, iterations):
     settings = FastAlignSettings(iterations=iterations, alpha=alpha, exact=True)
-    model, links = DiagonalModel.fit(Job(bitext(), lambda: np.zeros(0)), settings)
+    model, links = DiagonalModel.fit(Job(bitext(), lambda: np.zeros(0, np.uint16)), settings)
     for d, (text, got) in enumerate(((TEXT, links.forward), (turned(TEXT), links.backward))):
         expected, tension = literal_fast_align(text, settings)
         used = np.concatenate([[bool(a and b)] * len(b) for a, b in text]).astype(bool)
@@ -272,7 +272,7 @@ def literal_agreement(text, prior, iterations, settings: HmmSettings):
 def test_agreement_is_the_product_of_posteriors(ibm1, more):
     settings = HmmSettings(ibm1_iterations=ibm1, hmm_iterations=more, floor=0.0)
     text = bitext()
-    tables = train(HmmPass(Job(text, lambda: np.zeros(len(text.pairs), np.float32)), settings))
+    tables = train(HmmPass(Job(text, lambda: np.zeros(len(text.pairs), np.uint16)), settings))
     expected = literal_agreement(TEXT, settings.strength, ["ibm1"] * ibm1 + ["hmm"] * more, settings)
     pairs = zip(text.pairs.source.tolist(), text.pairs.target.tolist(), strict=True)
     # what is below 1e-5 in a cell is not counted

@@ -46,7 +46,7 @@ def write_pivots(
         for start in range(0, len(corpus), _BLOCK):
             pairs = encoder.pivots(corpus[start : start + _BLOCK], progress=progress)
             done["pivots"] += len(pairs)
-            yield from (line + "\n" for line in pairs.pharaoh_lines())
+            yield from pairs.pharaoh_text()
 
     write_lines(out, lines())
     return done

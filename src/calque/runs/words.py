@@ -13,6 +13,7 @@ from calque.disk import write_lines
 from calque.errors import SettingError
 from calque.linker import Linker
 from calque.linking import Say, Words
+from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.runs.lock import locked
 from calque.text import ParallelCorpus
@@ -71,11 +72,14 @@ def link_words(
                 aligner.save(tables)
         n_links = 0
 
+        def written(pairs: WordPairs) -> tuple[int, str]:
+            return len(pairs), "".join(pairs.pharaoh_text(posteriors=posteriors))
+
         def lines() -> Iterator[str]:
             nonlocal n_links
-            for pairs in aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed):
-                n_links += len(pairs)
-                yield from (line + "\n" for line in pairs.pharaoh_lines(posteriors=posteriors))
+            for n, text in aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed, make=written):
+                n_links += n
+                yield text
 
         write_lines(out, lines())
     return n_links, len(corpus)
@@ -123,7 +127,7 @@ def link_by_encoder(
                 with bar(len(corpus), unit="pair", show=progress) as shown:
                     for pairs in linker.aligned(corpus, see=see):
                         n_links += len(pairs)
-                        yield from (line + "\n" for line in pairs.pharaoh_lines(posteriors=posteriors))
+                        yield from pairs.pharaoh_text(posteriors=posteriors)
                         shown.update(pairs.n_sentences)
 
             write_lines(out, lines())

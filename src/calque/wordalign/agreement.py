@@ -14,6 +14,7 @@ from calque.wordalign.compiled import Compiled
 from calque.wordalign.constants import COUNT, HMM, IBM1, LANES, LINK, SAMPLE, F
 from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import deal, n_shards, run
+from calque.wordalign.spelling import ratios
 
 sweep = Compiled("calque.wordalign.loops.hmm:sweep")
 settle = Compiled("calque.wordalign.loops.hmm:settle")
@@ -95,13 +96,9 @@ def gathered(flow: np.ndarray, middle: int, smoothing: float) -> np.ndarray:
     return ((1 - smoothing) * count + smoothing / len(count)).astype(np.float32)
 
 
-def pair_prior(ratio: np.ndarray, strength: float, spelling: float) -> np.ndarray:
-    """Prior count of each pair of types, float32, from how alike they are spelt."""
-    prior = ratio**4  # and then in place: there are many pairs
-    prior *= spelling
-    prior += 1
-    prior *= strength
-    return prior
+def priors(strength: float, spelling: float) -> np.ndarray:
+    """Prior count of a pair of types, float32, for every number that says how alike two are spelt."""
+    return (strength * (1 + spelling * ratios() ** 4)).astype(np.float32)
 
 
 class HmmPass:
@@ -109,7 +106,7 @@ class HmmPass:
 
     def __init__(self, job: Job, settings: HmmSettings):
         self.bitext, self.settings, self.threads, self.step = job.bitext, settings, job.threads, job.step
-        self.prior = pair_prior(job.ratio(), settings.strength, settings.spelling)
+        self.alike, self.priors = job.alike(), priors(settings.strength, settings.spelling)
         bitext = job.bitext
         self.shards = n_shards(bitext.n_cells, len(bitext.pairs))
         self.mass = np.empty(len(bitext.pairs), dtype=np.float32)
@@ -135,7 +132,9 @@ class HmmPass:
         source, target = np.zeros(self.bitext.source.n_types), np.zeros((ranges, self.bitext.target.n_types))
         cuts = np.searchsorted(pairs.starts, np.linspace(0, len(pairs), ranges + 1)[1:-1]).tolist()
         tasks = [
-            partial(settle, *each, counts, self.prior, pairs.starts, pairs.target, self.mass, source, target[k])
+            partial(
+                settle, *each, counts, self.alike, self.priors, pairs.starts, pairs.target, self.mass, source, target[k]
+            )
             for k, each in enumerate(pairwise([0, *cuts, len(pairs.starts) - 1]))
         ]
         run(tasks, self.threads)

@@ -25,6 +25,7 @@ number_rows = Compiled("calque.wordalign.loops.cells:number_rows")
 fill_rows = Compiled("calque.wordalign.loops.cells:fill_rows")
 match = Compiled("calque.wordalign.loops.cells:match")
 PARALLEL = 1 << 21  # cells from which on several threads number them
+PARTS = 8  # of the cells that may be in memory, which a block takes
 ROOM = 1 << 22  # pairs of types there is room for at first
 
 
@@ -86,7 +87,7 @@ class Bitext:
         source, target: the two sides.
         max_words: sentence pairs with more words than this on a side have no cells and get no links, because cells
             grow with the square of the length. `too_long` counts them.
-        max_cells: cells held in memory (4 bytes each). A larger text is cut into blocks of a quarter as many, which are
+        max_cells: cells held in memory (4 bytes each). A larger text is cut into blocks of an eighth as many, which are
             computed anew in every pass.
         threads: for numbering the pairs and computing blocks; the numbers do not depend on it.
     """
@@ -97,7 +98,7 @@ class Bitext:
         fits = (rows <= max_words) & (columns <= max_words)
         self.too_long = int((~fits).sum())
         used = np.flatnonzero(fits & (rows > 0) & (columns > 0))
-        # by length: sentence pairs of one shape share the normalisation of their jumps, and branch alike
+        # by length: sentence pairs of one shape share the normalisation of their jumps, and branch alike; so lie their cells
         self.used = used[np.lexsort((columns[used], rows[used]))]
         self._size = np.zeros(len(rows), dtype=np.int64)
         self._size[used] = rows[used] * columns[used]
@@ -118,6 +119,12 @@ class Bitext:
         """Whether all cells are held."""
         return self.n_cells <= self.max_cells
 
+    def _origins(self, used: np.ndarray) -> np.ndarray:
+        """Where the cells of each sentence pair begin, those of `used` one after the other; −1 for all others."""
+        origin = np.full(len(self), -1, dtype=np.int64)
+        origin[used] = offsets_of(self._size[used])[:-1]
+        return origin
+
     def _sorted(self, first: int, last: int) -> tuple[np.ndarray, ...]:
         """The source words of sentences `first` to `last` by type: their positions among these words, where each type begins
         there, the sentence of each word, and how many words are before all of them."""
@@ -133,7 +140,7 @@ class Bitext:
         """All pairs and cells. Ranges of source types are numbered side by side, each from 0, and then moved to their place: the
         numbers are those of one range after the other."""
         cells = np.empty(self.n_cells if self.in_memory else 0, dtype=np.uint32)
-        origin, (order, first, sentence, _) = _origins(self._size), self._sorted(0, len(self))
+        origin, (order, first, sentence, _) = self._origins(self.used), self._sorted(0, len(self))
         ranges = self._ranges(first, self.n_cells)
         places = self.source.offsets, self.target.words, self.target.offsets, order, first, sentence, origin
 
@@ -150,17 +157,28 @@ class Bitext:
         numbered = run([partial(number, *each) for each in ranges], self.threads)
         bases = offsets_of([len(target) for _, target in numbered]).tolist()
         if self.in_memory and len(ranges) > 1:
-            places = self.source.offsets, self.target.offsets, order, first, sentence, origin
-            run([partial(shift_rows, *each, *places, base, cells)
-                 for each, base in zip(ranges[1:], bases[1:], strict=False)], self.threads)  # fmt: skip
+            base = np.repeat(np.array(bases[:-1], np.uint32), [last - s for s, last in ranges])
+            places = self.source.words, self.source.offsets, self.target.offsets, origin, base, cells
+            run(
+                [partial(shift_rows, part, *places) for part in np.array_split(self.used, 4 * self.threads)],
+                self.threads,
+            )
         starts = [np.zeros(1, np.int64), *(starts + base for (starts, _), base in zip(numbered, bases, strict=False))]
         return Pairs(np.concatenate(starts), np.concatenate([target for _, target in numbered])), cells
 
     def _ranges(self, first: np.ndarray, n_cells: int) -> list[tuple[int, int]]:
         """Ranges of source types for the threads, with as many words each."""
-        parts = 1 if self.threads == 1 or n_cells < PARALLEL else 2 * self.threads
+        parts = 1 if self.threads == 1 or n_cells < PARALLEL else 4 * self.threads
         cuts = np.searchsorted(first, np.linspace(0, first[-1], parts + 1)[1:-1]).tolist()
         return list(pairwise([0, *cuts, self.source.n_types]))
+
+    def _cuts(self) -> list[tuple[int, int]]:
+        """Where the blocks begin and end."""
+        filled, cuts = offsets_of(self._size), [0]
+        while cuts[-1] < len(self):
+            most = filled[cuts[-1]] + self.max_cells // PARTS
+            cuts.append(max(cuts[-1] + 1, int(np.searchsorted(filled, most, side="right")) - 1))
+        return list(pairwise(cuts))
 
     def blocks(self) -> Iterator[Block]:
         """Cut the text into parts whose cells fit into memory.
@@ -171,16 +189,11 @@ class Bitext:
             negative indices), a row per source word.
         """
         if self.in_memory:
-            yield self.used, _origins(self._size), self._cells
+            yield self.used, self._origins(self.used), self._cells
             return
-        filled = np.cumsum(self._size)
-        begin = 0
-        while begin < len(self):
-            before = filled[begin - 1] if begin else 0
-            end = max(begin + 1, int(np.searchsorted(filled, before + self.max_cells // 4, side="right")))
-            size = np.zeros_like(self._size)
-            size[begin:end] = self._size[begin:end]
-            origin, cells = _origins(size), np.empty(int(size.sum()), dtype=np.uint32)
+        for begin, end in self._cuts():
+            used = self.used[(self.used >= begin) & (self.used < end)]
+            origin, cells = self._origins(used), np.empty(int(self._size[begin:end].sum()), dtype=np.uint32)
             order, first, sentence, words_before = self._sorted(begin, end)
             tasks = [
                 partial(
@@ -191,12 +204,4 @@ class Bitext:
             ]  # fmt: skip
             run(tasks, self.threads)
             del order, first, sentence, tasks
-            yield self.used[(self.used >= begin) & (self.used < end)], origin, cells
-            begin = end
-
-
-def _origins(size: np.ndarray) -> np.ndarray:
-    """Where the cells of each sentence pair begin; −1 where it has none."""
-    origin = offsets_of(size)[:-1]
-    origin[size == 0] = -1
-    return origin
+            yield used, origin, cells

@@ -57,7 +57,7 @@ class Job:
 
     Args:
         bitext: the text.
-        ratio: how alike each pair of types is spelt, float32 `[n_pairs]`; computed when it is called, and not kept.
+        alike: how alike each pair of types is spelt, as `spelling.shared` says it, uint16 `[n_pairs]`; when it is called.
         seed: of what is drawn.
         keys: of what is drawn for each sentence pair of a further text, uint64 `[n_sentences]`; None in training.
         threads: the result does not depend on it.
@@ -65,7 +65,7 @@ class Job:
     """
 
     bitext: Bitext
-    ratio: Callable[[], np.ndarray]
+    alike: Callable[[], np.ndarray]
     seed: int = 0
     keys: np.ndarray | None = None
     threads: int = 1

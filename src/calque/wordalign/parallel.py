@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -39,6 +40,25 @@ def n_threads(threads: int | None) -> int:
     if threads < 1:
         raise SettingError(f"threads={threads}, expected 1 or more")
     return threads
+
+
+def stream(tasks: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
+    """Results of the tasks in their order, as they are wanted; no more than one for each thread is ready beforehand."""
+    if threads == 1:
+        yield from (task() for task in tasks)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        ahead: deque[Future[T]] = deque()
+        try:
+            for task in tasks:
+                ahead.append(pool.submit(task))
+                if len(ahead) > threads:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:  # who wants no more waits for none that has not begun
+            for future in ahead:
+                future.cancel()
 
 
 def run(tasks: list[Callable[[], T]], threads: int) -> list[T]:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from calque.wordalign.agreement import HmmModel, HmmPass, HmmSettings, HmmTables, known, pair_prior, train
+from calque.wordalign.agreement import HmmModel, HmmPass, HmmSettings, HmmTables, known, priors, train
 from calque.wordalign.bitext import Bitext, Block
 from calque.wordalign.compiled import Compiled
 from calque.wordalign.constants import FERTILITIES, F
@@ -169,7 +169,7 @@ class GibbsModel(Model):
     def fit(cls, job: Job, settings: GibbsSettings) -> tuple[GibbsModel, Links]:
         passes = HmmPass(job, settings.hmm)
         hmm = HmmModel(settings.hmm, train(passes))
-        prior = pair_prior(job.ratio(), settings.strength, settings.spelling)
+        prior = priors(settings.strength, settings.spelling)[job.alike()]
         tables = [DirectionTables.empty(job.bitext, across, prior) for across in (True, False)]
         chains = _chains(job, settings, passes, hmm.tables, tables, (None, None))
         del passes
@@ -181,7 +181,7 @@ class GibbsModel(Model):
 
     def links(self, job: Job) -> Links:
         bitext, settings = job.bitext, self.settings
-        prior = pair_prior(job.ratio(), settings.strength, settings.spelling)
+        prior = priors(settings.strength, settings.spelling)[job.alike()]
         numbers = bitext.pairs.find(self.hmm.tables.pairs)
         tables = [
             DirectionTables.empty(bitext, across, prior).learnt(old, numbers)

@@ -52,8 +52,15 @@ def joined(first: CodePoints, second: CodePoints) -> CodePoints:
     return np.concatenate([first[0], second[0]]), np.concatenate([first[1], first[1][-1] + second[1][1:]])
 
 
-def similarity(pairs: Pairs, source: CodePoints, target: CodePoints, threads: int = 1) -> np.ndarray:
-    """Longest common subsequence over the longer length, for every pair of types; float32 `[n_pairs]`, 0 to 1.
+def ratios() -> np.ndarray:
+    """Similarity from 0 to 1 for every number that `shared` gives, float32: there are few, and many pairs of types."""
+    subsequence, longer = np.divmod(np.arange(65 << 8), 1 << 8)
+    return (subsequence / np.maximum(longer, 1)).astype(np.float32)
+
+
+def shared(pairs: Pairs, source: CodePoints, target: CodePoints, threads: int = 1) -> np.ndarray:
+    """Longest common subsequence of every pair of types, and the length of the longer word (255 at most); uint16 `[n_pairs]`, 256
+    times the one plus the other.
 
     Args:
         pairs: which types meet.
@@ -66,7 +73,7 @@ def similarity(pairs: Pairs, source: CodePoints, target: CodePoints, threads: in
     met = np.zeros(int(points.max(initial=0)) + 1, dtype=bool)
     met[points] = True
     alphabet, letters = np.flatnonzero(met), (np.cumsum(met, dtype=np.int32) - 1)[points]
-    out = np.zeros(len(pairs), dtype=np.float32)
+    out = np.zeros(len(pairs), dtype=np.uint16)
     places = letters[: len(left)].copy(), left_offsets, letters[len(left) :].copy(), right_offsets
     parts = 1 if threads == 1 else 4 * threads
     cuts = np.searchsorted(pairs.starts, np.linspace(0, len(pairs), parts + 1)[1:-1]).tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise
 from os import PathLike
@@ -21,10 +21,10 @@ from calque.wordalign.bitext import Bitext, Side
 from calque.wordalign.compiled import Compiled
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
 from calque.wordalign.model import Job, Links, Model
-from calque.wordalign.parallel import n_threads, run
+from calque.wordalign.parallel import n_threads, run, stream
 from calque.wordalign.sampler import GibbsModel, GibbsSettings
 from calque.wordalign.saved import Tables, open_tables, save_tables
-from calque.wordalign.spelling import CodePoints, code_points, joined, similarity
+from calque.wordalign.spelling import CodePoints, code_points, joined, shared
 from calque.wordalign.symmetrization import check_method
 from calque.wordalign.symmetrization import symmetrize as join_directions
 from calque.wordalign.vocabulary import Classes, Vocabulary
@@ -142,9 +142,13 @@ class WordAligner:
         (source, source_words, source_offsets), (target, target_words, target_offsets) = built
         sides = Side(source_words, source_offsets, len(source)), Side(target_words, target_offsets, len(target))
         bitext = _bitext(*sides, max_words, workers)
-        ratio = partial(similarity, bitext.pairs, source.points, target.points, workers)
+
+        def alike() -> np.ndarray:
+            left, right = run([lambda: source.points, lambda: target.points], workers)
+            return shared(bitext.pairs, left, right, workers)
+
         with _bar(chosen.passes, model, text.langs, progress) as shown:
-            trained, links = kind.fit(Job(bitext, ratio, seed, None, workers, shown.update), chosen)
+            trained, links = kind.fit(Job(bitext, alike, seed, None, workers, shown.update), chosen)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words)
         aligner._trained_on = None if links is None else (corpus, links)
         return aligner
@@ -215,33 +219,39 @@ class WordAligner:
         seed: int = 0,
         threads: int | None = None,
         block: int = BLOCK,
-    ) -> Iterator[WordPairs]:
-        """The links of `align` in parts, so that no more than those of a block of sentence pairs are in memory.
+        make: Callable[[WordPairs], Any] = lambda links: links,
+    ) -> Iterator[Any]:
+        """The links of `align` in parts, so that no more than those of a few blocks of sentence pairs are in memory.
+
+        Args:
+            corpus, symmetrize, seed, threads: see `align`.
+            block: sentence pairs of a block.
+            make: what is made of a block's links, in the thread that found them.
 
         Yields:
-            links of one block after the other; its sentence pairs count from 0.
+            links of one block after the other, whose sentence pairs count from 0, or what was made of them.
         """
         check_method(symmetrize)
         kept = self._trained_on[1] if self._trained_on is not None and corpus is self._trained_on[0] else None
         before, workers = np.zeros(2, dtype=np.int64), n_threads(threads)
-        parts = [corpus[first : first + block] for first in range(0, len(corpus), block)]
 
-        def linked(part: ParallelCorpus, links: Links | None, threads: int) -> WordPairs:
+        def linked(part: ParallelCorpus, links: Links | None) -> Any:
             if links is None:
-                return join_directions(*self.directions(part, seed=seed, threads=threads), symmetrize)
-            return join_directions(_pairs(part, links, True), _pairs(part, links, False), symmetrize)
+                of_block = 1 if len(corpus) > block else workers
+                return make(join_directions(*self.directions(part, seed=seed, threads=of_block), symmetrize))
+            return make(join_directions(_pairs(part, links, True), _pairs(part, links, False), symmetrize))
 
-        for first in range(
-            0, len(parts), workers
-        ):  # a block for each thread, for most of the work is between the loops
-            tasks, several = [], parts[first : first + workers]
-            for part in several:
-                links = None
+        def tasks() -> Iterator[Callable[[], Any]]:
+            nonlocal before
+            for first in range(0, len(corpus), block):
+                part, links = corpus[first : first + block], None
                 if kept is not None:
                     after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
                     links, before = kept.part(before, after), after
-                tasks.append(partial(linked, part, links, max(1, workers // len(several))))
-            yield from run(tasks, workers)
+                yield partial(linked, part, links)
+
+        # a block for each thread, for most of the work is between the loops
+        return stream(tasks(), workers)
 
     def directions(
         self, corpus: ParallelCorpus, *, seed: int = 0, threads: int | None = None, progress: bool = False
@@ -258,7 +268,7 @@ class WordAligner:
             )
             workers = n_threads(threads)
             bitext = _bitext(source, target, self.max_words, workers)
-            ratio = partial(similarity, bitext.pairs, source_points, target_points, workers)
+            alike = partial(shared, bitext.pairs, source_points, target_points, workers)
             known = (len(vocabulary) for vocabulary in self.vocabularies)
             (of_source, of_target) = (
                 (side.words, side.offsets, n) for side, n in zip((source, target), known, strict=True)
@@ -266,7 +276,7 @@ class WordAligner:
             keys = np.empty(len(bitext), np.uint64)
             sentence_keys(*of_source, *of_target, keys)
             with _bar(None, self.model.kind, self.langs, progress) as shown:
-                links = self.model.links(Job(bitext, ratio, seed, keys, workers, shown.update))
+                links = self.model.links(Job(bitext, alike, seed, keys, workers, shown.update))
         return _pairs(corpus, links, True), _pairs(corpus, links, False)
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -47,7 +47,7 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
     check_method(method)
     if forward.n_sentences != backward.n_sentences:
         raise SettingError(f"links of {forward.n_sentences} and of {backward.n_sentences} sentence pairs")
-    n, code = forward.n_sentences, 0 if method == "one-to-one" else METHODS.index(method)
+    n, code = forward.n_sentences, -1 if method == "one-to-one" else METHODS.index(method)
     capacity = len(forward) + len(backward)
     sentence, source, target = (np.empty(capacity, np.int64) for _ in range(3))
     posterior = np.empty(capacity, np.float32)
@@ -60,8 +60,7 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
     kept = join(*_arrays(forward), *_arrays(backward), n, code, sentence, source, target, posterior, *room, *sides)
     sentence, source, target, posterior = (array[:kept].copy() for array in (sentence, source, target, posterior))
     has_posterior = forward.posterior is not None and backward.posterior is not None
-    pairs = WordPairs(sentence, source, target, n_sentences=n, posterior=posterior if has_posterior else None)
-    return pairs.one_to_one() if method == "one-to-one" else pairs
+    return WordPairs(sentence, source, target, n_sentences=n, posterior=posterior if has_posterior else None)
 
 
 def _arrays(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ def number_rows(
     s, last, source_offsets, words, offsets, order, first, sentence, origin, stamp, starts, target, cells
 ):  # fmt: skip
     """Number the pairs of the source types from `s` to before `last`; returns the type whose row did not fit into `target`."""
-    n = starts[s]
+    n, held = starts[s], len(cells) > 0
     while s < last:
         row = n
         for k in range(first[s], first[s + 1]):
@@ -39,15 +39,14 @@ def number_rows(
                     stamp[target[p]] = -1
                 return s
             cell = origin[b] + (order[k] - source_offsets[b]) * length
-            for j in range(length):
+            for j in range(length):  # without a branch on whether the pair is new, which would be mispredicted
                 t = words[low + j]
-                p = stamp[t]
-                if p < row:
-                    p = n
-                    stamp[t] = n
-                    target[n] = t
-                    n += 1
-                if len(cells):
+                met = stamp[t]
+                p = met if met >= row else n
+                stamp[t] = p
+                target[n] = t
+                n += met < row
+                if held:
                     cells[cell + j] = p
         s += 1
         starts[s] = n
@@ -90,13 +89,12 @@ def match(starts, target, other_starts, other_target, slot, numbers):
 
 
 @loop
-def shift_rows(s, last, source_offsets, offsets, order, first, sentence, origin, base, cells):
-    """Add `base` to the numbers in the cells of the source types from `s` to before `last`."""
-    for k in range(first[s], first[last]):
-        b = sentence[order[k]]
-        if origin[b] < 0:
-            continue
-        length = offsets[b + 1] - offsets[b]
-        cell = origin[b] + (order[k] - source_offsets[b]) * length
-        for j in range(length):
-            cells[cell + j] += base
+def shift_rows(sentences, source, source_offsets, offsets, origin, base, cells):
+    """Add its source type's `base`, uint32 `[n_source_types]`, to every cell of some sentence pairs."""
+    for b in sentences:
+        cell, length = origin[b], offsets[b + 1] - offsets[b]
+        for k in range(source_offsets[b], source_offsets[b + 1]):
+            more = base[source[k]]
+            for j in range(length):
+                cells[cell + j] += more
+            cell += length

@@ -25,6 +25,7 @@ from calque.wordalign.loops import fast_loop, loop
 from calque.wordalign.loops.generator import mix, unit
 
 ZERO, ONE = F(0), F(1)
+TINY = 1e-250  # a product of probabilities below, whose logarithm is taken before it is lost
 STRIP = 4096  # pairs of types whose counts stay in the cache
 LEAST = F(1e-5)  # expected counts below are not worth a write to memory
 
@@ -55,7 +56,7 @@ def chain(
     Returns:
         log of the probability of the observed words times the weight of the jump to the end.
     """
-    likelihood = 0.0
+    likelihood, product = 0.0, 1.0
     weight = ZERO
     for d in range(1, width + 1):
         weight += jump[middle + d]
@@ -89,7 +90,9 @@ def chain(
             row[i] *= emit[i]
             new[i] = row[i] + stay * old[i]
             norm += new[i]
-        likelihood += math.log(norm)
+        product *= norm
+        if product < TINY:
+            likelihood, product = likelihood + math.log(product), 1.0
         norm = ONE / norm
         scale[j] = norm
         for i in range(padded):
@@ -100,7 +103,7 @@ def chain(
     for a in range(padded):
         now[a] = jump[middle + width + 1 - a] if a <= width else ZERO
         norm += now[a] * behind[a]
-    likelihood += math.log(norm)
+    product *= norm
     norm = ONE / norm
     for a in range(padded):
         now[a] *= norm
@@ -132,13 +135,13 @@ def chain(
                 reach += near[i] * step
                 flown[i] += mass * step
             past[a] = reach * out + stay * now[a]
-    return likelihood
+    return likelihood + math.log(product)
 
 
 @fast_loop
 def independent(emission, null_emission, n, width, padded, null, posterior, null_posterior):
     """IBM model 1 for one sentence in one direction: every position is as likely as any other."""
-    likelihood = 0.0
+    likelihood, product = 0.0, 1.0
     even = (ONE - null) / F(width)
     for j in range(n):
         row, answer = emission[j * padded : (j + 1) * padded], posterior[j * padded : (j + 1) * padded]
@@ -147,12 +150,14 @@ def independent(emission, null_emission, n, width, padded, null, posterior, null
             norm += row[i]
         empty = null * null_emission[j]
         norm = norm * even + empty
-        likelihood += math.log(norm)
+        product *= norm
+        if product < TINY:
+            likelihood, product = likelihood + math.log(product), 1.0
         norm = ONE / norm
         for i in range(padded):
             answer[i] = row[i] * (even * norm)
         null_posterior[j] = empty * norm
-    return likelihood
+    return likelihood + math.log(product)
 
 
 @fast_loop
@@ -293,9 +298,10 @@ def _draw(posterior, n_observed, n_given, wide, state, links):
 
 
 @loop
-def settle(begin, end, counts, prior, starts, target, mass, source_total, target_total):
+def settle(begin, end, counts, alike, priors, starts, target, mass, source_total, target_total):
     """Sum the counts of all shards, float32 `[shards, n_pairs]`, into those of the first, for the pairs of the source types from
-    `begin` to before `end`; with the priors they are their `mass`, which is added up by type."""
+    `begin` to before `end`; with the prior that `priors` has for how alike they are spelt, uint16 `[n_pairs]`, they are their
+    `mass`, which is added up by type."""
     low, high = starts[begin], starts[end]
     for first in range(low, high, STRIP):
         last = min(high, first + STRIP)
@@ -304,9 +310,9 @@ def settle(begin, end, counts, prior, starts, target, mass, source_total, target
             more = counts[k, first:last]
             for p in range(last - first):
                 whole[p] += more[p]
-        strip, weight = prior[first:last], mass[first:last]
+        strip, weight = alike[first:last], mass[first:last]
         for p in range(last - first):
-            weight[p] = whole[p] + strip[p]
+            weight[p] = whole[p] + priors[strip[p]]
     for s in range(begin, end):
         total = 0.0
         for p in range(starts[s], starts[s + 1]):

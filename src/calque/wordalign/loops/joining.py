@@ -56,12 +56,29 @@ def join(
         if method >= 3:
             for direction in (1, 2):
                 _final(state, row, column, direction, method == 4)
+        if method < 0:
+            _alone(state, height, width)
         for s in range(height):
             for t in range(width):
                 if state[s * width + t] & 4:
                     sentence[n], source[n], target[n], posterior[n] = k, s, t, weight[s * width + t]
                     n += 1
     return n
+
+
+@loop
+def _alone(state, height, width):
+    """Take every link out of the result whose row or column has another one; bit 8 says that it was in."""
+    for s in range(height):
+        for t in range(width):
+            if state[s * width + t] & 4:
+                met = 0
+                for i in range(width):
+                    met += (state[s * width + i] & 12) > 0
+                for i in range(height):
+                    met += (state[i * width + t] & 12) > 0
+                if met > 2:
+                    state[s * width + t] ^= 12
 
 
 @loop

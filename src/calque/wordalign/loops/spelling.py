@@ -8,6 +8,7 @@ from calque.wordalign.loops import loop
 
 _U = np.uint64
 BITS = 64
+LONGEST = 255  # letters; longer words count as if they had so many
 
 
 @loop
@@ -31,7 +32,6 @@ def common(begin, end, left, left_offsets, right, right_offsets, starts, target,
             while rest != _U(0):
                 rest &= rest - _U(1)
                 common += 1
-            longer = max(length, last - first)
-            out[p] = common / longer if longer else 0.0
+            out[p] = (common << 8) | min(max(length, last - first), LONGEST)
         for k in range(bits):
             masks[left[low + k]] = _U(0)
