@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from calque.nn.contrast import contrast
 from calque.nn.divergence import row_divergence
 
 Same = Literal["negative", "ignored", "one", "each"]
@@ -35,9 +36,11 @@ def info_nce(
     """
     if not len(x):
         return (x.sum() + y.sum()) * 0.0
+    across = x @ y.T / temperature
+    if not strong and across.device.type == "cpu" and across.dtype == torch.float32:
+        return contrast(across, kinds, same)
     own = torch.eye(len(x), dtype=torch.bool, device=x.device)
     equal = own if kinds is None else own | ((kinds[:, None] == kinds) & (kinds >= 0))
-    across = x @ y.T / temperature
     left, right = (rows @ rows.T / temperature if strong else None for rows in (x, y))
     return sum(
         0.5 * share * (_cross_entropy(across, left, own, equal, how) + _cross_entropy(across.T, right, own, equal, how))
