@@ -27,6 +27,7 @@ from calque.cli.options import (
     numbers,
     pairs_of,
 )
+from calque.cli.tracking import Tracking
 from calque.cli.tuning import Tuning
 from calque.errors import SettingError
 
@@ -57,6 +58,7 @@ def align(
     choosing: Choosing,
     tuning: Tuning,
     fitting: Fitting,
+    tracking: Tracking,
     train: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts; for senses, text of each language."),

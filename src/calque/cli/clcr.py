@@ -24,6 +24,7 @@ from calque.cli.options import (
     news,
     pairs_of,
 )
+from calque.cli.tracking import Tracking
 from calque.errors import SettingError
 
 _METHOD = "clcr"
@@ -43,6 +44,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder for the encoder of key points.")],
     loading: Loading,
     linking: Linking,
+    tracking: Tracking,
     langs: Annotated[
         list[str] | None,
         typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a parallel text, e.g. en de; repeatable."),

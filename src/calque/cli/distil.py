@@ -10,6 +10,7 @@ import typer
 
 from calque.cli.checks import finite, fraction, given, language, output_folder, positive, refuse_unused
 from calque.cli.options import Layer, Limit, MaxLength, Precision, Quiet, Seed, grouped, names_of, news, pairs_of
+from calque.cli.tracking import Tracking
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def distil(
     student: Annotated[str, typer.Option(help="Encoder of many languages: hub name, folder or mini (bundled).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained student.")],
     learning: Learning,
+    tracking: Tracking,
     train: Annotated[list[str] | None, typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts.")] = None,
     langs: Annotated[
         list[str] | None,

@@ -14,6 +14,7 @@ from calque.cli.about_task import TaskCommand
 from calque.cli.checks import given, output_file
 from calque.cli.evaluating import Measuring, Reading, Realigning, Switching, Texts, Training
 from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news, numbers
+from calque.cli.tracking import Tracking
 from calque.disk import append_lines
 from calque.errors import SettingError
 from calque.tasks.inputs import FILES, REALIGN, Inputs
@@ -63,6 +64,7 @@ def evaluate(
     loading: Loading,
     linking: Linking,
     output: Output,
+    tracking: Tracking,
     langs: Annotated[
         list[str] | None, typer.Option(metavar="SOURCE TARGET", help="Languages of the parallel text or dictionary.")
     ] = None,

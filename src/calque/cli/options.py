@@ -10,6 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -85,7 +86,8 @@ def grouped(command: Callable[..., Any]) -> Any:
         @grouped
         def encode(text: Annotated[str, typer.Argument()], load: Loading) -> None: ...
 
-    takes `--layer`, `--pooling` and `--max-length`, behind its own options. The attribute `groups` of what comes back has
+    takes `--layer`, `--pooling` and `--max-length`, behind its own options. What a group has as `around` is entered around the
+    command, with its arguments. The attribute `groups` of what comes back has
     the dataclasses by parameter, for help that is sorted by them.
     """
     signature = inspect.signature(command, eval_str=True)
@@ -99,7 +101,11 @@ def grouped(command: Callable[..., Any]) -> Any:
     def called(**given: Any) -> Any:
         for name, group in groups.items():
             given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
-        return command(**given)
+        with ExitStack() as stack:
+            for name, group in groups.items():
+                if hasattr(group, "around"):
+                    stack.enter_context(given[name].around(given))
+            return command(**given)
 
     found: Any = called
     found.groups, found.__signature__ = groups, signature.replace(parameters=flat)

@@ -11,6 +11,7 @@ import typer
 
 from calque.cli.checks import finite, fraction, output_folder, positive, refuse_unused
 from calque.cli.options import Limit, Precision, Pretokenized, Quiet, Seed, grouped, news
+from calque.cli.tracking import Tracking
 from calque.errors import SettingError
 
 
@@ -144,6 +145,7 @@ def pretrain(
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt.gz …")],
     out: Annotated[Path, typer.Option(help="Folder for the encoder; an interrupted run resumes there.")],
     found: SenseOptions,
+    tracking: Tracking,
     model: Annotated[str, typer.Option(help="bert, or elmo: a bidirectional language model.")] = "bert",
     preset: Annotated[
         str | None,

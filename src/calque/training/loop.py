@@ -26,6 +26,7 @@ from calque.training.checkpoint import Checkpoint, trained_parameters
 from calque.training.interruption import Interruption
 from calque.training.objective import Objective
 from calque.training.plan import Plan
+from calque.training.tracking import Log, begin
 
 _SECONDS = 60.0  # between checkpoints, whatever the number of updates
 _SHARE = 0.05  # of the time that checkpoints may take
@@ -148,6 +149,7 @@ class Loop:
             )
         self.optimiser = optimiser(self.parameters, schedule)
         self.large = sum(p.numel() for p in self.parameters) > _LARGE
+        self._identity = identity
         identity = {**identity, "schedule": asdict(schedule), "products": products}
         self._checkpoint = (
             None if folder is None else Checkpoint(folder / "checkpoint.pt", identity, objective, self.optimiser)
@@ -171,11 +173,12 @@ class Loop:
         """
         total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
+        track = begin(self.title, self._settings(), step=self.step, first=self.processes.is_first)
         # What stands now outlives the run: Python need not look through it for garbage again and again.
         gc.freeze()
         try:
             with matmul_precision(self.products), Interruption() as interruption:
-                self._steps(plan, total, interruption)
+                self._steps(plan, total, interruption, track)
             self._check_weights()
         except RuntimeError as error:
             if (said := lost_peer(error)) is not None:
@@ -188,7 +191,11 @@ class Loop:
             self.save()
         return self.history
 
-    def _steps(self, plan: Plan[Any], total: int, interruption: Interruption) -> None:
+    def _settings(self) -> dict[str, Any]:
+        """What a tracker stores of this training."""
+        return {**self._identity, **asdict(self.schedule), "products": self.products, "processes": self.processes.world}
+
+    def _steps(self, plan: Plan[Any], total: int, interruption: Interruption, track: Log) -> None:
         show = self.progress and self.processes.is_first
         shown = bar(total, unit="update", title=self.title, show=show, initial=self.step)
         updates, loaded = [], -1
@@ -204,6 +211,7 @@ class Loop:
             self.objective.after_update(self.step)
             epoch = self.step / plan.steps_per_epoch
             self.history.append({"step": self.step, "epoch": epoch, "rate": rate, **terms})
+            track({"epoch": epoch, "rate": rate, **terms}, self.step)
             if self.step % 50 == 0:
                 self._write_metrics()
             shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items() if name != "norm"}, refresh=False)
@@ -218,8 +226,12 @@ class Loop:
                     f"training was stopped after update {self.step:,} of {total:,}"
                     + ("; the same command resumes it" if self.folder is not None and self.checkpoint_every else "")
                 )
-            if (self.step % plan.steps_per_epoch == 0 or self.step == total) and self.objective.after_epoch():
-                break
+            if self.step % plan.steps_per_epoch == 0 or self.step == total:
+                ends = self.objective.after_epoch()
+                if found := self.objective.scores():
+                    track(found, self.step)
+                if ends:
+                    break
         shown.close()
 
     def _turn(self, turn: int, part: Any, module: nn.Module, rate: float) -> dict[str, float]:

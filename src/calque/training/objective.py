@@ -44,6 +44,10 @@ class Objective(ABC, Generic[T]):
         """Called after every epoch and at the end; training stops where it says so. What it keeps is in no checkpoint."""
         return False
 
+    def scores(self) -> dict[str, float]:
+        """What the last `after_epoch` found, such as a score on development text; for trackers."""
+        return {}
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint must hold besides the module: tensors, numbers and text, the same in every process."""
         return {}

@@ -135,6 +135,7 @@ class HeadObjective(Objective[list[np.ndarray]]):
         self.module = head if source.model is None else nn.ModuleList([head, source.model])
         self._source, self._losses, self._processes = source, losses, processes
         self._select, self._patience = select, patience
+        self._last: float | None = None
         self._best: dict[str, Tensor] | None = None
         self.score, self.epoch, self._now = float("-inf"), 0, 0
 
@@ -157,12 +158,15 @@ class HeadObjective(Objective[list[np.ndarray]]):
             return False
         self._now += 1
         self.module.eval()
-        score = self._select()
+        score = self._last = self._select()
         self.module.train()
         if score > self.score or self._best is None:
             self.score, self.epoch = score, self._now
             self._best = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
         return self._patience is not None and self._now - self.epoch >= self._patience
+
+    def scores(self) -> dict[str, float]:
+        return {} if self._last is None else {"dev": self._last}
 
     def restore(self) -> None:
         """Go back to the best state, if one was chosen."""

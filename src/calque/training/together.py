@@ -174,6 +174,9 @@ class Together(Objective[Joined]):
     def after_epoch(self) -> bool:
         return self._first.after_epoch()
 
+    def scores(self) -> dict[str, float]:
+        return self._first.scores()
+
     def state(self) -> dict[str, Any]:
         second = self._beside.objective.state()
         return {"first": self._first.state(), "second": second, "seconds": self.seconds}

@@ -1,0 +1,153 @@
+"""Trackers: one that remembers, and TensorBoard itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from accelerate.tracking import GeneralTracker
+from torch import nn
+
+from calque.distributed import Processes
+from calque.errors import CalqueError, CalqueWarning, SettingError
+from calque.training import Loop, Schedule
+from calque.training.objective import Objective
+from calque.training.plan import BatchPlan
+from calque.training.tracking import tracked
+
+
+class Remembered(GeneralTracker):
+    name, requires_logging_directory = "remembered", False
+    runs: ClassVar[list[Remembered]] = []
+
+    def __init__(self, run: str):
+        super().__init__()
+        self.run, self.lines, self.settings, self.ended = run, [], {}, False
+        self.runs.append(self)
+
+    @property
+    def tracker(self):
+        return self.lines
+
+    def store_init_configuration(self, values):
+        self.settings = values
+
+    def log(self, values, step=None, **kwargs):
+        self.lines.append((step, values))
+
+    def finish(self):
+        self.ended = True
+
+
+class Distance(Objective[list[np.ndarray]]):
+    """From a weight to 0, and after each epoch the weight as a score."""
+
+    def __init__(self):
+        self.module = nn.Linear(1, 1, bias=False)
+        nn.init.ones_(self.module.weight)
+
+    def backward(self, update):
+        loss = self.module.weight.square().sum()
+        loss.backward()
+        return {"loss": float(loss.detach())}
+
+    def scores(self):
+        return {"dev": float(self.module.weight)}
+
+
+def train(epochs=2, folder=None, first=True, title="align"):
+    processes = Processes()
+    processes.is_first = first
+    loop = Loop(
+        Distance(), schedule=Schedule(epochs, 0.1, warmup=0.5), processes=processes, identity={"method": "distance"},
+        folder=folder, title=title,
+    )  # fmt: skip
+    return loop.run(BatchPlan([np.ones(6, dtype=np.int64)], batch=2, seed=0))
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    found: list[Remembered] = []
+    monkeypatch.setattr(Remembered, "runs", found)
+    monkeypatch.setitem(sys.modules, "remembering", sys.modules[__name__])
+    return found
+
+
+def test_every_update_and_the_score_of_every_epoch_are_logged_by_the_first_process(runs):
+    with tracked(["remembering:Remembered"], run="mine"):
+        history = train()
+        train(first=False)
+    (run,) = runs
+    assert (run.run, run.ended) == ("mine", True)
+    assert run.settings["method"] == "distance"
+    assert run.settings["learning_rate"] == 0.1
+    losses = {step: values for step, values in run.lines if "align/loss" in values}
+    assert list(losses) == [1, 2, 3, 4, 5, 6]
+    for line in history:
+        values = losses[line["step"]]
+        assert values == {f"align/{name}": line[name] for name in ("epoch", "rate", "loss")}
+    assert [step for step, values in run.lines if "align/dev" in values] == [3, 6]
+
+
+def test_trainings_of_one_run_are_counted_on(runs):
+    with tracked(["remembering:Remembered"], run="mine"):
+        train(1)
+        train(1)
+        train(1, title="head")
+    (run,) = runs
+    assert [step for step, values in run.lines if any(name.endswith("/loss") for name in values)] == list(range(1, 10))
+    assert {name for _, values in run.lines for name in values if name.endswith("loss")} == {
+        "align/loss", "align 2/loss", "head/loss"
+    }  # fmt: skip
+
+
+def test_nothing_is_tracked_unless_asked_for(runs):
+    assert train(1)
+    assert not runs
+    warned = pytest.warns(CalqueWarning, match="nothing was trained, so remembering:Remembered has nothing to show")
+    with warned, tracked(["remembering:Remembered"], run="mine"):
+        pass
+
+
+def test_a_tracker_that_cannot_be_is_one_line(monkeypatch):
+    unknown = pytest.raises(SettingError, match=r"unknown tracker 'tensorbord', expected one of tensorboard, wandb")
+    with unknown, tracked(["tensorbord"], run="mine"):
+        pass
+    with pytest.raises(SettingError, match="is no tracker"), tracked(["calque.errors:CalqueError"], run="mine"):
+        pass
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for name, package in (("tensorboard", r"'calque\[tensorboard\]'"), ("comet_ml", "comet-ml")):
+        missing = pytest.raises(CalqueError, match=f"--track {name} needs the package .*: pip install {package}")
+        with missing, tracked([name], run="mine"):
+            pass
+
+
+def test_tensorboard_shows_a_run_that_was_stopped_once(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque[tensorboard]'")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    class Stops(Distance):
+        def after_update(self, step):
+            if step == 4:
+                raise RuntimeError("the power is gone")
+
+    def run(objective):
+        loop = Loop(
+            objective, schedule=Schedule(2, 0.1), processes=Processes(), identity={}, folder=tmp_path / "run",
+            checkpoint_every=3,
+        )  # fmt: skip
+        with tracked(["tensorboard"], run="mine", folder=tmp_path / "tracked"):
+            return loop.run(BatchPlan([np.ones(6, dtype=np.int64)], batch=2, seed=0))
+
+    (tmp_path / "run").mkdir()
+    with pytest.raises(RuntimeError, match="power"):
+        run(Stops())
+    history = run(Distance())
+    events = EventAccumulator(str(tmp_path / "tracked" / "mine")).Reload()
+    shown = events.Scalars("align/loss")
+    assert [event.step for event in shown] == [1, 2, 3, 4, 5, 6]
+    torch.testing.assert_close(torch.tensor([e.value for e in shown]), torch.tensor([line["loss"] for line in history]))
+    assert [event.step for event in events.Scalars("align/dev")] == [3, 6]
