@@ -30,6 +30,11 @@ def imports(path: Path):
             yield name, node.lineno, node not in inside
 
 
+def _integration(path: Path) -> list[str]:
+    """The extra that an integration is called after: nobody imports it who has not installed that."""
+    return [Path(path.parts[1]).stem.replace("_", "-")] if path.parts[0] == "integrations" else []
+
+
 def wrong(root: Path, project: dict) -> list[str]:
     """Imports that a plain installation would not survive, or that no extra brings."""
 
@@ -54,7 +59,7 @@ def wrong(root: Path, project: dict) -> list[str]:
             bring = [extra for extra, inside in extras.items() if packages & inside]
             if not bring:
                 found.append(f"{where}, which no installation brings")
-            elif at_once and path.relative_to(root).parts[0] not in bring:
+            elif at_once and not {path.relative_to(root).parts[0], *_integration(path.relative_to(root))} & set(bring):
                 found.append(f"{where} for everyone, which only calque[{bring[0]}] brings")
     return found
 
@@ -77,7 +82,11 @@ def test_what_is_missing_is_said(tmp_path):
         "from scipy.sparse import csgraph\nimport tokenizers\n\ndef f():\n    import starlette\n    import calque.errors\n"
     )
     (tmp_path / "b.py").write_text("import starlette\n")
+    (tmp_path / "integrations").mkdir()
+    (tmp_path / "integrations" / "explore.py").write_text("import starlette\n")
+    (tmp_path / "integrations" / "other.py").write_text("import starlette\n")
     assert wrong(tmp_path, project) == [
         "a.py:1 imports scipy, which no installation brings",
         "b.py:1 imports starlette for everyone, which only calque[explore] brings",
+        "integrations/other.py:1 imports starlette for everyone, which only calque[explore] brings",
     ]

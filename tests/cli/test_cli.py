@@ -103,13 +103,17 @@ def test_the_folder_is_a_transformers_model(capsys, texts, tiny_folder, tmp_path
     assert [text["langs"] for text in record["texts"]] == [["en", "xx"], ["en", "yy"]]
 
 
-def test_adapters_are_saved_alone_and_merged_afterwards_or_at_once(capsys, texts, tiny_folder, tmp_path):
+def test_adapters_are_saved_alone_tracked_and_merged_afterwards_or_at_once(capsys, texts, tiny_folder, tmp_path):
     pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque[peft]'")
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque[tensorboard]'")
     job = ("align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method", "contrastive",
            "--towards", "en", "--model", "fast-align", "--epochs", "0.5", "-q")  # fmt: skip
-    for name, more in (("adapters", ()), ("whole", ("--merge",))):
+    tracked = ("--track", "tensorboard", "--track-folder", tmp_path / "tracked")
+    for name, more in (("adapters", tracked), ("whole", ("--merge",))):
         code, _, err = run(capsys, *job, "--lora", 2, "--out", tmp_path / name, *more)
         assert (code, err) == (0, "")
+    assert list((tmp_path / "tracked" / "adapters").glob("events.out.*"))
+    assert "unknown tracker" in fails(capsys, *job, "--out", tmp_path / "n", "--track", "tensorbord")
     code, _, err = run(capsys, "merge", tmp_path / "adapters", "--out", tmp_path / "merged", "-q")
     assert (code, err) == (0, "")
     assert not (tmp_path / "adapters" / "model.safetensors").exists()

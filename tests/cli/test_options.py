@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -41,6 +42,29 @@ def test_each_field_is_an_option_with_its_range_and_help(said):
     assert "greater than or equal to 1" in said("t", "--size", "0")
     assert "--size <int range> How many. [default: 3; x>=1]" in " ".join(said("--help").split())
     assert draw.groups == {"sampling": Sampling}
+
+
+def test_what_a_group_has_around_is_entered_around_the_command():
+    seen = []
+
+    @dataclass(frozen=True)
+    class Watched:
+        """Watched."""
+
+        loud: bool = False
+
+        @contextmanager
+        def around(self, given):
+            seen.append((self.loud, given["text"], type(given["sampling"])))
+            yield
+            seen.append("over")
+
+    def command(text: str, sampling: Sampling, watched: Watched) -> None:
+        seen.append(text)
+
+    command.__annotations__ = {"text": str, "sampling": Sampling, "watched": Watched}
+    grouped(command)(text="t", size=3, again=False, loud=True)
+    assert seen == [(True, "t", Sampling), "t", "over"]
 
 
 def test_two_groups_with_one_option_are_refused():

@@ -1,0 +1,185 @@
+"""A component of spaCy's pipelines (extra `spacy`): each token's contextual vector, and word links between two docs.
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("calque", config={"encoder": "mini"})
+
+Words are spaCy's tokens, without those of white space. Where sentences are known (by a parser, a `sentencizer`, … before this
+component), each is read for itself, as encoders were aligned; else a doc is read as a whole.
+"""
+
+# Without `from __future__ import annotations`: spaCy reads the types of a factory's arguments as they stand.
+import io
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from calque.errors import MissingExtraError, SettingError, check_number
+from calque.linker import Link
+from calque.text import Sentences
+from calque.vectors import Embeddings
+from calque.wordalign.matrices import cosines
+from calque.wordalign.similarity import link_matrix
+
+try:
+    from spacy.language import Language
+    from spacy.tokens import Doc, Token
+except ImportError as missing:
+    raise MissingExtraError("spacy", "spacy", "a component for spaCy") from missing
+
+_FOLDER = "encoder"  # in what a pipeline is saved to
+
+
+class WordVectors:
+    """The component: sets `doc._.calque_vectors`, float32 `[tokens, dim]`, zero for white space and words without a vector.
+
+    Then there are `token._.calque`, its row, and `doc._.calque_links(other)`, see `links_between`.
+
+    Args:
+        encoder: hub name, folder or bundled name, see `calque.load_encoder`; loaded when it is first needed.
+        layer: None for what the folder says.
+        lang: language of the docs, for an encoder that has one part for each; None for the pipeline's.
+        batch_size: docs that `pipe` encodes together, where `nlp.pipe` says nothing.
+    """
+
+    def __init__(self, encoder: str, *, layer: int | None = None, lang: str | None = None, batch_size: int = 64):
+        check_number("batch_size", batch_size, least=1, whole=True)
+        self._name, self._layer, self._loaded = encoder, layer, None
+        self.lang, self.batch_size = lang, batch_size
+
+    @property
+    def encoder(self) -> Any:
+        """The encoder.
+
+        Raises:
+            CalqueError: it cannot be loaded, or gives no vectors of words.
+        """
+        if self._loaded is None:
+            self._loaded = _load(self._name, self._layer)
+        return self._loaded
+
+    def __call__(self, doc: Doc) -> Doc:
+        self._set([doc])
+        return doc
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int | None = None) -> Iterator[Doc]:
+        """The docs of a stream, encoded so many at a time."""
+        docs = iter(stream)
+        while some := list(islice(docs, batch_size or self.batch_size)):
+            self._set(some)
+            yield from some
+
+    def _set(self, docs: Sequence[Doc]) -> None:
+        from calque.encoders.long_texts import encode_long
+
+        parts = [(doc, part) for doc in docs for part in _parts(doc)]
+        for doc in docs:
+            doc._.calque_vectors = np.zeros((len(doc), self.encoder.dim), np.float32)
+        if not parts:
+            return
+        words = [[doc[int(place)].text for place in part] for doc, part in parts]
+        vectors = encode_long(self.encoder, Sentences.of(words, self._language(docs[0])))
+        for number, (doc, part) in enumerate(parts):
+            doc._.calque_vectors[part] = vectors[number]
+
+    def _language(self, doc: Doc) -> str:
+        lang = self.lang or doc.lang_
+        return "" if lang == "xx" else lang  # spaCy's name for any
+
+    # -- disk ----------------------------------------------------------------------------------------------------------
+    def to_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> None:
+        """Save the encoder, whole, so that the pipeline needs nothing else."""
+        encoder = self.encoder
+        (encoder.merged() if hasattr(encoder, "merged") else encoder).save(Path(path) / _FOLDER)
+
+    def from_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> Self:
+        self._loaded = _load(str((Path(path) / _FOLDER).absolute()), None)
+        return self
+
+    def to_bytes(self, *, exclude: Sequence[str] = ()) -> bytes:
+        """The same as the bytes of a zip file."""
+        with tempfile.TemporaryDirectory() as place:
+            self.to_disk(place)
+            file = io.BytesIO()
+            with zipfile.ZipFile(file, "w") as packed:
+                for each in sorted(Path(place).rglob("*")):
+                    packed.write(each, each.relative_to(place))
+            return file.getvalue()
+
+    def from_bytes(self, data: bytes, *, exclude: Sequence[str] = ()) -> Self:
+        with tempfile.TemporaryDirectory() as place:
+            zipfile.ZipFile(io.BytesIO(data)).extractall(place)
+            return self.from_disk(place)
+
+
+@Language.factory(
+    "calque",
+    assigns=["doc._.calque_vectors", "token._.calque"],
+    default_config={"encoder": "mini", "layer": None, "lang": None, "batch_size": 64},
+)
+def make_component(
+    nlp: Language, name: str, encoder: str, layer: int | None, lang: str | None, batch_size: int
+) -> WordVectors:
+    """The factory `calque`; for the configuration see `WordVectors`."""
+    return WordVectors(encoder, layer=layer, lang=lang, batch_size=batch_size)
+
+
+def _load(name: str, layer: int | None) -> Any:
+    from calque.encoders.base import require
+    from calque.encoders.loading import load_encoder
+
+    encoder = load_encoder(name, layer=layer)
+    require(encoder, "measured")
+    return encoder
+
+
+def _parts(doc: Doc) -> list[np.ndarray]:
+    """Places of the words that are read together, sentence by sentence where sentences are known; int64."""
+    spans = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
+    found = [np.array([token.i for token in span if not token.is_space], dtype=np.int64) for span in spans]
+    return [part for part in found if len(part)]
+
+
+# -- what docs and tokens have -----------------------------------------------------------------------------------------
+def _vectors(doc: Doc) -> np.ndarray:
+    vectors = doc._.calque_vectors
+    if vectors is None:
+        raise SettingError("this doc has no vectors: the component calque has not seen it")
+    if len(vectors) != len(doc):
+        raise SettingError(
+            f"{len(vectors)} vectors for {len(doc)} tokens: the doc was retokenized behind the component calque"
+        )
+    return vectors
+
+
+def vector_of(token: Token) -> np.ndarray:
+    """A token's contextual vector, float32 `[dim]`."""
+    return _vectors(token.doc)[token.i]
+
+
+def links_between(doc: Doc, other: Doc, method: str = "mutual", **options: Any) -> list[Link]:
+    """Which tokens of two docs translate each other, by the cosines of their vectors.
+
+    Args:
+        doc, other: a text and its translation, both seen by the component.
+        method, options: see `calque.wordalign.similarity.links_from_embeddings`.
+
+    Returns:
+        `(source, target, score)`, sorted: `doc[source]` is linked to `other[target]`.
+    """
+    rows = [_vectors(each) for each in (doc, other)]
+    words = [np.flatnonzero(each.any(axis=1)) for each in rows]
+    sides = [Embeddings(each[which], np.array([0, len(which)])) for each, which in zip(rows, words, strict=True)]
+    i, j, score = link_matrix(next(cosines(*sides)), method=method, **options)
+    source, target = words[0][i], words[1][j]
+    return [Link(*each) for each in zip(source.tolist(), target.tolist(), score.tolist(), strict=True)]
+
+
+if not Doc.has_extension("calque_vectors"):
+    Doc.set_extension("calque_vectors", default=None)
+    Doc.set_extension("calque_links", method=links_between)  # type: ignore[arg-type]
+    Token.set_extension("calque", getter=vector_of)

@@ -1,0 +1,89 @@
+"""Maps as estimators, by scikit-learn's own checks."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from unittest import SkipTest
+
+import numpy as np
+import pytest
+
+sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'calque[sklearn]'")
+
+from sklearn.model_selection import GridSearchCV  # noqa: E402
+from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import Normalizer, StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
+
+from calque.errors import SettingError  # noqa: E402
+from calque.integrations.sklearn import AlignmentMap  # noqa: E402
+from calque.maps import LinearMap, NormalizedRotation, Rotation  # noqa: E402
+
+
+@pytest.fixture
+def paired():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 5)) + 3
+    turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    return x, (x - 3) @ turn + 1 + 0.01 * rng.normal(size=(60, 5))
+
+
+@pytest.mark.parametrize("method", ["rotation", "linear"])
+@pytest.mark.parametrize("centre", [False, True])
+def test_it_passes_the_checks_of_scikit_learn(method, centre):
+    count = 0
+    for estimator, check in estimator_checks_generator(AlignmentMap(method, centre=centre)):
+        with suppress(SkipTest):  # such as that of arrays of other libraries, which an environment variable turns on
+            check(estimator)
+            count += 1
+    assert count > 40
+
+
+@pytest.mark.parametrize(
+    ("estimator", "same"),
+    [
+        (AlignmentMap(), Rotation()),
+        (AlignmentMap("procrustes"), Rotation()),
+        (AlignmentMap(centre=True), NormalizedRotation()),
+        (AlignmentMap("linear"), LinearMap()),
+        (AlignmentMap("linear", centre=True), LinearMap(centred=True)),
+    ],
+)
+def test_it_fits_what_our_maps_fit(paired, estimator, same):
+    x, y = paired
+    fitted = estimator.fit(x, y)
+    assert type(fitted.map_) is type(same)
+    np.testing.assert_allclose(fitted.transform(x), same.fit(x, y).transform(x))
+    assert fitted.n_features_in_ == 5
+    assert list(fitted.get_feature_names_out()) == [f"alignmentmap{k}" for k in range(5)]
+
+
+@pytest.mark.parametrize("shapes", [(5, 3), (3, 5)])
+def test_the_narrower_side_has_columns_of_zeros(paired, shapes):
+    x, y = paired[0][:, : shapes[0]], paired[1][:, : shapes[1]]
+    wide = [np.pad(side, ((0, 0), (0, 5 - side.shape[1]))) for side in (x, y)]
+    expected = Rotation().fit(*wide).transform(wide[0])[:, : shapes[1]]
+    np.testing.assert_allclose(AlignmentMap().fit(x, y).transform(x), expected, atol=1e-12)
+
+
+def test_it_stands_in_a_pipeline_and_a_search(paired):
+    x, y = paired
+    pipeline = make_pipeline(StandardScaler(), AlignmentMap(centre=True)).fit(x, y)
+    assert np.abs(pipeline.transform(x) - y).mean() < 0.5
+    assert pipeline.set_output(transform="default").transform(x).shape == y.shape
+    # a head that was learnt in one space reads the other through the map
+    labels = (y[:, 0] > 1).astype(int)
+    head = make_pipeline(Normalizer(), KNeighborsClassifier(1)).fit(y, labels)
+    assert (head.predict(AlignmentMap(centre=True).fit(x, y).transform(x)) == labels).mean() > 0.95
+
+    def distance(estimator, x, y):
+        return -float(np.square(estimator.transform(x) - y).sum())
+
+    search = GridSearchCV(AlignmentMap(), {"centre": [False, True]}, scoring=distance, cv=3).fit(x, y)
+    assert search.best_params_ == {"centre": True}
+
+
+def test_an_unknown_method_is_told(paired):
+    with pytest.raises(SettingError, match=r"method='turn', expected one of rotation, procrustes, linear"):
+        AlignmentMap("turn").fit(*paired)
