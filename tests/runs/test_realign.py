@@ -171,6 +171,7 @@ def test_what_cannot_be_realigned_is_refused(linked, tags, tiny_encoder):
         ({"method": "magic"}, "unknown method 'magic'"),
         ({"when": "during", "weight": 2.0}, "weight of realignment is for during, summed"),
         ({"when": "during", "options": {"learning_rate": 1.0}}, "learning_rate of contrastive: during the task's training"),
+        ({"options": {"lora": 2}}, "lora of contrastive: the task's training changes all weights"),
         ({"options": {"magic": 1}}, "contrastive cannot be made with magic"),
     ],
 )  # fmt: skip

@@ -95,6 +95,8 @@ class TextRealignment(Realignment):
             raise SettingError(
                 f"centre of {method}: an encoder with shifted languages cannot learn a task; leave it out"
             )
+        if tuner.lora is not None:
+            raise SettingError(f"lora of {method}: the task's training changes all weights anyway; leave it out")
         self.when, self.weight, self._method, self._names = when, weight, method, list(names)
         self.how: How = how
         self._tuner, self._towards, self._given, self._read = tuner, towards, given, read
