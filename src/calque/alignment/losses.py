@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from calque.nn.contrast import contrast
 from calque.nn.divergence import row_divergence
+from calque.nn.similarities import similarities
 
 Same = Literal["negative", "ignored", "one", "each"]
 
@@ -36,12 +37,12 @@ def info_nce(
     """
     if not len(x):
         return (x.sum() + y.sum()) * 0.0
-    across = x @ y.T / temperature
+    across = similarities(x, y) / temperature
     if not strong and across.device.type == "cpu" and across.dtype == torch.float32:
         return contrast(across, kinds, same)
     own = torch.eye(len(x), dtype=torch.bool, device=x.device)
     equal = own if kinds is None else own | ((kinds[:, None] == kinds) & (kinds >= 0))
-    left, right = (rows @ rows.T / temperature if strong else None for rows in (x, y))
+    left, right = (similarities(rows, rows) / temperature if strong else None for rows in (x, y))
     return sum(
         0.5 * share * (_cross_entropy(across, left, own, equal, how) + _cross_entropy(across.T, right, own, equal, how))
         for how, share in same.items()
@@ -84,5 +85,7 @@ def neighbours_lost(now: Tensor, before: Tensor, *, temperature: float) -> Tenso
     """
     if len(now) < 3:
         return now.sum() * 0.0
-    cosines = [rows @ rows.T / temperature for rows in (functional.normalize(each, dim=1) for each in (now, before))]
+    cosines = [
+        similarities(rows, rows) / temperature for rows in (functional.normalize(each, dim=1) for each in (now, before))
+    ]
     return row_divergence(*cosines)
