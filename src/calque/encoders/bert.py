@@ -105,7 +105,7 @@ def bert_states(
     if not top:
         return states
     low = _lowered(x)
-    if low is not None and _may_pack(model, top, known):
+    if low is not None and may_pack(model, top, known):
         return states | _packed(model, x, batches, wanted, rows, Blocks(
             model.encoder.layer, np.concatenate([_lengths(batch) for batch in batches]), low, key=key, known=known
         ))  # fmt: skip
@@ -117,10 +117,12 @@ def is_packed(model: Any, top: int | None = None) -> bool:
     return all(is_plain(layer) for layer in model.encoder.layer[:top])
 
 
-def _may_pack(model: Any, top: int, known: Known | None) -> bool:
+def may_pack(model: Any, top: int | None, known: Known | None) -> bool:
     """The same, where it may be known already."""
     if known is None:
         return is_packed(model, top)
+    if known.packed.get(None):  # all layers
+        return True
     if top not in known.packed:
         known.packed[top] = is_packed(model, top)
     return known.packed[top]
@@ -128,7 +130,7 @@ def _may_pack(model: Any, top: int, known: Known | None) -> bool:
 
 def prepare(model: Any, top: int, known: Known, each: Callable[[Callable[[int], None], Iterable[int]], Any]) -> None:
     """Find out what passes up to layer `top` need to know of float32 weights, layer by layer as `each` goes through them."""
-    if top and _may_pack(model, top, known):
+    if top and (may_pack(model, None, known) or may_pack(model, top, known)):  # the former is asked for later, too
         blocks = Blocks(model.encoder.layer, np.zeros(0, np.int64), torch.float32, known=known)
         list(each(blocks.prepare, range(top)))
 

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.distributed.shards import has_shards
 from calque.encoders.batches import WordBatch, collate
-from calque.encoders.bert import bert_states, embedded, is_bert_like, is_packed, prepare
+from calque.encoders.bert import bert_states, embedded, is_bert_like, may_pack, prepare
 from calque.encoders.block import Known
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.cut import cut_above
@@ -202,7 +202,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         }
 
     def keyed_dropout(self) -> bool:
-        return self.is_flat() and is_packed(self.model)
+        return self.is_flat() and may_pack(self.model, None, self._known)
 
     def settled(self, layers: Sequence[int] = (), *, each: Callable[..., Iterable[None]] = map) -> Self:
         copied = copy.copy(self)

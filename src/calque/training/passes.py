@@ -91,10 +91,9 @@ class Pass:
         below = set(map(id, encoder.model.embeddings.parameters()))
         self._weights = [p for p in encoder.model.parameters() if p.requires_grad and id(p) not in below]
 
-        settled = encoder.settled(layers, each=self._threads.map)  # until the way back is through
-
         keyed: list[dict[str, int]] = [{} for _ in shares]
-        if encoder.keyed_dropout():  # drawn here, by one thread
+        settled = encoder.settled(layers, each=self._threads.map)  # until the way back is through
+        if settled.keyed_dropout():  # drawn here, by one thread
             keyed = [{"key": key} for key in torch.randint(2**32, (len(shares),)).tolist()]
 
         def work(number: int) -> LayerRows:
