@@ -133,11 +133,12 @@ def test_merged_shards_equal_one_pass():
     assert set(fixed.finish()[0].words) == {"w1", "w2"}
 
 
-def test_sums_are_exact_in_any_order_and_any_parts(tmp_path):
+@pytest.mark.parametrize("most", [0, 7])
+def test_sums_are_exact_in_any_order_and_any_parts(tmp_path, most):
     sentences, found = zipf(types=6, uncovered=0)
     rng = np.random.default_rng(1)
-    for embeddings in found.values():  # large numbers that cancel, and small ones that are left
-        embeddings.data[...] *= 10.0 ** rng.integers(-7, 8, len(embeddings.data))[:, None]
+    for embeddings in found.values():  # large numbers that cancel, and small ones that are left; or all of one size
+        embeddings.data[...] *= 10.0 ** rng.integers(-most, most + 1, len(embeddings.data))[:, None]
         embeddings.data[...] *= rng.choice([-1, 1], embeddings.data.shape)
     whole = summed([(sentences, found)])
     parts = [summed([part]) for part in cut(sentences, found, 50, 120, 180)]

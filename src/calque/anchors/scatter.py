@@ -5,6 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from calque.anchors.prefetch import fetch_row
+
+_TOGETHER = 16  # rows of a type that are added up before they are added to its sum
+_AHEAD = 2  # rows before its turn that one is fetched
+_NONE = np.uint32(0xFFFFFFFF)
+
 
 @njit(cache=True, nogil=True)
 def choose(codes, counts, most):
@@ -67,22 +73,134 @@ def add_exactly(value, total, lost, errors):
 
 
 @njit(cache=True, nogil=True)
-def add_rows(data, rows, codes, sums, lost, lengths):
+def two_sum(total, value):
+    """A sum of two numbers as rounded, and what rounding has taken from it."""
+    new = total + value
+    grown = new - total
+    return new, (total - (new - grown)) + (value - grown)
+
+
+@njit(cache=True, nogil=True)
+def add_length(square, lengths):
+    """Add a squared norm and its root to their sums, exactly: float64 `[2, 2]`, sums and what they lost, changed."""
+    lengths[0, 0], error = two_sum(lengths[0, 0], square)
+    lengths[1, 0] += error
+    lengths[0, 1], error = two_sum(lengths[0, 1], np.sqrt(square))
+    lengths[1, 1] += error
+
+
+def add_rows(
+    data: np.ndarray, rows: np.ndarray, codes: np.ndarray, sums: np.ndarray, lost: np.ndarray, lengths: np.ndarray
+) -> None:
     """Add `data[rows[i]]` to `sums[codes[i]]`, its squared norm and its norm to `lengths[codes[i]]`, all exactly.
 
     Args:
         data: float32 or float64 `[n, dim]`.
-        rows, codes: int64 `[m]`, which rows and of which type.
+        rows, codes: int64 `[m]`, which rows and of which type, those of a type one after the other.
         sums, lost: float64 `[types, dim]`, changed; see `add_exactly`.
         lengths: float64 `[types, 2, 2]`, changed: sum and what it lost, of squares and of norms.
     """
-    length, errors = np.empty(2), np.empty(max(2, data.shape[1]))
+    if data.dtype == np.float32:
+        add_together(data, data.view(np.uint32), rows, codes, sums, lost, lengths)
+    else:
+        add_each(data, rows, codes, sums, lost, lengths)
+
+
+@njit(cache=True, nogil=True)
+def add_each(data, rows, codes, sums, lost, lengths):
+    """`add_rows`, one after the other."""
+    errors = np.empty(data.shape[1])
     for i in range(len(rows)):
         row, code = data[rows[i]], codes[i]
-        length[0] = square_of(row)
-        length[1] = np.sqrt(length[0])
+        add_length(square_of(row), lengths[code])
         add_exactly(row, sums[code], lost[code], errors)
-        add_exactly(length, lengths[code, 0], lengths[code, 1], errors)
+
+
+@njit(cache=True, nogil=True)
+def add_together(data, bits, rows, codes, sums, lost, lengths):
+    """`add_rows` of float32: a few rows of a type are added to each other first, in plain float64, where that loses nothing.
+
+    Args:
+        bits: the data as uint32.
+    """
+    group, errors = np.empty(data.shape[1]), np.empty(data.shape[1])
+    i = 0
+    while i < len(rows):
+        code, end = codes[i], i + 1
+        while end < min(len(rows), i + _TOGETHER) and codes[end] == code:
+            end += 1
+        if end < len(rows):
+            fetch_row(sums, codes[end])
+        group[:] = 0.0
+        least, squares = _NONE, 0.0
+        for k in range(i, end):
+            if k + _AHEAD < len(rows):
+                fetch_row(data, rows[k + _AHEAD])
+            least = min(least, smallest(bits[rows[k]]))
+            square = add_plainly(data[rows[k]], group)
+            add_length(square, lengths[code])
+            squares += square
+        if is_exact(least, squares):
+            add_exactly(group, sums[code], lost[code], errors)
+        else:
+            for k in range(i, end):
+                add_exactly(data[rows[k]], sums[code], lost[code], errors)
+        i = end
+
+
+@njit(cache=True, nogil=True)
+def smallest(bits):
+    """The smallest of some numbers but zero, without their signs: twice its bits less one, which are in their order."""
+    least = _NONE
+    for j in range(len(bits)):
+        least = min(least, np.uint32((bits[j] << np.uint32(1)) - np.uint32(1)))  # of zero the largest there is
+    return least
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def add_plainly(row, total):
+    """Add a vector to a sum, and give its squared length."""
+    square = 0.0
+    for j in range(len(row)):
+        value = np.float64(row[j])
+        total[j] += value
+        square += value * value
+    return square
+
+
+@njit(cache=True, nogil=True)
+def is_exact(least, squares):
+    """Whether float64 has added up to `_TOGETHER` float32 rows without rounding: all sums on the way are multiples of the
+    last place of the smallest number, and not more than 2⁵³ of these.
+
+    Args:
+        least: of all rows, see `smallest`.
+        squares: the sum of their squared norms; by Cauchy and Schwarz no sum of n numbers is beyond √(n · squares).
+    """
+    exponent = max(np.int64(least >> np.uint32(24)), 1)
+    # The last place is 2^(exponent - 150), also of a subnormal number.
+    return 2 * np.sqrt(_TOGETHER * squares) <= 2.0 ** (exponent - 150 + 53)
+
+
+@njit(cache=True, nogil=True)
+def divide(sums, lost, types, counts, vectors, squares):
+    """Means of types: their sums by their counts.
+
+    Args:
+        sums, lost: float64 `[types, dim]`, see `add_exactly`.
+        types: int64 `[n]`, which.
+        counts: int64 `[n]`, of their occurrences.
+        vectors: float32 `[n, dim]`, changed to the means.
+        squares: float64 `[n]`, changed to their squared norms.
+    """
+    mean = np.empty(sums.shape[1])
+    for i in range(len(types)):
+        total, rest, count = sums[types[i]], lost[types[i]], np.float64(counts[i])
+        for j in range(len(total)):
+            mean[j] = (total[j] + rest[j]) / count
+        for j in range(len(total)):
+            vectors[i, j] = mean[j]
+        squares[i] = square_of(mean)
 
 
 @njit(cache=True, nogil=True)

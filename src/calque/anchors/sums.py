@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from os import PathLike
 from typing import Any
 
@@ -17,7 +18,7 @@ from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
 _NO_LIMIT = np.iinfo(np.int64).max
-_BLOCK = 256  # types that are divided at a time
+_BLOCK = 256  # types that are copied at a time
 
 
 class AnchorSums:
@@ -115,7 +116,7 @@ class AnchorSums:
         rows = choose(codes, self._counts, self.most_occurrences or _NO_LIMIT)
         chosen = codes[rows]
         # By type: its sum is fetched and written back once a part, not once a word.
-        order = np.argsort(chosen, kind="stable")
+        order = np.argsort(chosen.astype(np.min_scalar_type(len(self._numbers))), kind="stable")
         for layer in self.layers:
             sums = self._sums[layer], self._lost[layer], self._lengths[layer]
             add_rows(data[layer], rows[order], chosen[order], *sums)
@@ -141,8 +142,9 @@ class AnchorSums:
     def _numbered(self, words: Iterable[str], *, grow: bool) -> np.ndarray:
         """Number of each word's type; −1 for one that is unknown, or the next number if they may `grow`."""
         numbers = self._numbers
-        codes = [numbers.setdefault(word, len(numbers)) if grow else numbers.get(word, -1) for word in words]
-        return np.array(codes, dtype=np.int64)
+        if grow:
+            return np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.int64)
+        return np.fromiter(map(numbers.get, words, repeat(-1)), dtype=np.int64)
 
     def _grow(self, n: int) -> None:
         """Room for `n` types: half as much again as there was, so that copying costs little in the long run."""
@@ -194,18 +196,15 @@ class AnchorSums:
             at_least: occurrences below which a word is left out.
             most: keep only so many of the most frequent words.
         """
+        from calque.anchors.scatter import divide
+
         order = self.order(at_least=at_least, most=most)
         names, counts = self.words, self.counts[order].copy()
         words = tuple(names[k] for k in order)
         anchors = {}
         for layer in self.layers:
             vectors, spread = np.empty((len(order), self.dim), dtype=np.float32), np.empty(len(order))
-            for start in range(0, len(order), _BLOCK):  # new memory costs more than the sums did
-                part = slice(start, start + _BLOCK)
-                sums = self._sums[layer][order[part]] + self._lost[layer][order[part]]
-                means = sums / counts[part, None]
-                vectors[part] = means
-                spread[part] = np.einsum("ij,ij->i", means, means)
+            divide(self._sums[layer], self._lost[layer], order, counts, vectors, spread)
             squares, norms = (self._lengths[layer][order].sum(axis=1) / counts[:, None]).T
             anchors[layer] = Anchors(words, vectors, counts, self.lang, np.maximum(squares - spread, 0.0), norms)
         return anchors
