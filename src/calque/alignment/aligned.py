@@ -212,9 +212,13 @@ class AlignedText:
         """
         size = self.table.lengths[sentences] if lengths is None else lengths
         order = np.argsort(size, kind="stable")
+        # Dealt to and fro: else one share would have the longer of each few neighbours, and the others would wait for it.
+        turn, place = np.divmod(np.arange(len(order)), n)
+        owner = np.where(turn % 2, n - 1 - place, place)
         shares = []
-        for first in range(min(n, len(order))):
-            mine, sizes = sentences[order[first::n]], size[order[first::n]]
+        for share in range(min(n, len(order))):
+            dealt = order[owner == share]
+            mine, sizes = sentences[dealt], size[dealt]
             batches, start = [], 0
             while start < len(mine):
                 # What differs in length costs padding, what stands alone costs calls.
