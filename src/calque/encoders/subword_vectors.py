@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -15,18 +15,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from calque.encoders.base import Encoder, stored
+from calque.encoders.extraction import word_counts
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.sentence_transformers import MODULES_FILE
-from calque.encoders.split import SplitSentences, number_words
+from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
-from calque.offsets import offsets_of, ranges
+from calque.offsets import offsets_of
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
 _MODEL = "model.safetensors"
 _WEIGHT = "embedding.weight"  # as sentence-transformers' StaticEmbedding has it
-_KEPT = 100_000  # word forms whose sums are kept from one block of text to the next
 
 
 class SubwordVectors(Encoder):
@@ -49,65 +49,39 @@ class SubwordVectors(Encoder):
         self.subwords = Subwords(tokenizer, vocabulary=len(matrix))
         self.model = nn.Embedding.from_pretrained(matrix.float().contiguous(), freeze=False)
         self.dim, self.unit, self.name = matrix.shape[1], unit, name
-        self._forget()
 
     def __repr__(self) -> str:
         return f"SubwordVectors({self.name}, {self.model.num_embeddings:,} subwords, {self.dim}d)"
 
-    def _forget(self) -> None:
-        self._row: dict[str, int] = {}
-        self._sums = torch.zeros(0, self.dim)
-        self._counts = np.zeros(0, dtype=np.int64)
-
     # -- vectors -----------------------------------------------------------------------------------------------------
     def split(self, sentences: Sentences) -> SplitSentences:
         """Sentences as subwords, without special ones; each subword is a "word" of the result."""
-        forms, numbers, offsets = number_words(sentences)
-        ids, counts = self.subwords.pieces(forms)
-        sizes = counts[numbers]
-        rows = ids[ranges(offsets_of(counts)[numbers], sizes)]
-        ends = offsets_of(sizes)[offsets]
-        starts = np.arange(len(rows)) - np.repeat(ends[:-1], np.diff(ends))
-        return SplitSentences(
-            rows, ends, ends, starts.astype(np.int32), np.ones(len(rows), dtype=np.int32), pad_id=self.subwords.pad_id
-        )
+        ids, offsets, _ = self.subwords.bare(sentences)
+        starts = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
+        ones = np.ones(len(ids), dtype=np.int32)
+        return SplitSentences(ids, offsets, offsets, starts.astype(np.int32), ones, pad_id=self.subwords.pad_id)
 
     @torch.inference_mode()
-    def _of_forms(self, forms: Sequence[str]) -> tuple[Tensor, np.ndarray]:
-        """Sum of the subwords' vectors of each form `[n, dim]`, and how many they are; looked up where it is known."""
-        if len(self._row) + len(forms) > _KEPT:
-            self._forget()
-        fresh = [form for form in forms if form not in self._row]
-        if fresh:
-            ids, counts = self.subwords.pieces(fresh)
-            bags = torch.from_numpy(offsets_of(counts)[:-1])
-            sums = nn.functional.embedding_bag(torch.from_numpy(ids).long(), self.model.weight, bags, mode="sum")
-            self._row.update(zip(fresh, range(len(self._row), len(self._row) + len(fresh)), strict=True))
-            self._sums, self._counts = torch.cat([self._sums, sums]), np.concatenate([self._counts, counts])
-        if len(fresh) == len(self._row):
-            return self._sums, self._counts
-        rows = np.fromiter(map(self._row.__getitem__, forms), dtype=np.int64, count=len(forms))
-        return self._sums[torch.from_numpy(rows)], self._counts[rows]
+    def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
+        """Means of the vectors of some subwords, `[n, dim]`; zero where there are none."""
+        bags = torch.from_numpy(offsets[:-1].astype(np.int32))
+        return nn.functional.embedding_bag(torch.from_numpy(ids), self.model.weight, bags, mode="mean")
 
     def encode(
         self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
     ) -> Embeddings:
-        forms, numbers, offsets = number_words(sentences)
-        sums, counts = self._of_forms(forms)
-        vectors = sums.numpy() / np.maximum(counts, 1)[:, None]
-        return stored(Embeddings(vectors[numbers].astype(np.float32), offsets, counts[numbers] > 0), out)
+        sentences = sentences if isinstance(sentences, Sentences) else list(sentences)
+        word_offsets = offsets_of(word_counts(sentences))
+        ids, _, sizes = self.subwords.bare(sentences)
+        return stored(Embeddings(self._means(ids, offsets_of(sizes)).numpy(), word_offsets, sizes > 0), out)
 
     @torch.inference_mode()
     def sentence_vectors(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
         """Vectors of sentences, float32 `[n, dim]`, and which have a subword, bool `[n]`."""
-        forms, numbers, offsets = number_words(sentences)
-        sums, counts = self._of_forms(forms)
-        bags = torch.from_numpy(offsets[:-1])
-        found = nn.functional.embedding_bag(torch.from_numpy(numbers), sums, bags, mode="sum")
-        sizes = np.diff(np.concatenate([[0], np.cumsum(counts[numbers])])[offsets])
-        if self.unit:
-            return nn.functional.normalize(found, dim=1).numpy(), sizes > 0
-        return found.numpy() / np.maximum(sizes, 1)[:, None].astype(np.float32), sizes > 0
+        ids, offsets, _ = self.subwords.bare(sentences)
+        found = self._means(ids, offsets)
+        found = nn.functional.normalize(found, dim=1) if self.unit else found
+        return found.numpy(), np.diff(offsets) > 0
 
     # -- identity and disk -------------------------------------------------------------------------------------------
     @property

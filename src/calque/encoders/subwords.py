@@ -88,12 +88,8 @@ class Subwords:
                 votes += (spaced == after_space) - (plain == after_space)
         return votes > 0
 
-    def pieces(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Words as they are cut, without the table, and without special subwords around them.
-
-        Returns:
-            their ids, one after the other, int32; and how many each has, int64 `[len(words)]`.
-        """
+    def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of the words, one after the other, int32; and how many each has, int64 `[len(words)]`."""
         if self.needs_space:
             words = [word if not word or word[0].isspace() else " " + word for word in words]
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
@@ -128,7 +124,7 @@ class Subwords:
 
     def _add(self, words: list[str]) -> None:
         """Split new word types and append them to the table."""
-        ids, counts = self.pieces(words)
+        ids, counts = self._split_types(words)
         self._check(ids)
         first = len(self._row)
         used, needed = self._used, self._used + len(ids)
@@ -168,6 +164,22 @@ class Subwords:
             self._clear()
         types, numbers, word_offsets = number_words(sentences)
         return self._assemble(self._rows(types)[numbers], word_offsets, None if whole else self.max_length)
+
+    def bare(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sentences of any length without special subwords.
+
+        Returns:
+            ids of their subwords, int32; the sentences' offsets in these, int64 `[n_sentences + 1]`; and how many each word has,
+            int64 `[n_words]`.
+        """
+        if len(self._row) > self.cache_size:
+            self._clear()
+        types, numbers, word_offsets = number_words(sentences)
+        rows, nothing = self._rows(types)[numbers], np.zeros(0, dtype=np.int32)
+        starts = self._starts[rows]
+        lengths = self._starts[rows + 1] - starts
+        ids, offsets, _ = laid_out(self._table, starts, lengths, word_offsets, nothing, nothing)
+        return ids, offsets, lengths
 
     def _assemble(self, rows: np.ndarray, word_offsets: np.ndarray, limit: int | None) -> SplitSentences:
         starts = self._starts[rows]
