@@ -44,7 +44,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
                 raise SettingError(
                     f"{name} is an encoder with a decoder ({config.model_type}); of these only T5 models can be used"
                 )
-            how: dict[str, Any] = {"dtype": dtype, "output_loading_info": True, **where}
+            how: dict[str, Any] = {**weights_as(dtype), "output_loading_info": True, **where}
             if attention is not None:
                 how["attn_implementation"] = attention
             model, report = kind.from_pretrained(name, **how)
@@ -71,6 +71,14 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
     return model, tokenizer
 
 
+def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
+    """How `from_pretrained` is told the type of the weights, which had another name before transformers 4.56."""
+    from transformers import __version__
+
+    major, minor = map(int, __version__.split(".")[:2])
+    return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
+
+
 def read_language_model(name: str) -> Any | None:
     """The masked language model of a folder or of a name on the hub, in float32; None where there is none, or an encoder
     without its head."""
@@ -81,9 +89,8 @@ def read_language_model(name: str) -> Any | None:
             where = {"local_files_only": not os.path.isdir(name) and _unconnected()}
             if type(AutoConfig.from_pretrained(name, **where)) not in AutoModelForMaskedLM._model_mapping:
                 return None
-            loaded: Any = AutoModelForMaskedLM.from_pretrained(
-                name, dtype=torch.float32, output_loading_info=True, **where
-            )
+            how: dict[str, Any] = {**weights_as(torch.float32), "output_loading_info": True, **where}
+            loaded: Any = AutoModelForMaskedLM.from_pretrained(name, **how)
     except (OSError, ValueError):  # gone since the encoder was read, or never there
         return None
     model, report = loaded

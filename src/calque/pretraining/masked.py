@@ -13,7 +13,7 @@ from torch import Tensor
 
 from calque.annotated import Dictionary
 from calque.distributed import Processes
-from calque.encoders.checkpoint import weights_digest
+from calque.encoders.checkpoint import weights_as, weights_digest
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError, check_number
 from calque.nn.senses import SenseTable
@@ -233,7 +233,7 @@ class MaskedLanguageModel(LanguageModel):
             if config.model_type != "bert":
                 raise SettingError(f"{self.start} is a {config.model_type}: only a BERT can be trained further")
             loaded: Any = BertForMaskedLM.from_pretrained(
-                str(self.start), dtype=torch.float32, output_loading_info=True
+                str(self.start), **weights_as(torch.float32), output_loading_info=True
             )
             model, report = loaded
         except (OSError, ValueError) as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from calque.encoders.checkpoint import weights_as
 from calque.encoders.elmo import ElmoEncoder
 from calque.encoders.elmo_files import file_pair
 from calque.encoders.huggingface import HuggingFaceEncoder
@@ -70,7 +71,9 @@ def _masked(path: Path, device: str | torch.device | None) -> tuple[HuggingFaceE
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        loaded: Any = AutoModelForMaskedLM.from_pretrained(str(path), dtype=torch.float32, output_loading_info=True)
+        loaded: Any = AutoModelForMaskedLM.from_pretrained(
+            str(path), **weights_as(torch.float32), output_loading_info=True
+        )
         model, report = loaded
         tokenizer: Any = AutoTokenizer.from_pretrained(str(path))
         head = head_of(model)

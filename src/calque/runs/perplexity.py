@@ -42,6 +42,7 @@ def perplexity(
     from transformers import AutoModelForMaskedLM, AutoTokenizer
     from transformers.utils import logging
 
+    from calque.encoders.checkpoint import weights_as
     from calque.encoders.elmo_files import file_pair
     from calque.encoders.loading import BUNDLED, load_encoder
     from calque.encoders.sense_files import has_senses
@@ -63,7 +64,9 @@ def perplexity(
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(where, dtype=torch.float32, output_loading_info=True)
+        model, report = AutoModelForMaskedLM.from_pretrained(
+            where, **weights_as(torch.float32), output_loading_info=True
+        )
         mask_id = AutoTokenizer.from_pretrained(where).mask_token_id
     except Exception as error:  # an encoder of another kind
         raise InputError(f"not a masked language model ({str(error).splitlines()[0]})", path=encoder) from error
