@@ -147,7 +147,7 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("pooling", "name", "towards", "combine"), (_text, "expected text")),
     **{
         name: (lambda value: isinstance(value, bool), "expected true or false")
-        for name in ("stateful", "normalise", "lower", "cut", "unit")
+        for name in ("stateful", "normalise", "lower", "cut", "unit", "own_pooling")
     },
     "langs": (lambda value: isinstance(value, list) and _languages(value), "expected a list of different languages"),
     "maps": (

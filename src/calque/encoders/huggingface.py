@@ -27,11 +27,13 @@ from calque.encoders.dropped import SubwordDropout
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.layers import LayerTap, all_states, examine
 from calque.encoders.numerics import check_precision, few_shapes, forward_context, number_type, usable_device
-from calque.encoders.sentence_transformers import copy_modules, modules_of
+from calque.encoders.sentence_modules import write_layer, write_modules
+from calque.encoders.sentence_transformers import copy_modules, own_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, InputError, SettingError
+from calque.nn.pooling import word_means
 from calque.text import Sentence, Sentences
 
 Pooling = Literal["last", "first", "mean"]
@@ -59,7 +61,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         subwords: the word ↔ subword map.
         n_layers: L.
         budget: subwords in a batch of `encode`, padding included.
-        modules: folder of the sentence-transformers model that this is, whose modules `save` copies; None if it is none.
+        modules: folder of the sentence-transformers model that this is, whose modules `save` copies; None if it is none, or if
+            its modules are only there for others to read.
 
     Raises:
         SettingError: a value that this model cannot have.
@@ -163,7 +166,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Word vectors `[W, dim]` from hidden states `[B, T, dim]`."""
         flat = states.reshape(-1, states.shape[-1])
         if self.pooling == "mean":
-            return _mean(flat, batch.starts, batch.lengths)
+            return word_means(flat, batch.starts, batch.lengths)
         return flat[self._ends(batch.starts, batch.lengths)] * (batch.lengths > 0)[:, None]
 
     def _ends(self, starts: Tensor, lengths: Tensor) -> Tensor:
@@ -197,7 +200,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         states = bert_states(self.model, x, batches, list(numbers.values()), rows, key=key, known=self._known)
         filled = (lengths > 0)[:, None]
         return {
-            layer: _mean(states[number], first, lengths) if rows is None else states[number] * filled
+            layer: word_means(states[number], first, lengths) if rows is None else states[number] * filled
             for layer, number in numbers.items()
         }
 
@@ -253,12 +256,23 @@ class HuggingFaceEncoder(TrainableEncoder):
         What is written is the bare encoder, in the type of number that it has in memory: a checkpoint's language
         model head is not loaded, and so not saved. Layers above the encoder's own are cut off, so that the last layer of
         what is saved, which everybody else takes, *is* the one; a model that cannot be cut (`cut_above`) is saved whole,
-        and `calque.json` names the layer. Of a sentence-transformers folder its modules are copied.
+        and `calque.json` names the layer.
+
+        `SentenceTransformer(folder)` reads it, too: the modules of a sentence-transformers folder are copied; to any other
+        encoder the mean over all subwords of its layer is written, special ones included, which `sentence_vectors` calls
+        `subwords`. For calque itself that is not the encoder's own pooling: its default stays the mean of word vectors.
 
         Args:
             folder: where to; files of the same names are replaced.
             keep_layers: save all layers.
         """
+        self._save(folder, keep_layers, declare=True)
+
+    def save_whole(self, folder: str | PathLike[str]) -> None:
+        self._save(folder, keep_layers=True, declare=False)
+
+    def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
+        """See `save`; what is no encoder by itself, but the base of one, declares no pooling."""
         with saving(folder) as path:
             cut = False
             if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
@@ -268,19 +282,21 @@ class HuggingFaceEncoder(TrainableEncoder):
                 with cut_above(self.model, self._blocks, self.layer, self._probe()) as cut:
                     save_model(self.model, path)
             self.tokenizer.save_pretrained(path)
+            declare = declare and self.modules is None
             if self.modules is not None:
                 copy_modules(self.modules, path)
+            if declare:
+                write_modules(path, dim=self.dim, max_length=self.max_length, tokenizer=self.tokenizer)
+            write_layer(path, dim=self.dim, layer=self.layer, n_layers=self.layer if cut else self.n_layers)
             about = {
                 "layer": self.layer,
                 "cut": cut,  # whether the layers above it are gone
                 "pooling": self.pooling,
                 "max_length": self.max_length,
                 **({} if self.precision == "highest" else {"precision": self.precision}),
+                **({"own_pooling": False} if declare else {}),
             }
             write_about(path, "huggingface", about)
-
-    def save_whole(self, folder: str | PathLike[str]) -> None:
-        self.save(folder, keep_layers=True)
 
     @classmethod
     def open(
@@ -297,13 +313,15 @@ class HuggingFaceEncoder(TrainableEncoder):
             raise InputError(
                 "no config.json in this folder, expected an encoder that transformers or calque saved", path=path
             )
-        recorded = recorded_options(read_about(path) if about is None else about)
+        about = read_about(path) if about is None else about
+        modules, named = own_modules(path, about)
+        recorded = {**named, **recorded_options(about)}
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))
         encoder = cls._of(
             model, tokenizer, {"name": path.resolve().name if path.is_dir() else name, **recorded, **options}, name
         )
-        encoder.modules = modules_of(path) if path.is_dir() else None
+        encoder.modules = modules
         return encoder
 
     @classmethod
@@ -322,14 +340,3 @@ class HuggingFaceEncoder(TrainableEncoder):
 def recorded_options(about: Mapping[str, Any]) -> dict[str, Any]:
     """Of what `calque.json` says, the arguments of the encoder."""
     return {key: about[key] for key in ("layer", "pooling", "max_length", "precision") if key in about}
-
-
-def _mean(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
-    """Mean of each word's subwords, `[W, dim]` from the states of all subwords one below the other."""
-    if not len(lengths):
-        return flat[starts]
-    # Words side by side, [W, longest word]: a row holds the places of a word's subwords, and weight 0 beyond them.
-    steps = torch.arange(int(lengths.max()), device=flat.device)
-    inside = steps < lengths[:, None]
-    places = torch.where(inside, starts[:, None] + steps, starts[:, None])
-    return (flat[places] * inside[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]

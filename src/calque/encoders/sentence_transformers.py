@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
 from calque.errors import InputError, SettingError
 
 MODULES_FILE = "modules.json"
-_LIMIT_FILE, _PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
-_SETTINGS = (_PROMPTS_FILE, _LIMIT_FILE)
-# The flags of versions before 6 in the order in which their vectors are concatenated, and what they are called since.
-_MODES = {
+LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
+_SETTINGS = (PROMPTS_FILE, LIMIT_FILE)
+#: the module that takes another layer than the last, and where calque writes it
+LAYER_MODULE = "WeightedLayerPooling"
+#: the flags of versions before 6 in the order in which their vectors are concatenated, and what they are called since
+MODES = {
     "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
@@ -60,7 +66,7 @@ def fetched_modules(name: str) -> Path | None:
     except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
         return None
     for file in ("config.json", "model.safetensors", "pytorch_model.bin"):
-        for module in filter(_within, (str(module["path"]) for module in _listed(folder)[1:])):
+        for module in filter(_within, (str(module["path"]) for module in listed_modules(folder)[1:])):
             try:
                 hf_hub_download(name, f"{module}/{file}")
             except (
@@ -75,6 +81,39 @@ def fetched_modules(name: str) -> Path | None:
         except (OSError, ValueError, HfHubHTTPError):
             continue
     return modules_of(folder)
+
+
+def own_modules(folder: Path, about: Mapping[str, Any]) -> tuple[Path | None, dict[str, int]]:
+    """Where the modules of an encoder's own pooling are, or None, and the layer that they name, if they name one.
+
+    Args:
+        folder: of the encoder, or its name on the hub.
+        about: what its `calque.json` says: modules that calque added for others to read are not its own.
+    """
+    modules = modules_of(folder) if folder.is_dir() and about.get("own_pooling", True) else None
+    layer = None if modules is None else named_layer(modules)
+    return modules, {} if layer is None else {"layer": layer}
+
+
+def named_layer(folder: Path) -> int | None:
+    """The layer that the modules of a folder take, counted from 0; None where that is the last, or a mean of several.
+
+    Raises:
+        InputError: a file is damaged.
+    """
+    named = [module for module in listed_modules(folder)[1:] if module_kind(module) == LAYER_MODULE]
+    return _one_layer(folder / str(named[0]["path"])) if named else None
+
+
+def _one_layer(place: Path) -> int | None:
+    """The layer whose weight alone is not zero."""
+    try:
+        start = int(_object(place / "config.json")["layer_start"])
+        weights = load_file(place / "model.safetensors")["layer_weights"]
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise InputError(f"not a mean of layers of sentence-transformers ({error!s:.200})", path=place) from error
+    taken = np.flatnonzero(weights)
+    return start + int(taken[0]) if len(taken) == 1 else None
 
 
 def copy_modules(source: Path, target: Path) -> None:
@@ -94,13 +133,18 @@ def read_recipe(folder: Path) -> Recipe:
         SettingError: a module that calque does not know.
     """
     modes, after, without_prompt = (), [], False
-    for module in _listed(folder)[1:]:
-        place, kind = folder / str(module["path"]), str(module.get("type", "")).rpartition(".")[2]
+    for module in listed_modules(folder)[1:]:
+        place, kind = folder / str(module["path"]), module_kind(module)
         if not _within(str(module["path"])):
             raise InputError(f"the module {module['path']!r:.60} is none of this folder's", path=folder / MODULES_FILE)
         if kind == "Pooling" and not modes:
             about = _object(place / "config.json")
             modes, without_prompt = _pooling_modes(about), not about.get("include_prompt", True)
+        elif kind == LAYER_MODULE and not modes:
+            if _one_layer(place) is None:  # else the encoder was opened with it
+                raise SettingError(
+                    f"{place}: a mean of several layers, which calque has not: take words, subwords or cls"
+                )
         elif kind == "Dense" and modes:
             after.append(place)
         elif kind == "Normalize" and modes:
@@ -112,13 +156,13 @@ def read_recipe(folder: Path) -> Recipe:
             )
     if not modes:
         raise SettingError(f"{folder}: {MODULES_FILE} names no pooling: take words, subwords or cls")
-    limits, settings = _object(folder / _LIMIT_FILE, {}), _object(folder / _PROMPTS_FILE, {})
+    limits, settings = _object(folder / LIMIT_FILE, {}), _object(folder / PROMPTS_FILE, {})
     prompts, limit = settings.get("prompts") or {}, limits.get("max_seq_length")
     prompt = prompts.get(str(settings.get("default_prompt_name")), "") if isinstance(prompts, dict) else None
     if not isinstance(prompt, str):
-        raise InputError("its prompts are no texts by name", path=folder / _PROMPTS_FILE)
+        raise InputError("its prompts are no texts by name", path=folder / PROMPTS_FILE)
     if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise InputError(f"max_seq_length {limit!r:.60}, expected a number of subwords", path=folder / _LIMIT_FILE)
+        raise InputError(f"max_seq_length {limit!r:.60}, expected a number of subwords", path=folder / LIMIT_FILE)
     if prompt and without_prompt:
         raise SettingError(
             f"{folder}: it leaves its prompt {prompt!r} out of the mean, which calque cannot: take subwords"
@@ -130,9 +174,9 @@ def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
     """What a pooling's file says: a name or several, or, before version 6, flags."""
     named = about.get("pooling_mode")
     listed = named if isinstance(named, list) else [named] if named else []
-    modes = tuple(listed or (mode for flag, mode in _MODES.items() if about.get(flag))) or ("mean",)
-    if unknown := [mode for mode in modes if mode not in _MODES.values()]:
-        raise SettingError(f"pooling mode {unknown[0]!r}, expected one of {', '.join(_MODES.values())}")
+    modes = tuple(listed or (mode for flag, mode in MODES.items() if about.get(flag))) or ("mean",)
+    if unknown := [mode for mode in modes if mode not in MODES.values()]:
+        raise SettingError(f"pooling mode {unknown[0]!r}, expected one of {', '.join(MODES.values())}")
     return modes
 
 
@@ -163,7 +207,7 @@ def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, An
     return found
 
 
-def _listed(folder: Path) -> list[dict[str, Any]]:
+def listed_modules(folder: Path) -> list[dict[str, Any]]:
     """The modules, the encoder first; none if this is no such folder, or one laid out in another way."""
     try:
         modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
@@ -173,9 +217,14 @@ def _listed(folder: Path) -> list[dict[str, Any]]:
     return modules if paths and paths[0] in ("", ".") else []
 
 
+def module_kind(module: Mapping[str, Any]) -> str:
+    """The name of a module's class; where it can be imported from changes with the version."""
+    return str(module.get("type", "")).rpartition(".")[2]
+
+
 def _modules(folder: Path) -> list[str]:
     """Folders of the modules after the encoder that are there: one that keeps nothing may have none."""
-    names = [str(module["path"]) for module in _listed(folder)[1:]]
+    names = [str(module["path"]) for module in listed_modules(folder)[1:]]
     return [name for name in names if _within(name) and (folder / name).is_dir()]
 
 

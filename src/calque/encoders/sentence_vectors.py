@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
+from calque.encoders.folder import read_about, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import matmul_precision
-from calque.encoders.sentence_transformers import Recipe, fetched_modules, read_recipe
+from calque.encoders.sentence_modules import read_after, write_layer, write_modules
+from calque.encoders.sentence_transformers import fetched_modules, read_recipe
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
-from calque.errors import InputError, SettingError
+from calque.errors import SettingError
 from calque.nn.pooling import maxima, means, owners, sums
 from calque.progress import bar
 from calque.text import Sentences
@@ -30,8 +31,6 @@ Pooling = Literal["own", "words", "subwords", "cls"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 _BLOCK = 16_384  # sentences that are encoded before their words or subwords are forgotten
-_VECTOR = "sentence_embedding"  # what sentence-transformers calls it
-_ACTIVATIONS = {name: getattr(nn, name) for name in ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")}
 
 
 class SentenceVectors(NamedTuple):
@@ -104,7 +103,7 @@ class SentencePooling(nn.Module):
         if folder is not None:
             recipe = read_recipe(folder)
             how = {"max_length": recipe.max_length, "lower": recipe.lower, "prompt": recipe.prompt}
-            return cls("own", "subwords", recipe.modes, after=_after(recipe), **how)
+            return cls("own", "subwords", recipe.modes, after=read_after(recipe), **how)
         if name == "own":
             raise SettingError(
                 f"{encoder.name} has no pooling of its own, which a sentence-transformers folder has: take words, subwords or cls"
@@ -135,8 +134,36 @@ class SentencePooling(nn.Module):
         assert isinstance(encoder, HuggingFaceEncoder)
         texts = [self.prompt + " ".join(sentence.words) for sentence in sentences]
         texts = [text.lower() for text in texts] if self.lower else texts
+        return encoder.subwords.split_texts(texts, limit=self._limit(encoder))
+
+    def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
+        """Write this pooling into a folder as the encoder's own: `of` gives it again, and so does sentence-transformers.
+
+        Args:
+            encoder: the one that this pooling was made for.
+            folder: where its `save` has written it.
+
+        Raises:
+            SettingError: a pooling that sentence-transformers has not.
+        """
+        path = Path(folder)
+        if self.unit == "words" or not isinstance(encoder, HuggingFaceEncoder):
+            raise SettingError(
+                f"{encoder.name}: the mean of word vectors is calque's alone; sentence-transformers has subwords"
+            )
+        about = read_about(path)
+        write_modules(
+            path, dim=encoder.dim, max_length=self._limit(encoder), tokenizer=encoder.tokenizer, modes=self.modes,
+            after=self.after, lower=self.lower, prompt=self.prompt,
+        )  # fmt: skip
+        n_layers = encoder.layer if about["cut"] else encoder.n_layers
+        write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
+        write_about(path, "huggingface", {name: value for name, value in about.items() if name != "own_pooling"})
+
+    def _limit(self, encoder: HuggingFaceEncoder) -> int | None:
+        """Most subwords of a text."""
         limits = [limit for limit in (encoder.max_length, self.max_length) if limit is not None]
-        return encoder.subwords.split_texts(texts, limit=min(limits, default=None))
+        return min(limits, default=None)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
         """Vectors `[S, dim]` of S sentences, zero (before what comes after) for one without rows.
@@ -249,41 +276,3 @@ _REDUCED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     ),
     "weightedmean": _weighted,
 }
-
-
-# -- what comes after --------------------------------------------------------------------------------------------------
-class UnitLength(nn.Module):
-    """Vectors of length 1; zero stays zero."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.normalize(x, dim=1)
-
-
-def _after(recipe: Recipe) -> list[nn.Module]:
-    """The modules that a folder names after its pooling."""
-    return [
-        part for each in recipe.after for part in ([UnitLength()] if isinstance(each, str) else _dense(each))
-    ]  # fmt: skip
-
-
-def _dense(folder: Path) -> list[nn.Module]:
-    """A dense layer of sentence-transformers, and what it goes through then."""
-    try:
-        about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        bare = folder / "pytorch_model.bin"
-        if (folder / "model.safetensors").is_file():
-            weights = load_file(folder / "model.safetensors")
-        else:
-            weights = torch.load(bare, map_location="cpu", weights_only=True)
-        linear = nn.Linear(about["in_features"], about["out_features"], bias=about.get("bias", True))
-        linear.load_state_dict({name.removeprefix("linear."): weight.float() for name, weight in weights.items()})
-        activation = str(about.get("activation_function") or "torch.nn.Tanh").rpartition(".")[2]
-    except Exception as error:  # damaged files fail in every library on the way
-        raise InputError(f"not a dense layer of sentence-transformers ({error!s:.200})", path=folder) from error
-    if about.get("use_residual") or about.get("module_input_name", _VECTOR) != _VECTOR:
-        raise SettingError(
-            f"{folder}: a residual connection, or another input than the sentence's vector; take subwords"
-        )
-    if activation not in _ACTIVATIONS:
-        raise SettingError(f"{folder}: activation {activation}, expected one of {', '.join(_ACTIVATIONS)}")
-    return [linear, _ACTIVATIONS[activation]()]

@@ -27,3 +27,14 @@ def maxima(rows: Tensor, lengths: Tensor) -> Tensor:
     owner = owners(lengths, rows.device)[:, None].expand_as(rows)
     zeros = rows.new_zeros(len(lengths), rows.shape[1])
     return zeros.scatter_reduce(0, owner, rows, "amax", include_self=False)
+
+
+def word_means(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
+    """Mean of each word's subwords, `[W, dim]` from the states of all subwords one below the other."""
+    if not len(lengths):
+        return flat[starts]
+    # Words side by side, [W, longest word]: a row holds the places of a word's subwords, and weight 0 beyond them.
+    steps = torch.arange(int(lengths.max()), device=flat.device)
+    inside = steps < lengths[:, None]
+    places = torch.where(inside, starts[:, None] + steps, starts[:, None])
+    return (flat[places] * inside[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]

@@ -189,6 +189,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
 
         from calque.encoders.checkpoint import save_model
         from calque.encoders.folder import read_about, write_about
+        from calque.encoders.sentence_modules import write_modules
 
         self._encoder.save(folder)
         if (senses := self._senses) is not None:
@@ -197,6 +198,8 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
             untie(self.method.model, table)
         self.method.model.to(dtype=torch.float16 if self._half else torch.float32)  # type: ignore[call-arg]
         save_model(self.method.model, folder)  # with its head, instead of the bare encoder
+        tokenizer = self._encoder.tokenizer
+        write_modules(folder, dim=self._encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer)
         write_about(folder, "huggingface", read_about(folder) | {"max_length": None})
 
     def card(self, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -1,0 +1,135 @@
+"""sentence-transformers opens what calque writes, and gives the vectors that calque gives."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from calque import MappedEncoder, Rotation
+from calque.encoders import load_encoder
+from calque.encoders.sentence_modules import UnitLength, write_layer
+from calque.encoders.sentence_transformers import named_layer
+from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
+from calque.errors import InputError, SettingError
+from calque.text import Sentences
+
+TEXTS = (
+    "the cat sees a house, of time!",
+    "water",
+    "Wir haben drei Bücher.",
+    "老船长早上七点离开了港口",
+    "a b " * 60 + "c",
+)
+
+
+def ours(folder, name="subwords"):
+    encoder = load_encoder(folder, device="cpu")
+    text = Sentences.of([text.split(" ") for text in TEXTS], "en")
+    return sentence_vectors(encoder, text, SentencePooling.of(encoder, name)).data
+
+
+def theirs(folder):
+    library = pytest.importorskip(
+        "sentence_transformers", reason="needs sentence-transformers: pip install 'calque[sentence-transformers]'"
+    )
+    model = library.SentenceTransformer(str(folder), device="cpu")
+    return model.encode(list(TEXTS)), [type(module).__name__ for module in model]
+
+
+def check(folder, name="subwords"):
+    """Equal to 1e-5 of the largest number; which modules they were made by."""
+    expected, (found, modules) = ours(folder, name), theirs(folder)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    return modules
+
+
+def test_every_family_from_a_layer_that_is_not_the_last(any_family_folder, tmp_path):
+    load_encoder(any_family_folder, layer=1).save(tmp_path / "out")
+    about = json.loads((tmp_path / "out" / "calque.json").read_text())
+    # Cut to that layer where a model can be, else named by a module.
+    assert check(tmp_path / "out") == ["Transformer", *([] if about["cut"] else ["WeightedLayerPooling"]), "Pooling"]
+    assert load_encoder(tmp_path / "out").layer == 1
+    assert SentencePooling.of(load_encoder(tmp_path / "out")).name == "words"  # as before it was saved
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_all_layers_kept_and_half_precision(layer, tiny_folder, tmp_path):
+    encoder = load_encoder(tiny_folder, layer=layer, max_length=20)
+    encoder.model.half()
+    encoder.save(tmp_path / "out", keep_layers=True)
+    assert check(tmp_path / "out") == ["Transformer", "WeightedLayerPooling", "Pooling"]
+    assert named_layer(tmp_path / "out") == layer
+    # A folder of theirs that names a layer, without calque.json, is read from that layer.
+    (tmp_path / "out" / "calque.json").unlink()
+    foreign = load_encoder(tmp_path / "out")
+    assert (foreign.layer, SentencePooling.of(foreign).name) == (layer, "own")
+    check(tmp_path / "out", "own")
+    # Saved again it is cut where it can be, and then no module names the layer any more.
+    foreign.save(tmp_path / "again")
+    assert check(tmp_path / "again", "own") == [
+        "Transformer",
+        *(["WeightedLayerPooling"] if layer == 0 else []),
+        "Pooling",
+    ]
+
+
+def test_a_trained_pooling_is_the_folder_s_own(tiny_folder, tmp_path):
+    encoder = load_encoder(tiny_folder, layer=2)
+    after = [nn.Linear(64, 12), nn.Tanh(), nn.Linear(12, 7, bias=False), UnitLength()]
+    pooling = SentencePooling(
+        "own", "subwords", ("cls", "mean"), after=after, max_length=9, lower=True, prompt="a cat: "
+    )
+    encoder.save(tmp_path / "out")
+    pooling.save(encoder, tmp_path / "out")
+    assert check(tmp_path / "out", "own") == ["Transformer", "Pooling", "Dense", "Dense", "Normalize"]
+    opened = SentencePooling.of(load_encoder(tmp_path / "out"))
+    text = Sentences.of([["The", "CAT"]], "en")
+    expected = sentence_vectors(encoder, text, pooling).data
+    np.testing.assert_allclose(sentence_vectors(load_encoder(tmp_path / "out"), text, opened).data, expected, atol=1e-6)
+    # The modules go with the encoder when it is saved again.
+    load_encoder(tmp_path / "out").save(tmp_path / "again")
+    np.testing.assert_allclose(ours(tmp_path / "again", "own"), ours(tmp_path / "out", "own"), atol=1e-6)
+
+
+def test_what_theirs_cannot_be_is_said(tiny_encoder, tmp_path):
+    tiny_encoder.save(tmp_path / "out")
+    for pooling, said in (
+        (SentencePooling("words", "words"), "the mean of word vectors is calque's alone"),
+        (SentencePooling("own", "subwords", after=[nn.LayerNorm(32)]), "has no LayerNorm after its pooling"),
+        (SentencePooling("own", "subwords", after=[nn.Tanh()]), "has no Tanh after its pooling"),
+        (SentencePooling("own", "subwords", ("mean", "cls")), "pooling modes mean, cls, expected some of cls, max"),
+    ):
+        with pytest.raises(SettingError, match=said):
+            pooling.save(tiny_encoder, tmp_path / "out")
+
+
+def test_an_encoder_with_maps_is_none_of_theirs(tiny_encoder, tmp_path):
+    turned = Rotation().fit(*np.random.default_rng(0).normal(size=(2, 40, 32)))
+    mapped = MappedEncoder(tiny_encoder, {"de": {2: turned}}, towards="en")
+    mapped.save(tmp_path / "out")
+    assert not (tmp_path / "out" / "modules.json").exists()
+
+
+def test_a_mean_of_layers_and_damaged_weights(tiny_encoder, tmp_path):
+    encoder, folder = copy.copy(tiny_encoder), tmp_path / "out"
+    encoder.layer = 1
+    encoder.save(folder, keep_layers=True)
+    (folder / "calque.json").unlink()
+    from safetensors.torch import save_file
+
+    save_file({"layer_weights": torch.ones(3)}, folder / "WeightedLayerPooling" / "model.safetensors")
+    assert load_encoder(folder).layer == 3
+    with pytest.raises(SettingError, match="a mean of several layers, which calque has not"):
+        SentencePooling.of(load_encoder(folder))
+    (folder / "WeightedLayerPooling" / "model.safetensors").write_bytes(b"no")
+    with pytest.raises(InputError, match="not a mean of layers of sentence-transformers"):
+        load_encoder(folder)
+    write_layer(folder, dim=32, layer=3, n_layers=3)
+    assert load_encoder(folder).layer == 3
+    assert SentencePooling.of(load_encoder(folder)).name == "own"
