@@ -99,8 +99,11 @@ def test_the_record_and_the_card_tell_of_the_senses(trained):
 
 
 def test_the_encoder_is_an_ordinary_one_and_reads_in_lower_case(trained):
-    _, out = trained
+    model, out = trained
     encoder: Any = load_encoder(out, device="cpu")
+    if model == "bert":  # one of sentence-transformers, too, for texts as long as it can read
+        assert json.loads((out / "sentence_bert_config.json").read_text())["max_seq_length"] == encoder.max_length
+        assert (out / "modules.json").is_file()
     lower, upper = encoder.encode([["the", "cat"], ["The", "CAT"]])
     np.testing.assert_array_equal(lower, upper)
     assert (out / SENSES_FILE).is_file()
