@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from calque.encoders.folder import read_about, write_about
 from calque.encoders.sentence_transformers import (
     LAYER_MODULE,
     LIMIT_FILE,
@@ -40,13 +41,14 @@ def write_modules(
     *,
     dim: int,
     max_length: int | None,
-    tokenizer: Any,
+    tokenizer: Any = None,
     modes: Sequence[str] = ("mean",),
     after: Iterable[nn.Module] = (),
     lower: bool = False,
     prompt: str = "",
 ) -> None:
-    """Make a folder with an encoder one of sentence-transformers, from version 3 on: `SentenceTransformer(folder)` opens it.
+    """Make a folder with an encoder one of sentence-transformers, from version 3 on: `SentenceTransformer(folder)` opens it,
+    and calque finds the encoder's own pooling there.
 
     It reads the encoder's last layer; where another one counts, `write_layer` says so. Half-precision weights are read as
     float32 there, too, as calque reads them.
@@ -55,7 +57,7 @@ def write_modules(
         folder: where `transformers` has saved an encoder and its tokenizer.
         dim: of the encoder's vectors.
         max_length: most subwords of a text, special ones included; None where nothing limits them.
-        tokenizer: the one that was saved. Where it has nothing to pad with, as GPT-2's, another special subword is named.
+        tokenizer: the one that is saved there. Where it has nothing to pad with, as GPT-2's, another special subword is named.
         modes: how the vectors of subwords become one of the sentence, see `Recipe`.
         after: what this one goes through then: linear layers, each with its activation or without, and `UnitLength`.
         lower: texts are lower-cased first.
@@ -82,11 +84,13 @@ def write_modules(
     limits: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower}
     if _stored_type(folder) != "float32":
         limits["model_args"] = {"torch_dtype": "float32"}  # this name is known to every version
-    if tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
+    if tokenizer is not None and tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
         limits["tokenizer_args"] = {"pad_token": special[-1]}  # attention never sees it
     _write(folder / LIMIT_FILE, limits)
     prompts = {"prompts": {"text": prompt} if prompt else {}, "default_prompt_name": "text" if prompt else None}
     _write(folder / PROMPTS_FILE, {**prompts, "similarity_fn_name": "cosine"})
+    if about := read_about(folder):
+        write_about(folder, about["kind"], {name: value for name, value in about.items() if name != "own_pooling"})
 
 
 def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
@@ -133,8 +137,9 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _stored_type(folder: Path) -> str:
-    """Of the weights in a folder, as its configuration names it."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    """Of the weights in a folder, as its configuration names it; float32 where there are none yet."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return str(config.get("dtype") or config.get("torch_dtype") or "float32")
 
 

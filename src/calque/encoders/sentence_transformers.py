@@ -186,7 +186,7 @@ def check_modes(modes: Sequence[str]) -> tuple[str, ...]:
     Raises:
         SettingError: one that there is not, or none.
     """
-    known = tuple(_MODES.values())
+    known = tuple(MODES.values())
     if not modes or not set(modes) <= set(known):
         raise SettingError(
             f"sentence pooling {','.join(modes)!r}, expected own, subwords, or some of {', '.join(known)}"

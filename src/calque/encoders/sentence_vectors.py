@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
-from calque.encoders.folder import read_about, write_about
+from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import matmul_precision
+from calque.encoders.sentence_modules import UnitLength as UnitLength  # of what follows a pooling
 from calque.encoders.sentence_modules import read_after, write_layer, write_modules
 from calque.encoders.sentence_transformers import fetched_modules, read_recipe
 from calque.encoders.split import SplitSentences
@@ -158,7 +159,6 @@ class SentencePooling(nn.Module):
         )  # fmt: skip
         n_layers = encoder.layer if about["cut"] else encoder.n_layers
         write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
-        write_about(path, "huggingface", {name: value for name, value in about.items() if name != "own_pooling"})
 
     def _limit(self, encoder: HuggingFaceEncoder) -> int | None:
         """Most subwords of a text."""

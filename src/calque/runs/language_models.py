@@ -200,7 +200,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
         save_model(self.method.model, folder)  # with its head, instead of the bare encoder
         tokenizer = self._encoder.tokenizer
         write_modules(folder, dim=self._encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer)
-        write_about(folder, "huggingface", read_about(folder) | {"max_length": None})
+        write_about(folder, "huggingface", read_about(folder) | {"max_length": None, "own_pooling": False})
 
     def card(self, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         settings, senses = record["settings"], _told(record)
