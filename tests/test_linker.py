@@ -112,6 +112,36 @@ def test_matrices_in_a_file(tmp_path):
         Similarities.open(tmp_path / "v")
 
 
+@pytest.mark.parametrize("model", ["hmm", "gibbs"])
+def test_similarities_as_a_prior(tiny_encoder, corpus, tmp_path, model):
+    """Of further text, too, and the same however it is cut."""
+    prior = Linker(tiny_encoder).similarities
+    aligner = WordAligner.train(corpus, model=model, prior=prior)
+    aligner.save(tmp_path / "tables")
+    further = calque.ParallelCorpus.of(
+        [["in", "the", "water"], ["a", "cat"]] * 2, [["water", "in"], ["cat"]] * 2, LANGS
+    )
+    opened = WordAligner.open(tmp_path / "tables", prior=prior)
+    whole, plain = opened.align(further), WordAligner.open(tmp_path / "tables").align(further)
+    np.testing.assert_array_equal(
+        whole.posterior, np.concatenate([part.posterior for part in opened.aligned(further, block=1)])
+    )
+    assert not np.array_equal(whole.posterior, plain.posterior)
+    with pytest.raises(SettingError, match="takes no prior"):
+        WordAligner.train(corpus, model="fast-align", prior=prior)
+    with pytest.raises(SettingError, match="other words"):
+        WordAligner.train(corpus, model=model, prior=lambda text: prior(text[:2]))
+
+
+def test_a_prior_that_knows_the_links_decides():
+    """Two words that always occur together: counts cannot tell which is which."""
+    corpus = calque.ParallelCorpus.of([["one", "two"]] * 5, [["eins", "zwei"]] * 5, ("en", "de"))
+    for best in (np.eye(2), 1 - np.eye(2)):
+        similar = Similarities.of([best] * len(corpus))
+        links = calque.align_words(corpus, model="hmm", prior=lambda _, similar=similar: similar)
+        assert listed(links)[0] == [tuple(map(int, place)) for place in np.argwhere(best)]
+
+
 def test_the_command(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):
     out, matrix = tmp_path / "links", tmp_path / "matrix"
     words = ("words", text, "--langs", *LANGS, "--out", out, "--encoder", tiny_folder)
@@ -124,6 +154,13 @@ def test_the_command(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):
     np.testing.assert_allclose(found.posterior, scores, rtol=1e-3)
     for kept, pair in zip(Similarities.open(matrix), PAIRS, strict=True):
         np.testing.assert_allclose(kept, expected.similarity(*pair), atol=1e-3)
+    tables = "--tables", tmp_path / "tables"
+    assert run(capsys, *words, "--prior", "--model", "hmm", "--scores", *tables)[0] == 0
+    trained = calque.align_words(corpus, model="hmm", prior=expected.similarities)
+    found = calque.WordPairs.open(out)
+    assert found == trained
+    np.testing.assert_allclose(found.posterior, trained.posterior, rtol=1e-2)
+    assert "leave them out, or --prior" in fails(capsys, *words, "--prior", "--extract", "softmax")
     assert "--model: of a statistical aligner" in fails(capsys, *words, "--model", "hmm")
     assert "name one with --encoder" in fails(capsys, *words[:-2], "--extract", "mutual")
     assert "expected one of mutual" in fails(capsys, *words, "--extract", "argmax")

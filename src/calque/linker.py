@@ -12,7 +12,7 @@ import numpy as np
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.wordalign.matrices import cosines
+from calque.wordalign.matrices import STORED, Similarities, Writer, cosines, room
 from calque.wordalign.saved import is_aligner
 from calque.wordalign.similarity import check_extraction, links_from_matrices
 from calque.wordalign.statistical import WordAligner
@@ -146,18 +146,31 @@ class Linker:
             part = corpus[first : first + block]
             yield links_from_matrices(_seen(self._matrices(part), see), len(part), method=self.method, **self.options)
 
+    def similarities(self, corpus: ParallelCorpus, *, block: int = BLOCK) -> Similarities:
+        """Those of a text, for `prior` of `calque.align_words`: in memory, or in a file without a name if they are very many.
+
+        Raises:
+            SettingError: tables have no vectors.
+        """
+        sizes = corpus.source.lengths(), corpus.target.lengths()
+        data = room(int((sizes[0] * sizes[1]).sum()), STORED)
+        kept = Writer(data)
+        for first in range(0, len(corpus), block):
+            for matrix in self._matrices(corpus[first : first + block]):
+                kept.add(matrix)
+        return Similarities(data, *sizes)
+
     def similarity(self, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
         """The cosines of the words of a sentence pair, float32 `[source words, target words]`; NaN for a word without a vector.
 
         Raises:
             SettingError: tables have no vectors.
         """
-        if self.encoder is None:
-            raise SettingError("an aligner's tables have no vectors to compare: make a Linker of an encoder")
         return next(self._matrices(ParallelCorpus.of([source], [target], self.langs)))
 
     def _matrices(self, corpus: ParallelCorpus) -> Iterator[np.ndarray]:
-        assert self.encoder is not None
+        if self.encoder is None:
+            raise SettingError("an aligner's tables have no vectors to compare: make a Linker of an encoder")
         return cosines(self.encoder.encode(corpus.source), self.encoder.encode(corpus.target))
 
 

@@ -16,7 +16,9 @@ from calque.wordalign.constants import FERTILITIES, GOLDEN, LANES
 from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
 from calque.wordalign.loops import diagonal, gibbs, hmm
 from calque.wordalign.loops.generator import unit
+from calque.wordalign.matrices import Similarities
 from calque.wordalign.model import Job, Links
+from calque.wordalign.prior import Prior
 
 TEXT = [
     ([0, 1, 2], [0, 1, 2, 1]), ([2, 0], [2, 0, 3]), ([3], [3, 3]), ([1, 3, 4, 0, 2], [1, 0]), ([], [1]), ([4, 4], [2, 4]),
@@ -219,8 +221,29 @@ def test_dropping_improbable_states_changes_little():
     assert abs(whole - pruned).max() < 5e-3
 
 
-def literal_agreement(text, prior, iterations, settings: HmmSettings):
+def literal_prior(matrix, weight):
+    """What similarities multiply p(target word | position) by, and p(source word | position); NaN is the mean of the odds."""
+    odds = [[None if math.isnan(c) else math.exp(weight * c) for c in row] for row in matrix]
+    known = [x for row in odds for x in row if x is not None]
+    odds = np.array([[sum(known) / len(known) if x is None else x for x in row] for row in odds])
+    n, m = odds.shape
+    forward = np.array([[odds[i, j] / (sum(odds[:, j]) / n) for j in range(m)] for i in range(n)])
+    backward = np.array([[odds[i, j] / (sum(odds[i]) / m) for j in range(m)] for i in range(n)])
+    return forward, backward
+
+
+def cosines(text=TEXT):
+    """Similarities for a text, among them words without any."""
+    rng = np.random.default_rng(3)
+    matrices = [rng.uniform(-1, 1, (len(a), len(b))).astype(np.float32) for a, b in text]
+    matrices[0][1] = np.nan
+    matrices[3][:, 0] = np.nan
+    return matrices
+
+
+def literal_agreement(text, prior, iterations, settings: HmmSettings, matrices=None):
     """Expected counts after some passes of IBM model 1 and the HMM, both directions agreeing, with dictionaries."""
+    matrices = [None if matrices is None else matrices[k] for k, (a, b) in enumerate(text) if a and b]
     text = [(a, b) for a, b in text if a and b]
     meet = {(s, t) for a, b in text for s in a for t in b}
     counts = dict.fromkeys(meet, 0.0)
@@ -236,9 +259,12 @@ def literal_agreement(text, prior, iterations, settings: HmmSettings):
         counts = dict.fromkeys(meet, 0.0)
         left_over = [Counter(), Counter()]
         flows = [np.zeros(len(jumps[0])), np.zeros(len(jumps[0]))]
-        for a, b in text:
+        for (a, b), matrix in zip(text, matrices, strict=True):
             emission = np.array([[mass[s, t] for s in a] for t in b])
             tables = (emission / [by_source[s] for s in a], emission.T / [by_target[t] for t in b])
+            if matrix is not None:
+                forward, backward = literal_prior(matrix, settings.similarity)
+                tables = tables[0] * forward.T, tables[1] * backward
             posteriors = []
             for d, (table, observed) in enumerate(zip(tables, (b, a), strict=True)):
                 empty = np.array([nulls[1 - d][w] for w in observed])
@@ -268,12 +294,15 @@ def literal_agreement(text, prior, iterations, settings: HmmSettings):
     return counts
 
 
+@pytest.mark.parametrize("similar", [False, True])
 @pytest.mark.parametrize(("ibm1", "more"), [(1, 0), (3, 0), (0, 1), (1, 2), (3, 3)])
-def test_agreement_is_the_product_of_posteriors(ibm1, more):
+def test_agreement_is_the_product_of_posteriors(ibm1, more, similar):
     settings = HmmSettings(ibm1_iterations=ibm1, hmm_iterations=more, floor=0.0)
     text = bitext()
-    tables = train(HmmPass(Job(text, lambda: np.zeros(len(text.pairs), np.uint16)), settings))
-    expected = literal_agreement(TEXT, settings.strength, ["ibm1"] * ibm1 + ["hmm"] * more, settings)
+    matrices = cosines() if similar else None
+    job = Job(text, lambda: np.zeros(len(text.pairs), np.uint16), similarities=matrices and Similarities.of(matrices))
+    tables = train(HmmPass(job, settings))
+    expected = literal_agreement(TEXT, settings.strength, ["ibm1"] * ibm1 + ["hmm"] * more, settings, matrices)
     pairs = zip(text.pairs.source.tolist(), text.pairs.target.tolist(), strict=True)
     # what is below 1e-5 in a cell is not counted
     np.testing.assert_allclose(tables.counts, [expected[pair] for pair in pairs], rtol=1e-3, atol=3e-4)
@@ -281,7 +310,19 @@ def test_agreement_is_the_product_of_posteriors(ibm1, more):
 
 # -- Gibbs -------------------------------------------------------------------------------------------------------------
 def literal_gibbs(
-    text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order
+    text,
+    links,
+    prior,
+    fertility_prior,
+    *,
+    null,
+    null_strength,
+    jump_strength,
+    longest,
+    state,
+    sweeps,
+    order,
+    factors,
 ):
     """The conditional distributions of the module's docstring with counters, and the same random numbers."""
     state, cap = int(state), FERTILITIES - 1
@@ -328,6 +369,7 @@ def literal_gibbs(
                     w /= sum(jumps.values()) + jump_strength * n_jumps
                     w *= fertilities[e, high] + fertility_prior[high]
                     w /= fertilities[e, low] - 1 + fertility_prior[low]
+                    w *= factors[k][i, j]
                     weights.append((1 - null) * w)
                 nothing = null * (nulls[f] + null_strength) / (sum(nulls.values()) + null_strength * N_TARGET)
                 state = (state + int(GOLDEN)) % 2**64
@@ -342,8 +384,9 @@ def literal_gibbs(
     return links, marginals
 
 
+@pytest.mark.parametrize("similar", [False, True])
 @pytest.mark.parametrize("across", [True, False])
-def test_the_sampler_draws_from_its_conditionals(across):
+def test_the_sampler_draws_from_its_conditionals(across, similar):
     source_text = TEXT if across else turned(TEXT)  # what the transcription sees: (given, observed)
     text = bitext()
     rng = np.random.default_rng(5)
@@ -366,14 +409,20 @@ def test_the_sampler_draws_from_its_conditionals(across):
     sums = np.array([nulls.sum(dtype=np.float64), jumps.sum(), len(nulls)])
     marginal, null_marginal = np.zeros(len(block[2]), np.float32), np.zeros(len(links), np.float32)
     state = np.array([77], np.uint64)
+    factors = [np.ones((len(given), len(observed))) for given, observed in source_text]
+    if similar:
+        made = [literal_prior(matrix, 2.0) if matrix.size else (matrix, matrix) for matrix in cosines()]
+        factors = [forward if across else backward.T for forward, backward in made]
+    positions = Prior.of(Similarities.of(cosines()) if similar else None, text, 2.0).direction(across)
     for _ in range(3):
         gibbs.sample(
             *block, *places, counts, total, nulls, sums, jumps, middle, fertilities, shape, np.float32(0.15),
-            np.float32(0.02), True, marginal, null_marginal, state, np.zeros(0, np.uint64), *room,
+            np.float32(0.02), True, marginal, null_marginal, state, np.zeros(0, np.uint64), *positions,
+            *room,
         )  # fmt: skip
     expected, marginals = literal_gibbs(
         source_text, start, by_pair, shape, null=0.15, null_strength=0.02, jump_strength=0.7, longest=text.longest,
-        state=77, sweeps=3, order=block[0],
+        state=77, sweeps=3, order=block[0], factors=factors,
     )  # fmt: skip
     assert links.tolist() == [i for sentence in expected for i in sentence]
     for k, (a, b) in enumerate(TEXT):

@@ -51,6 +51,12 @@ def words(
         Path | None,
         typer.Option(metavar="PATH", help="--encoder: also write the similarities of all words, a safetensors file."),
     ] = None,
+    prior: Annotated[
+        bool,
+        typer.Option(
+            "--prior", help="--encoder: do train (or --use), with the encoder's similarities as a prior (hmm, gibbs)."
+        ),
+    ] = False,
     pretokenized: Pretokenized = False,
     extra: Annotated[
         list[str] | None,
@@ -77,21 +83,13 @@ def words(
     """Link words that are translations of each other.
 
     Trains a statistical aligner on the text itself, unless --use names one that was saved or --encoder an encoder whose vectors
-    are compared.
+    are compared. With --prior both decide, which makes fewer errors than either.
     """
     if use is not None and linking.model != "auto":
         raise SettingError("--model is part of --use: leave it out")
     say = news(quiet)
-    if engine.on_ray(
-        encoder=encoder,
-        extract=extract,
-        matrix=matrix,
-        extra=extra,
-        tables=tables,
-        limit=limit,
-        sample=sample,
-        model=linking.model != "auto",
-    ):
+    here = {"encoder": encoder, "extract": extract, "matrix": matrix, "prior": prior, "extra": extra, "tables": tables}
+    if engine.on_ray(**here, limit=limit, sample=sample, model=linking.model != "auto"):
         if use is None:
             raise SettingError("--engine ray links with tables: learn them with --tables on a sample, then give --use")
         from calque.integrations.ray.words import link
@@ -106,7 +104,7 @@ def words(
     output_file("--out", Path(out), inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)
     output_file("--matrix", matrix, [*inputs, out, tables], langs)
-    if encoder is not None:
+    if encoder is not None and not prior:
         _learns_nothing(
             {"--model": linking.model != "auto", "--symmetrize": linking.symmetrize != "one-to-one", "--extra": extra,
              "--tables": tables, "--use": use, "--sample": sample}
@@ -120,13 +118,16 @@ def words(
         )  # fmt: skip
         say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")
         return
-    _only_with_an_encoder({"extract": extract, "matrix": matrix, **loading.arguments()})
+    if encoder is None:
+        _only_with_an_encoder({"extract": extract, "matrix": matrix, "prior": prior or None, **loading.arguments()})
+    elif extract is not None or matrix is not None:
+        raise SettingError("--extract and --matrix are of links by vectors alone: leave them out, or --prior")
     from calque.runs.words import link_words
 
     n_links, n_pairs = link_words(
         train, langs=pairs_of(langs, 1)[0], out=Path(out), words=linking.words(pretokenized, limit), extra=extra or [],
-        posteriors=posteriors, tables=tables, use=None if use is None else Path(use), sample=sample, progress=not quiet,
-        say=say,
+        posteriors=posteriors, tables=tables, use=None if use is None else Path(use), sample=sample,
+        prior=encoder, load=loading.arguments(), progress=not quiet, say=say,
     )  # fmt: skip
     say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")
 
@@ -135,7 +136,7 @@ def _learns_nothing(given: Mapping[str, object]) -> None:
     """An encoder links each sentence pair by itself: refuse what training would take."""
     if named := [name for name, value in given.items() if value]:
         raise SettingError(
-            f"{', '.join(named)}: of a statistical aligner, and --encoder links by vectors: leave it out"
+            f"{', '.join(named)}: of a statistical aligner, and --encoder links by vectors: leave it out, or add --prior"
         )
 
 

@@ -31,6 +31,8 @@ def link_words(
     tables: Path | None = None,
     use: Path | None = None,
     sample: int | None = None,
+    prior: str | None = None,
+    load: Mapping[str, Any] | None = None,
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> tuple[int, int]:
@@ -46,6 +48,8 @@ def link_words(
         tables: save the trained aligner here.
         use: link with an aligner saved earlier instead of training one.
         sample: learn from so many sentence pairs, drawn from all text by the seed of `words`.
+        prior: an encoder, whose similarities are a prior of the aligner, in training and in linking.
+        load: further arguments of `load_encoder`.
         progress, say: show bars on standard error; take a line of news.
 
     Returns:
@@ -55,10 +59,11 @@ def link_words(
 
     if use is not None and (extra or tables is not None or sample is not None):
         raise SettingError("--use does no training: leave out --extra, --tables and --sample")
+    similar = None if prior is None else Linker(prior, langs=langs, **(load or {})).similarities
     with locked(out), nullcontext() if tables is None else locked(tables):
         corpus = words.read(text, langs)
         if use is not None:
-            aligner = WordAligner.open(use)
+            aligner = WordAligner.open(use, prior=similar)
         else:
             more = None
             for path in extra:
@@ -67,7 +72,9 @@ def link_words(
             learnt = corpus
             if sample is not None:
                 learnt, more = drawn(corpus if more is None else corpus + more, sample, words.seed), None
-            aligner = WordAligner.train(learnt, extra=more, model=words.model, seed=words.seed, progress=progress)
+            aligner = WordAligner.train(
+                learnt, extra=more, model=words.model, seed=words.seed, prior=similar, progress=progress
+            )
             if tables is not None:
                 aligner.save(tables)
         n_links = 0

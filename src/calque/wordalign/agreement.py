@@ -14,6 +14,7 @@ from calque.wordalign.compiled import Compiled
 from calque.wordalign.constants import COUNT, HMM, IBM1, LANES, LINK, SAMPLE, F
 from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import deal, n_shards, run
+from calque.wordalign.prior import Prior
 from calque.wordalign.spelling import ratios
 
 sweep = Compiled("calque.wordalign.loops.hmm:sweep")
@@ -34,6 +35,7 @@ class HmmSettings:
         null_strength: the same prior for words that come from no position.
         jump_smoothing: fraction of the jump distribution that is uniform.
         floor: states less probable than this are not followed in forward-backward.
+        similarity: of similarities as a prior, what a cosine is multiplied by, see `calque.wordalign.prior`.
     """
 
     ibm1_iterations: int = 3
@@ -44,6 +46,7 @@ class HmmSettings:
     null_strength: float = 0.01
     jump_smoothing: float = 0.5
     floor: float = 1e-4
+    similarity: float = 3.0
 
     @property
     def passes(self) -> int:
@@ -107,7 +110,8 @@ class HmmPass:
     def __init__(self, job: Job, settings: HmmSettings):
         self.bitext, self.settings, self.threads, self.step = job.bitext, settings, job.threads, job.step
         self.alike, self.priors = job.alike(), priors(settings.strength, settings.spelling)
-        bitext = job.bitext
+        bitext, places = job.bitext, Prior.of(job.similarities, job.bitext, settings.similarity)
+        self.positions = places.at, places.odds, places.forward, places.backward
         self.shards = n_shards(bitext.n_cells, len(bitext.pairs))
         self.mass = np.empty(len(bitext.pairs), dtype=np.float32)
         self.scales = tuple(np.empty(side.n_types, dtype=np.float32) for side in (bitext.source, bitext.target))
@@ -151,7 +155,8 @@ class HmmPass:
                 partial(
                     self._part, model, want, part, origin, cells, text.source.words, text.source.offsets,
                     text.target.words, text.target.offsets, text.longest, self.mass, *self.scales, tables.source_null,
-                    tables.target_null, forward, backward, middle, F(s.null), F(s.floor), *out(shard),
+                    tables.target_null, forward, backward, middle, F(s.null), F(s.floor),
+                    *self.positions, *out(shard),
                 )
                 for shard, part in enumerate(deal(sentences, self.shards))
             ]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.vectors import Embeddings, filling, map_arrays
 
+MOST = 1 << 27  # cells in memory
 STORED = np.dtype(np.float16)  # 11 bits of a cosine; a file of a million sentence pairs takes a gigabyte
 
 
@@ -74,6 +76,14 @@ class Similarities:
             return cls(arrays["data"], np.array(arrays["rows"]), np.array(arrays["columns"]))
         except InputError as error:
             raise InputError(error.fact, path=path) from error
+
+
+def room(n: int, dtype: np.dtype | type) -> np.ndarray:
+    """Room for so many numbers: in memory, or in a file without a name if they are very many."""
+    if n <= MOST:
+        return np.empty(n, dtype)
+    with TemporaryFile() as file:
+        return np.memmap(file, dtype, "w+", shape=(n,))
 
 
 @contextmanager

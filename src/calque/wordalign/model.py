@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from calque.wordalign.bitext import Bitext
+from calque.wordalign.matrices import Similarities
 from calque.wordalign.vocabulary import Classes
 
 
@@ -62,6 +63,7 @@ class Job:
         keys: of what is drawn for each sentence pair of a further text, uint64 `[n_sentences]`; None in training.
         threads: the result does not depend on it.
         step: called after every pass.
+        similarities: of the words of each sentence pair, as a prior of their links; none if None.
     """
 
     bitext: Bitext
@@ -70,6 +72,7 @@ class Job:
     keys: np.ndarray | None = None
     threads: int = 1
     step: Callable[[], object] = lambda: None
+    similarities: Similarities | None = None
 
 
 class Model(ABC):

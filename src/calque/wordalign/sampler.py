@@ -13,6 +13,7 @@ from calque.wordalign.compiled import Compiled
 from calque.wordalign.constants import FERTILITIES, F
 from calque.wordalign.model import Job, Links, Model
 from calque.wordalign.parallel import run
+from calque.wordalign.prior import Prior
 
 tally = Compiled("calque.wordalign.loops.gibbs:tally")
 sample = Compiled("calque.wordalign.loops.gibbs:sample")
@@ -33,6 +34,7 @@ class GibbsSettings:
         spelling: how many times larger that prior is for two words spelt the same.
         null_strength, jump_strength: the same priors for words from nowhere, and for jumps.
         fertility_strength: prior of a word's fertilities, as a count of words.
+        similarity: of similarities as a prior, what a cosine is multiplied by, see `calque.wordalign.prior`.
         hmm: settings of the HMM whose samples the chains start from.
     """
 
@@ -45,6 +47,7 @@ class GibbsSettings:
     null_strength: float = 1e-3
     jump_strength: float = 5.0
     fertility_strength: float = 2.0
+    similarity: float = 3.0
     hmm: HmmSettings = field(default_factory=HmmSettings)
 
     @property
@@ -106,8 +109,10 @@ class Chain:
         begin: DirectionTables,
         trained: DirectionTables | None,
         of_sentence: np.ndarray,
+        positions: Prior,
     ):
         self.trained, self.of_sentence = trained, of_sentence
+        self.positions = positions.direction(across)
         self.across, self.links, self.settings = across, links, settings
         given, observed = bitext.sides(across)
         self._words = (given.words, given.offsets, observed.words, observed.offsets)
@@ -144,7 +149,7 @@ class Chain:
             *block, self.across, *self._words, self.links, self.counts, self.given_total, self.observed_null,
             self.sums, self.jumps, self.middle, self.fertilities, self.fertility_prior, F(self.settings.null),
             F(self.settings.null_strength), learn, *marginals, self.state, self.of_sentence,
-            *room,
+            *self.positions,            *room,
         )  # fmt: skip
 
     def tables(self, prior: np.ndarray) -> DirectionTables:
@@ -222,9 +227,10 @@ def _chains(
     keys = seeds(job.seed, 3 * settings.chains).reshape(3, -1)
     of_sentence = np.arange(len(job.bitext), dtype=np.uint64) if job.keys is None else job.keys
     starts = passes.samples(hmm, keys[0], of_sentence)
+    places = Prior.of(job.similarities, job.bitext, settings.similarity)
     return [
         [
-            Chain(job.bitext, d == 0, starts[d][k], keys[d + 1, k], settings, begin[d], trained[d], of_sentence)
+            Chain(job.bitext, d == 0, starts[d][k], keys[d + 1, k], settings, begin[d], trained[d], of_sentence, places)
             for k in range(settings.chains)
         ]
         for d in range(2)

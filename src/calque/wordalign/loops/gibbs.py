@@ -77,7 +77,7 @@ def sample(
     sentences, origin, cells, across, given, given_offsets, observed, observed_offsets, links,
     counts, given_total, observed_null, sums, jumps, middle, fertilities, fertility_prior,
     null, null_strength, learn, marginal, null_marginal, state, keys,
-    phi, weight, factor,
+    prior_at, prior_odds, prior_scale, phi, weight, factor,
 ):  # fmt: skip
     """One sweep: draw the position of every observed word anew.
 
@@ -95,6 +95,7 @@ def sample(
             `marginal` is empty they are not.
         state: uint64 `[1]`, the generator.
         keys: uint64 `[n_sentences]`, which begin it anew in every sentence; not read if `learn`.
+        prior_at, prior_odds, prior_scale: see `calque.wordalign.prior`; empty if there is none.
         phi, weight, factor: work space, int32 and twice float32, `[middle + 1]`.
     """
     collect = len(marginal) > 0
@@ -150,6 +151,11 @@ def sample(
             jumped = (1 - null) / (jumps[middle + after - before] * moves)
             for i in range(n):
                 weight[i] = counts[mine[i]]
+            if len(prior_at):
+                low, scale = prior_at[b] + j * column, prior_scale[left + j]
+                likely = prior_odds[low : low + (n - 1) * row + 1 : row]
+                for i in range(n):
+                    weight[i] *= likely[i] * scale
             total = F(0)
             for i in range(n):
                 w = weight[i] * factor[i] * F(towards[i] * away[n - 1 - i] * jumped)

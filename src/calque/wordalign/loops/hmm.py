@@ -164,7 +164,7 @@ def independent(emission, null_emission, n, width, padded, null, posterior, null
 def sweep(
     model, want, sentences, origin, cells, source, source_offsets, target, target_offsets, longest, mass,
     source_scale, target_scale, source_null, target_null, forward_jump, backward_jump, middle, null, floor,
-    counts, source_nulls, target_nulls, forward_flow, backward_flow,
+    prior_at, prior_odds, prior_forward, prior_backward, counts, source_nulls, target_nulls, forward_flow, backward_flow,
     forward_links, backward_links, forward_posterior, backward_posterior, seeds, keys,
     room, survivors, rows, flows, n_states,
 ):  # fmt: skip
@@ -179,6 +179,7 @@ def sweep(
             the sentence and its `keys[b]` alone.
         mass, source_scale, target_scale: float32, count and prior of every pair of types, and what makes p(target |
             source) and p(source | target) of it, by type.
+        prior_at, prior_odds, prior_forward, prior_backward: see `calque.wordalign.prior`; empty if there is none.
         room, survivors, rows, flows, n_states: work space; float32 `[7, size * size]`, int32 `[size * size]`, float32
             `[7, size]`, float32 `[2, len(forward_jump)]` and int64 `[size]` for a `size` of `longest + 1 + LANES`.
 
@@ -216,6 +217,18 @@ def sweep(
                 emit_f[j * wide_n + i + 1] = p * to_source
                 emit[j + 1] = p * ahead[j]
             empty_b[i] = source_null[s]
+        if len(prior_at):
+            _weigh(
+                prior_odds[prior_at[b] :],
+                prior_forward[left:],
+                prior_backward[top:],
+                n,
+                m,
+                wide_n,
+                wide_m,
+                emit_f,
+                emit_b,
+            )
         if model == IBM1:
             forward += independent(emit_f, empty_f, m, n, wide_n, null, post_f, none_f)
             backward += independent(emit_b, empty_b, n, m, wide_m, null, post_b, none_b)
@@ -267,6 +280,16 @@ def sweep(
                 state = _draw(post_f, m, n, wide_n, state, forward_links[k, left:])
                 _draw(post_b, n, m, wide_m, state, backward_links[k, top:])
     return forward, backward
+
+
+@fast_loop
+def _weigh(odds, forward, backward, n, m, wide_n, wide_m, emit_f, emit_b):
+    """Multiply what the words of a sentence pair emit by the prior of their positions."""
+    for i in range(n):
+        for j in range(m):
+            p = odds[i * m + j]
+            emit_f[j * wide_n + i + 1] *= p * forward[j]
+            emit_b[i * wide_m + j + 1] *= p * backward[i]
 
 
 @fast_loop
