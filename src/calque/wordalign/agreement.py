@@ -46,7 +46,7 @@ class HmmSettings:
     null_strength: float = 0.01
     jump_smoothing: float = 0.5
     floor: float = 1e-4
-    similarity: float = 3.0
+    similarity: float = 2.0
 
     @property
     def passes(self) -> int:

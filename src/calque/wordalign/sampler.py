@@ -47,7 +47,7 @@ class GibbsSettings:
     null_strength: float = 1e-3
     jump_strength: float = 5.0
     fertility_strength: float = 2.0
-    similarity: float = 3.0
+    similarity: float = 2.0
     hmm: HmmSettings = field(default_factory=HmmSettings)
 
     @property
