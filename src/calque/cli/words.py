@@ -83,7 +83,7 @@ def words(
     """Link words that are translations of each other.
 
     Trains a statistical aligner on the text itself, unless --use names one that was saved or --encoder an encoder whose vectors
-    are compared. With --prior both decide, which makes fewer errors than either.
+    are compared. With --prior both decide, which makes fewer errors than either if the encoder knows the languages.
     """
     if use is not None and linking.model != "auto":
         raise SettingError("--model is part of --use: leave it out")

@@ -73,7 +73,7 @@ def align_words(
         threads: as many as there are processors, if None. Links do not depend on it.
         max_words: sentence pairs with a longer side get no links; a warning tells how many.
         prior: how similar words are before any is counted, for `hmm` and `gibbs`: from a text to its similarities, such as
-            `calque.Linker("mini").similarities`. Both together make fewer errors than either, see `calque.wordalign.prior`.
+            `calque.Linker("mini").similarities`. Both make fewer errors than either if the encoder knows the languages.
         progress: show a bar on standard error.
 
     Returns:
