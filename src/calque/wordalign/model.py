@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from calque.offsets import offsets_of
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
 from calque.wordalign.bitext import Bitext
 from calque.wordalign.matrices import Similarities
 from calque.wordalign.vocabulary import Classes
@@ -50,6 +53,17 @@ class Links:
     def direction(self, across: bool) -> tuple[np.ndarray, np.ndarray]:
         """Links and posteriors from source to target words (`across`), or the other way."""
         return (self.forward, self.forward_posterior) if across else (self.backward, self.backward_posterior)
+
+    def pairs(self, corpus: ParallelCorpus, across: bool) -> WordPairs:
+        """The links of one direction, of the sentence pairs of `corpus`, as pairs of positions."""
+        observed = (corpus.target if across else corpus.source).lengths()
+        others, posterior = self.direction(across)
+        n = int(observed.sum())
+        at = np.flatnonzero(others[:n] >= 0)
+        sentence = np.repeat(np.arange(len(observed)), observed)[at]
+        position = at - offsets_of(observed)[sentence]
+        ends = (others[at], position) if across else (position, others[at])
+        return WordPairs(sentence, *ends, n_sentences=len(observed), posterior=posterior[at])
 
 
 @dataclass(frozen=True)

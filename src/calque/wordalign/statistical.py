@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from calque.errors import SettingError
-from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
@@ -260,7 +259,7 @@ class WordAligner:
             if links is None:
                 of_block = 1 if len(corpus) > block else workers
                 return make(join_directions(*self.directions(part, seed=seed, threads=of_block), symmetrize))
-            return make(join_directions(_pairs(part, links, True), _pairs(part, links, False), symmetrize))
+            return make(join_directions(links.pairs(part, True), links.pairs(part, False), symmetrize))
 
         def tasks() -> Iterator[Callable[[], Any]]:
             nonlocal before
@@ -298,7 +297,7 @@ class WordAligner:
             sentence_keys(*of_source, *of_target, keys)
             with _bar(None, self.model.kind, self.langs, progress) as shown:
                 links = self.model.links(Job(bitext, alike, seed, keys, workers, shown.update, self._similar(corpus)))
-        return _pairs(corpus, links, True), _pairs(corpus, links, False)
+        return links.pairs(corpus, True), links.pairs(corpus, False)
 
     def _similar(self, corpus: ParallelCorpus) -> Similarities | None:
         with _ONE_AT_A_TIME:
@@ -335,18 +334,6 @@ def _bitext(source: Side, target: Side, max_words: int, threads: int) -> Bitext:
             stacklevel=3,
         )
     return bitext
-
-
-def _pairs(corpus: ParallelCorpus, links: Links, across: bool) -> WordPairs:
-    """The links of one direction, of the sentence pairs of `corpus`, as pairs of positions."""
-    observed = (corpus.target if across else corpus.source).lengths()
-    others, posterior = links.direction(across)
-    n = int(observed.sum())
-    at = np.flatnonzero(others[:n] >= 0)
-    sentence = np.repeat(np.arange(len(observed)), observed)[at]
-    position = at - offsets_of(observed)[sentence]
-    ends = (others[at], position) if across else (position, others[at])
-    return WordPairs(sentence, *ends, n_sentences=len(observed), posterior=posterior[at])
 
 
 def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
