@@ -24,7 +24,7 @@ from calque.offsets import offsets_of
 
 BLOCK = 1 << 16  # sentence pairs made at a time
 POLL = 0.05  # seconds between two looks at the memory
-_SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
+SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 
 
 class ZipfText:
@@ -51,11 +51,16 @@ class ZipfText:
         self._first = rng.permutation(types)  # target word of every source word: frequent ones do not share their rank
         self._second = np.where(rng.random(types) < 0.1, rng.integers(0, types, types), self._first)
 
+    @property
+    def translations(self) -> np.ndarray:
+        """The first entry of every source word, int64 `[types]`."""
+        return self._first
+
     def word(self, number: int, side: str) -> str:
         """How a word is spelt: source and target words never look alike."""
         spelled, rest = "", number + 70
         while rest:
-            spelled += _SYLLABLES[rest % 70]
+            spelled += SYLLABLES[rest % 70]
             rest //= 70
         return f"{spelled}x" if side == "source" else f"w{spelled[::-1]}"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.alignment.learnt import Counts, renumbered, split_texts, usable_pairs, with_vectors
 from calque.alignment.rows import GroupRows, SentenceRows, Update
 from calque.corpora.origins import origins_of
 from calque.encoders.split import SplitSentences
@@ -23,20 +24,6 @@ if TYPE_CHECKING:
     from calque.encoders.dropped import SubwordDropout
 
 _LONGER = 2.0  # how much longer than its shortest sentence may be what a batch holds
-
-
-@dataclass
-class Counts:
-    """What preparation left out, for the record."""
-
-    sentence_pairs: int = 0
-    links: int = 0
-    too_long: int = 0
-    without_links: int = 0
-    links_without_vector: int = 0
-    truncated_words: int = 0
-    special_pairs: int = 0
-    languages: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -58,6 +45,10 @@ class _Corpus:
     kinds: np.ndarray | None = None
     regularised: bool = True
 
+    def links_of(self, numbers: np.ndarray) -> np.ndarray:
+        """How many links some sentence pairs have, int64 `[n]`."""
+        return self.offsets[numbers + 1] - self.offsets[numbers]
+
 
 class AlignedText:
     """Corpora with their word links, split into subwords once.
@@ -72,7 +63,8 @@ class AlignedText:
         towards: the language to move towards; one corpus at least must have it.
         special: treat the special subwords at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
         max_words: drop pairs with a longer side; None keeps them, cut at the encoder's limit.
-        kinds: gives for a corpus and its links a number for each pair, equal for those that are positives of each other.
+        kinds: gives for a corpus and those of its links that are trained on a number for each link, equal for those that are
+            positives of each other.
         dropout: how probably a subword is left out where a sentence is cut into subwords, anew in each update; see
             `SubwordDropout`. Vectors of the frozen encoder are of words cut as usual.
         seed: of this.
@@ -111,32 +103,35 @@ class AlignedText:
         self.towards = towards
         self._special = int(special)
         self._corpora: list[_Corpus] = []
-        tables: list[SplitSentences] = []
-        texts: list[Sentences] = []
         self.origins: list[np.ndarray] = []
-        base = 0
+        texts: list[tuple[ParallelCorpus, WordPairs]] = []
         for corpus, linked in zip(corpora, pairs, strict=True):
             linked.check(corpus)
-            if corpus.langs[0] == towards:
-                corpus, linked = corpus.swapped(), linked.swapped()
+            texts.append((corpus.swapped(), linked.swapped()) if corpus.langs[0] == towards else (corpus, linked))
+        sides = [side for corpus, _ in texts for side in (corpus.source, corpus.target)]
+        parts = split_texts(encoder, sides)
+        if special and not dropout:  # words that are cut anew are counted without
+            parts = (part.with_special() for part in parts)
+        self.table = SplitSentences.gathered(parts)
+        self.counts.truncated_words = self.table.truncated_words
+        self.dropout, self._seed, self._sentences = dropout, seed, sentences
+        self._dropping = _dropping(encoder, sides, self.table, dropout) if dropout else None
+        if special and dropout:
+            self.table = self.table.with_special()
+        base = 0
+        for corpus, linked in texts:
             regularised = corpus.langs[1] == towards
             self.counts.languages.append(corpus.langs[0] if regularised else "-".join(corpus.langs))
-            source, target = encoder.split(corpus.source), encoder.split(corpus.target)
-            self.counts.truncated_words += source.truncated_words + target.truncated_words
-            usable, linked = self._usable(corpus, linked, source, target, max_words)
-            of_pairs = None if kinds is None else kinds(corpus.take(usable), linked)
+            linked = with_vectors(linked, self.table, (base, base + len(corpus)), self.counts, special=special)
+            usable, linked = usable_pairs(corpus, linked, max_words, self.counts, special=special)
+            of_pairs = None if kinds is None else kinds(corpus, linked)
+            linked = renumbered(linked, usable)
             self._corpora.append(
                 _Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs, regularised)
             )
-            tables += [source, target]
-            texts += [corpus.source, corpus.target]
             if origins:
                 self.origins.append(_numbers(corpus)[usable])
             base += 2 * len(corpus)
-        table = SplitSentences.joined(tables)
-        self.dropout, self._seed, self._sentences = dropout, seed, sentences
-        self._dropping = _dropping(encoder, texts, table, dropout) if dropout else None
-        self.table = table.with_special() if special else table
         self.word_counts = self.row_counts = np.diff(self.table.word_offsets)
         # All words in `towards` of all corpora, numbered in a row, for vectors of the frozen encoder.
         self.target_sentences = np.concatenate([corpus.target for corpus in self._corpora if corpus.regularised])
@@ -151,42 +146,17 @@ class AlignedText:
         self.reference_start[self.target_sentences] = offsets_of(sizes)[:-1]
         self.n_reference = int(sizes.sum())
 
-    def _usable(self, corpus, pairs, source, target, max_words) -> tuple[np.ndarray, WordPairs]:
-        """Sentence pairs to train on, and their linked words renumbered; whatever is left out is counted."""
-        s = source.word_lengths[source.word_offsets[pairs.sentence] + pairs.source]
-        t = target.word_lengths[target.word_offsets[pairs.sentence] + pairs.target]
-        covered = (s > 0) & (t > 0)
-        self.counts.links_without_vector += int((~covered).sum())
-        pairs = pairs.select(covered)
-        longest = np.maximum(corpus.source.lengths(), corpus.target.lengths())
-        short = np.ones(len(corpus), dtype=bool) if max_words is None else longest <= max_words
-        linked = np.zeros(len(corpus), dtype=bool)
-        linked[pairs.sentence] = True
-        self.counts.too_long += int((~short).sum())
-        self.counts.without_links += int((short & ~linked).sum())
-        keep = np.flatnonzero(short & linked)
-        number = np.full(len(corpus), -1, dtype=np.int64)
-        number[keep] = np.arange(len(keep))
-        pairs = pairs.select(short[pairs.sentence])
-        pairs = WordPairs(
-            number[pairs.sentence], pairs.source, pairs.target, n_sentences=len(keep), posterior=pairs.posterior
-        )
-        self.counts.sentence_pairs += len(keep)
-        self.counts.links += len(pairs)
-        self.counts.special_pairs += 2 * self._special * len(keep)
-        return keep, pairs
-
     @cached_property
     def fingerprint(self) -> str:
         """Hash of everything that training reads from the text."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.table.ids, self.table.offsets, self.table.word_starts, self.table.word_lengths):
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(np.ascontiguousarray(array).data)
         for corpus in self._corpora:
             for array in (corpus.source, corpus.pairs.sentence, corpus.pairs.source, corpus.pairs.target):
-                digest.update(np.ascontiguousarray(array).tobytes())
+                digest.update(np.ascontiguousarray(array).data)
             if corpus.kinds is not None:
-                digest.update(corpus.kinds.tobytes())
+                digest.update(np.ascontiguousarray(corpus.kinds).data)
         for numbers in self.origins:
             digest.update(numbers.tobytes())
         return digest.hexdigest()
@@ -259,12 +229,11 @@ class AlignedText:
         pairs_of, words_of, subwords_of = [], [], []
         sentences_of = [tuple(map(len, split)) if self._sentences else () for split in parts]
         for corpus, split in zip(self._corpora, parts, strict=True):
-            n_pairs = np.diff(corpus.offsets) + 2 * self._special
-            pairs_of.append(tuple(int(n_pairs[part].sum()) for part in split))
-            n_words = self.word_counts[corpus.target] * corpus.regularised
-            words_of.append(tuple(int(n_words[part].sum()) for part in split))
-            n_subwords = (self.row_counts - self.word_counts)[corpus.target] * corpus.regularised
-            subwords_of.append(tuple(int(n_subwords[part].sum()) for part in split))
+            n_pairs = [int(corpus.links_of(part).sum()) + 2 * self._special * len(part) for part in split]
+            targets = [corpus.target[part] if corpus.regularised else part[:0] for part in split]
+            pairs_of.append(tuple(n_pairs))
+            words_of.append(tuple(int(self.word_counts[part].sum()) for part in targets))
+            subwords_of.append(tuple(int((self.row_counts[part] - self.word_counts[part]).sum()) for part in targets))
         mine = range(rank * accumulate, (rank + 1) * accumulate)
         of = pairs_of, words_of, subwords_of, sentences_of
         return [self._part([split[k] for split in parts], budget, shares, number, *of) for k in mine]
@@ -286,7 +255,7 @@ class AlignedText:
         row[ordered] = offsets_of(sizes)[:-1]
         groups = []
         for k, (corpus, numbers, s, t) in enumerate(zip(self._corpora, chosen, sources, targets, strict=True)):
-            n_pairs = np.diff(corpus.offsets)[numbers]
+            n_pairs = corpus.links_of(numbers)
             which, local = ranges(corpus.offsets[numbers], n_pairs), np.repeat(np.arange(len(numbers)), n_pairs)
             left, right = corpus.pairs.source[which] + self._special, corpus.pairs.target[which] + self._special
             source, target = row[s][local] + left, row[t][local] + right

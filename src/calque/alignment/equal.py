@@ -7,8 +7,10 @@ import numpy as np
 from calque.algebra.normalize import unit_rows
 from calque.anchors.senses import divide
 from calque.encoders.base import Encoder
+from calque.encoders.split import number_words
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
+from calque.room import blocks, filled
 from calque.text import ParallelCorpus, Sentences
 
 _ENOUGH = 20  # occurrences of a pair below which it has one sense
@@ -34,14 +36,17 @@ def senses_of_pairs(
     Returns:
         int64 `[n_pairs]`, from 0 on.
     """
-    (source, s_rows), (target, t_rows) = (
-        _linked(sentences, pairs.sentence, words)
-        for sentences, words in ((corpus.source, pairs.source), (corpus.target, pairs.target))
-    )
-    _, kinds = np.unique(np.stack([source, target]), axis=1, return_inverse=True)
-    kinds = kinds.reshape(-1).astype(np.int64)
+    forms = [_forms(sentences, pairs.sentence, words)
+             for sentences, words in ((corpus.source, pairs.source), (corpus.target, pairs.target))]  # fmt: skip
+    kinds = _numbered(*forms)
     if most < 2 or not len(kinds):
         return kinds
+    used, sentence = np.unique(pairs.sentence, return_inverse=True)  # sentences without links say nothing
+    corpus = corpus.take(used)
+    s_rows, t_rows = (
+        offsets_of(side.lengths())[sentence] + words
+        for side, words in ((corpus.source, pairs.source), (corpus.target, pairs.target))
+    )
     vectors = encoder.encode(corpus.source), encoder.encode(corpus.target)
     order, sizes = np.argsort(kinds, kind="stable"), np.bincount(kinds)
     first, number = offsets_of(sizes)[:-1], len(sizes)
@@ -66,9 +71,19 @@ def _clusters(x: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
     return ((x[:, None] - means) ** 2).sum(2).argmin(1)
 
 
-def _linked(sentences: Sentences, sentence: np.ndarray, word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each linked word's form, and its place among all words of the text."""
-    words, offsets = sentences.flat()
-    _, numbers = np.unique([str(form).lower() for form in words.to_pylist()], return_inverse=True)
-    rows = offsets[sentence] + word
-    return numbers[rows], rows
+def _forms(sentences: Sentences, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
+    """The number of each linked word's form in lower case, int64 `[n]`: forms are numbered in alphabetical order."""
+    types, numbers, offsets = number_words(sentences)
+    forms = [form.lower() for form in types]
+    order = {form: number for number, form in enumerate(sorted(set(forms)))}
+    table = np.array([order[form] for form in forms], dtype=np.int64)
+    return filled(len(word), np.int64, lambda some: table[numbers[offsets[sentence[some]] + word[some]]])
+
+
+def _numbered(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """A number for each two numbers, in their order: the same for the same two; int64 `[n]`."""
+    width = int(target.max(initial=0)) + 1
+    met = np.zeros(0, dtype=np.int64)
+    for some in blocks(len(source)):
+        met = np.union1d(met, source[some] * width + target[some])
+    return filled(len(source), np.int64, lambda some: np.searchsorted(met, source[some] * width + target[some]))

@@ -37,7 +37,7 @@ def read_parallel(
 ) -> ParallelCorpus:
     """Read parallel text, divided into words.
 
-    Text files may be packed with gzip, zstd, xz or bzip2. The data streams: up to 256 MB of words stay in
+    Text files may be packed with gzip, zstd, xz or bzip2. The data streams: up to 32 MB of words stay in
     memory, more goes to a temporary file (in `TMPDIR`) that is mapped into memory and vanishes with the
     process, or into `cache`, where the next reading with the same settings finds it.
 

@@ -20,7 +20,7 @@ from calque.corpora.blocks import Block
 from calque.text import LINE
 
 _ROWS, _CHARACTERS = 1 << 14, 1 << 25  # of a record batch
-MEMORY = 1 << 28  # bytes of Arrow data; a table that is larger goes to disk
+MEMORY = 1 << 25  # bytes of Arrow data; a table that is larger goes to disk
 
 
 class TableWriter:
@@ -42,12 +42,9 @@ class TableWriter:
         self._columns = None if columns is None else list(columns)
         self._keep_lines = lines
         self._record = record
-        self._schema: pa.Schema | None = None
-        self._batches: list[pa.RecordBatch] = []
-        self._size = 0
+        self._batches: Batches | None = None
         self._parts: list[_Part] = []
         self._rows = 0  # since a batch was made, as the characters
-        self._file: _File | None = None
         self._characters = 0
         self._clear()
 
@@ -95,47 +92,72 @@ class TableWriter:
             self._parts.append(_Part(from_words(self._source), from_words(self._target), extra, lines))
             self._clear()
 
-    def _flush(self) -> None:
+    def _flush(self) -> Batches:
         self._collect()
         if self._columns is None:
             self._columns = [
                 f"column_{k + 3}" for k in range(max((len(part.extra) for part in self._parts), default=0))
             ]
-        if self._schema is None:
+        batches = self._batches
+        if batches is None:
             fields = [("source", WORDS), ("target", WORDS), *((name, pa.string()) for name in self._columns)]
             if self._keep_lines:
                 fields.append((LINE, pa.int64()))
-            self._schema = pa.schema(fields, metadata=self._record)
+            batches = self._batches = Batches(pa.schema(fields, metadata=self._record), self._final)
         rows: list[list[pa.Array]] = []
         for part in self._parts or [_Part(from_words([]), from_words([]), (), np.zeros(0, np.int64))]:
             missing = [pa.nulls(len(part.source), pa.string())] * (len(self._columns) - len(part.extra))
             lines = [from_numpy(part.lines)] if self._keep_lines else []
             rows.append([part.source, part.target, *part.extra, *missing, *lines])
         columns = [pa.concat_arrays(parts) for parts in zip(*rows, strict=True)]
-        self._keep(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        batches.add(pa.RecordBatch.from_arrays(columns, schema=batches.schema))
         self._parts, self._rows, self._characters = [], 0, 0
-
-    def _keep(self, batch: pa.RecordBatch) -> None:
-        if self._file is None:
-            self._batches.append(batch)
-            self._size += batch.nbytes
-            if self._final is None and self._size <= MEMORY:
-                return
-            self._file = _File(self._final, self._schema)
-            waiting, self._batches = self._batches, []
-        else:
-            waiting = [batch]
-        for batch in waiting:
-            self._file.writer.write_batch(batch)
+        return batches
 
     def finish(self, record: dict[str, str]) -> pa.Table:
         """The table; `record` is what its file says of itself, now that everything is known."""
-        if self._rows or self._schema is None:
-            self._flush()
+        batches = self._batches
+        return (self._flush() if self._rows or batches is None else batches).finish(record)
+
+    def discard(self) -> None:
+        """Remove what an error left unfinished; without effect after `finish`."""
+        if self._batches is not None:
+            self._batches.discard()
+
+
+class Batches:
+    """Record batches as one table: in memory up to `MEMORY` bytes, and then in a file that is mapped.
+
+    Args:
+        schema: of the table.
+        path: of the file, in which they are from the first on; None for a temporary one that vanishes with the process.
+    """
+
+    def __init__(self, schema: pa.Schema, path: Path | None = None) -> None:
+        self.schema, self._final = schema, path
+        self._held: list[pa.RecordBatch] = []
+        self._size = 0
+        self._file: _File | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """The next rows."""
+        self._held.append(batch)
+        self._size += batch.nbytes
         if self._file is None:
-            return pa.Table.from_batches(self._batches, self._schema)
-        empty = pa.RecordBatch.from_pylist([], schema=self._schema)
-        self._file.writer.write_batch(empty, custom_metadata=record)
+            if self._final is None and self._size <= MEMORY:
+                return
+            self._file = _File(self._final, self.schema)
+        for held in self._held:
+            self._file.writer.write_batch(held)
+        self._held = []
+
+    def finish(self, record: dict[str, str] | None = None) -> pa.Table:
+        """The table; nothing can be added afterwards. `record` is what its file says of itself in the end."""
+        if self._file is None:
+            return pa.Table.from_batches(self._held, self.schema)
+        if record is not None:
+            empty = pa.RecordBatch.from_pylist([], schema=self.schema)
+            self._file.writer.write_batch(empty, custom_metadata=record)
         return self._file.finish()
 
     def discard(self) -> None:

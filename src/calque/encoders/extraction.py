@@ -93,7 +93,7 @@ def extract(
             window = split(sentences[start : start + plan.window])
             counts += (window.truncated_words, window.truncated_sentences, window.empty_words)
             first = int(offsets[start])
-            store.covered[first : first + window.n_words] = window.covered
+            store.cover(first, window.covered)
             done = store.done(number)
             to_do = {i: batch for i, batch in enumerate(_batches(window, plan.budget)) if i not in done}
             sizes = np.diff(window.word_offsets)

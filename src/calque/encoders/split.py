@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from calque.arrow import to_numpy
 from calque.offsets import offsets_of, ranges
+from calque.room import Gathered
 from calque.text import Sentence, Sentences, not_a_string
 
 
@@ -61,23 +63,34 @@ class SplitSentences:
     @classmethod
     def joined(cls, parts: Sequence[SplitSentences]) -> SplitSentences:
         """The sentences of all parts, one part after the other, with what all of them lost."""
-        if len(parts) == 1:
-            return parts[0]
-        segments = None
-        if any(part.segments is not None for part in parts):
-            segments = np.concatenate([np.zeros_like(p.ids) if p.segments is None else p.segments for p in parts])
+        return parts[0] if len(parts) == 1 else cls.gathered(parts)
+
+    @classmethod
+    def gathered(cls, parts: Iterable[SplitSentences]) -> SplitSentences:
+        """The same of parts that come one by one, and of which no more than one is held: what is large is mapped."""
+        names = ("ids", "word_starts", "word_lengths", "segments")
+        arrays = {name: Gathered(np.int32) for name in names}
+        sizes, counts, lost = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], np.zeros(3, dtype=np.int64)
+        has_segments, pad_id, before = False, 0, 0
+        for part in parts:
+            for name in names[:3]:
+                arrays[name].add(getattr(part, name))
+            if part.segments is not None and not has_segments:
+                arrays["segments"].add(np.zeros(before, np.int32))
+                has_segments = True
+            if has_segments:
+                arrays["segments"].add(np.zeros_like(part.ids) if part.segments is None else part.segments)
+            sizes.append(np.diff(part.offsets))
+            counts.append(np.diff(part.word_offsets))
+            lost += (part.truncated_words, part.empty_words, part.truncated_sentences)
+            pad_id, before = pad_id if before else part.pad_id, before + len(part.ids)
+        whole: dict[str, Any] = {name: array.whole() for name, array in arrays.items()}
+        whole["segments"] = whole["segments"] if has_segments else None
+        words, empty, sentences = lost.tolist()
         return cls(
-            ids=np.concatenate([part.ids for part in parts]),
-            offsets=offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
-            word_offsets=offsets_of(np.concatenate([np.diff(part.word_offsets) for part in parts])),
-            word_starts=np.concatenate([part.word_starts for part in parts]),
-            word_lengths=np.concatenate([part.word_lengths for part in parts]),
-            truncated_words=sum(part.truncated_words for part in parts),
-            empty_words=sum(part.empty_words for part in parts),
-            truncated_sentences=sum(part.truncated_sentences for part in parts),
-            pad_id=parts[0].pad_id,
-            segments=segments,
-        )
+            offsets=offsets_of(np.concatenate(sizes)), word_offsets=offsets_of(np.concatenate(counts)),
+            truncated_words=words, empty_words=empty, truncated_sentences=sentences, pad_id=pad_id, **whole,
+        )  # fmt: skip
 
     def take(self, numbers: np.ndarray) -> SplitSentences:
         """Some of the sentences, by their numbers. What was lost is still counted over all of them."""
@@ -129,12 +142,12 @@ def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[st
     numbers: dict[str, int] = {}
     if isinstance(sentences, Sentences):
         words, offsets = sentences.flat()
-        of_chunks = [np.zeros(0, dtype=np.int64)]
+        of_chunks = Gathered(np.int64)
         for chunk in words.chunks:
             encoded = chunk.dictionary_encode()
             table = [numbers.setdefault(word, len(numbers)) for word in encoded.dictionary.to_pylist()]
-            of_chunks.append(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
-        return list(numbers), np.concatenate(of_chunks), offsets
+            of_chunks.add(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
+        return list(numbers), of_chunks.whole(), offsets
     of_words: list[int] = []
     ends = [0]
     for sentence in sentences:

@@ -26,12 +26,14 @@ from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
+from calque.room import room
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, filling, map_arrays, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
 _CENTRE_ON = 200_000  # words whose mean is taken away: the frequent ones, as tables are usually cut
 _BLOCK = 65_536  # words of text at a time
+_SENTENCES = 1 << 14  # whose words are looked up together: each form once
 
 
 class StaticEncoder(Encoder):
@@ -117,16 +119,16 @@ class StaticEncoder(Encoder):
             "offsets": (offsets.shape, np.int64),
             "covered": ((n,), np.bool_),
         }
-        in_memory = (
-            {name: np.empty(shape, dtype=dtype) for name, (shape, dtype) in shapes.items()} if out is None else {}
-        )
+        in_memory = {name: room(shape, dtype) for name, (shape, dtype) in shapes.items()} if out is None else {}
         with (
             nullcontext(in_memory) if out is None else filling(out, shapes) as arrays,
             bar(n, unit="word", title="look up", show=progress) as shown,
         ):
             arrays["offsets"][...] = offsets
             for text, places in texts:
-                self._fill(arrays, text, places, shown)
+                for start in range(0, len(text), _SENTENCES):
+                    some = slice(start, start + _SENTENCES)
+                    self._fill(arrays, text[some], places[some], shown)
         return Embeddings(**arrays) if out is None else Embeddings.open(out)
 
     def _fill(self, arrays: Mapping[str, np.ndarray], text: Sentences, places: np.ndarray, shown: Any) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from calque.disk import failure, write_text
 from calque.errors import OutputError
+from calque.room import room
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
 FLUSH_SECONDS = 5.0  # how much work a stop may cost
@@ -24,11 +25,13 @@ class Store(ABC):
 
     Attributes:
         data: `[n_words, dim]` by layer, to be written to.
-        covered: bool `[n_words]`, to be written to.
     """
 
     data: dict[int, np.ndarray]
-    covered: np.ndarray
+
+    @abstractmethod
+    def cover(self, first: int, covered: np.ndarray) -> None:
+        """Which words have a vector, bool `[n]`, from word `first` on."""
 
     @abstractmethod
     def done(self, window: int) -> set[int]:
@@ -48,12 +51,15 @@ class Store(ABC):
 
 
 class MemoryStore(Store):
-    """Vectors in memory."""
+    """Vectors in memory, or in mapped files without a name (`calque.room`) where they are many."""
 
     def __init__(self, layers: Sequence[int], offsets: np.ndarray, dim: int, dtype: np.dtype):
         self.offsets = offsets
-        self.covered = np.zeros(offsets[-1], dtype=bool)
-        self.data = {layer: np.zeros((offsets[-1], dim), dtype=dtype) for layer in layers}
+        self._covered = room((offsets[-1],), bool)
+        self.data = {layer: room((offsets[-1], dim), dtype) for layer in layers}
+
+    def cover(self, first: int, covered: np.ndarray) -> None:
+        self._covered[first : first + len(covered)] = covered
 
     def done(self, window: int) -> set[int]:
         return set()
@@ -65,7 +71,7 @@ class MemoryStore(Store):
         pass
 
     def close(self) -> dict[int, Embeddings]:
-        return {layer: Embeddings(data, self.offsets, self.covered) for layer, data in self.data.items()}
+        return {layer: Embeddings(data, self.offsets, self._covered) for layer, data in self.data.items()}
 
 
 class FileStore(Store):
@@ -103,7 +109,10 @@ class FileStore(Store):
         mapped = {layer: map_arrays(path, mode="r+")[0] for layer, path in self._partial.items()}
         self.data = {layer: arrays["data"] for layer, arrays in mapped.items()}
         self._covered = [arrays["covered"] for arrays in mapped.values()]
-        self.covered = np.zeros(offsets[-1], dtype=bool)
+
+    def cover(self, first: int, covered: np.ndarray) -> None:
+        for array in self._covered:
+            array[first : first + len(covered)] = covered
 
     def _read(self, identity: str) -> dict[int, set[int]] | None:
         """Batches by window that a stopped run of this very job has finished; None to begin anew."""
@@ -145,8 +154,6 @@ class FileStore(Store):
 
     def close(self) -> dict[int, Embeddings]:
         for array in (*self._covered, *self.data.values()):
-            if array.dtype == bool:
-                array[...] = self.covered
             if isinstance(array, np.memmap):
                 array.flush()
         self.data.clear()

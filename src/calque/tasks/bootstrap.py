@@ -14,6 +14,7 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 KEPT = 400  # resamples that a record keeps, for comparisons
 _DRAWS = 4_000_000  # counts held at once
+_SOME = 1 << 16  # sentences whose whole numbers are made float64 at a time
 _COMMON = 20180607  # of the drawing that all figures have in common
 
 
@@ -145,13 +146,32 @@ def _drawn(
     figures: Sequence[tuple[np.ndarray, Statistic]], samples: int, seed: int | None
 ) -> tuple[list[float], list[np.ndarray]]:
     """Figures over all sentences, and over the sentences of each sample; without a seed those of the common drawing."""
-    parts = [np.asarray(sums, dtype=np.float64) for sums, _ in figures]
-    values = [float(statistic(part.sum(axis=0))) for part, (_, statistic) in zip(parts, figures, strict=True)]
+    parts = [_as_numbers(sums) for sums, _ in figures]
+    values = [
+        float(statistic(part.sum(axis=0).astype(np.float64)))
+        for part, (_, statistic) in zip(parts, figures, strict=True)
+    ]
     drawn: list[list[np.ndarray]] = [[np.zeros(0)] for _ in figures]
     for counts in _counts(len(parts[0]) if parts else 0, samples, seed):
         for blocks, part, (_, statistic) in zip(drawn, parts, figures, strict=True):
-            blocks.append(np.asarray(statistic(counts @ part), dtype=np.float64))
+            blocks.append(np.asarray(statistic(_product(counts, part)), dtype=np.float64))
     return values, [np.concatenate(blocks) for blocks in drawn]
+
+
+def _as_numbers(sums: np.ndarray) -> np.ndarray:
+    """Sums as float64, but whole numbers as they are: in few bytes, and exact however they are added."""
+    sums = np.asarray(sums)
+    return sums if sums.dtype.kind in "ui" else np.asarray(sums, dtype=np.float64)
+
+
+def _product(counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """`counts @ sums` in float64, `[…, n_sums]`."""
+    if sums.dtype == np.float64:
+        return counts @ sums
+    total = np.zeros((len(counts), sums.shape[1]))
+    for start in range(0, len(sums), _SOME):
+        total += counts[:, start : start + _SOME] @ sums[start : start + _SOME].astype(np.float64)
+    return total
 
 
 def _counts(n: int, samples: int, seed: int | None) -> Iterator[np.ndarray]:

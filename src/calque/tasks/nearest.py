@@ -14,7 +14,10 @@ from calque.algebra.rows import UnitRows
 from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
 from calque.errors import CalqueWarning, SettingError
 from calque.pairs import WordPairs
+from calque.room import blocks, filled, taken
 from calque.vectors import Embeddings
+
+_LOADED = 1 << 26  # bytes of vectors from a file that are loaded: a search is a little quicker in memory
 
 Candidates = Literal["all", "linked"]
 Similarity = Literal["csls", "cosine"]
@@ -97,17 +100,16 @@ def retrieve(
         raise SettingError(
             f"links of {pairs.n_sentences} sentence pairs, but vectors of {len(source)} and {len(target)} sentences"
         )
-    rows, pools = [], []
+    ends, pools = [], []
     for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
-        if len(pairs) and (words >= np.diff(side.offsets)[pairs.sentence]).any():
-            raise SettingError("a link points beyond the end of its sentence; was the text tokenised differently?")
-        row = side.rows(pairs.sentence, words)
-        if len(np.unique(row)) != len(row):
-            raise SettingError("links are not one-to-one: call one_to_one() on them first")
-        rows.append(row)
+        ends.append(_rows(side, pairs.sentence, words))
         pools.append(np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool))
-    asked = pools[0][rows[0]] & pools[1][rows[1]]
-    has_vector = asked.copy()
+    asked = np.concatenate(
+        [np.zeros(0, np.int64),
+         *(np.flatnonzero(pools[0][ends[0][some]] & pools[1][ends[1][some]]) + some.start for some in blocks(len(pairs)))]
+    )  # fmt: skip
+    rows = [taken(row, asked) for row in ends]
+    has_vector = np.ones(len(asked), dtype=bool)
     for side, pool, row in zip((source, target), pools, rows, strict=True):
         if side.covered is not None:
             pool &= side.covered
@@ -120,8 +122,8 @@ def retrieve(
     neighbours, index = _search(
         source, target, pools, [row[has_vector] for row in rows], similarity, k, depth, approximate, seed
     )
-    queries = np.flatnonzero(has_vector if uncovered == "drop" else asked)
-    places = np.flatnonzero(has_vector[queries])
+    kept = np.flatnonzero(has_vector) if uncovered == "drop" else np.arange(len(asked))
+    queries, places = asked[kept], np.flatnonzero(has_vector[kept])
     lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
     for answer, pool, best in zip(lists, reversed(pools), (neighbours.targets, neighbours.sources), strict=True):
         if best.shape[1]:
@@ -129,17 +131,37 @@ def retrieve(
     nearest = [answer[:, 0] for answer in lists]
     return Retrieved(
         queries=queries,
-        source_hits=nearest[0] == rows[1][queries],
-        target_hits=nearest[1] == rows[0][queries],
+        source_hits=nearest[0] == rows[1][kept],
+        target_hits=nearest[1] == rows[0][kept],
         nearest_targets=nearest[0],
         nearest_sources=nearest[1],
         source_candidates=int(pools[0].sum()),
         target_candidates=int(pools[1].sum()),
-        dropped=int((asked & ~has_vector).sum()),
+        dropped=int((~has_vector).sum()),
         target_lists=lists[0],
         source_lists=lists[1],
         index=index,
     )
+
+
+def _rows(side: Embeddings, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
+    """The row of each linked word, int64 `[n]`.
+
+    Raises:
+        SettingError: there is no such word, or a word comes twice.
+    """
+    lengths, met = np.diff(side.offsets), np.zeros(side.n_words, dtype=bool)
+
+    def rows(some: slice) -> np.ndarray:
+        if (word[some] >= lengths[sentence[some]]).any():
+            raise SettingError("a link points beyond the end of its sentence; was the text tokenised differently?")
+        met[found := side.rows(sentence[some], word[some])] = True
+        return found
+
+    row = filled(len(word), np.int64, rows)
+    if np.count_nonzero(met) != len(row):
+        raise SettingError("links are not one-to-one: call one_to_one() on them first")
+    return row
 
 
 def _search(
@@ -148,7 +170,8 @@ def _search(
     vectors, queries = [], []
     for side, pool, row in zip((source, target), pools, rows, strict=True):
         chosen = np.flatnonzero(pool)
-        read = UnitRows if approximate or isinstance(side.data, np.memmap) else unit_rows  # a file is not loaded
+        large = isinstance(side.data, np.memmap) and 4 * len(chosen) * side.dim > _LOADED
+        read = UnitRows if approximate or large else unit_rows
         vectors.append(read(side.data, None if len(chosen) == side.n_words else chosen))
         queries.append(np.searchsorted(chosen, row))
     asked: Any = {"source_queries": queries[0], "target_queries": queries[1], "n_best": depth}

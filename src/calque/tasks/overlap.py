@@ -11,6 +11,7 @@ from calque.arrow import to_numpy
 from calque.errors import CalqueWarning
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
+from calque.room import Gathered, blocks, filled
 from calque.text import ParallelCorpus, Sentences
 
 MUCH = 0.2  # of the test sentences: below that, greetings and headings come twice in any text
@@ -29,7 +30,11 @@ def first_occurrences(sentences: Sentences) -> np.ndarray:
     vocabulary: dict[str, int] = {}
     numbers = _numbers(sentences, vocabulary, lower=False, grow=True)
     first = np.zeros(len(numbers), dtype=bool)
-    first[np.unique(numbers, return_index=True)[1]] = True
+    known = 0  # forms are numbered in the order in which they come
+    for some in blocks(len(numbers)):
+        number, place = np.unique(numbers[some], return_index=True)
+        first[some.start + place[number >= known]] = True
+        known = max(known, int(number[-1]) + 1)
     return first
 
 
@@ -37,7 +42,7 @@ def identical_forms(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
     """bool `[n_pairs]`: whether the two linked words are the same string, lower-cased."""
     vocabulary: dict[str, int] = {}
     source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
-    return source == target
+    return filled(len(pairs), bool, lambda some: source[some] == target[some])
 
 
 def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs) -> np.ndarray:
@@ -116,7 +121,8 @@ def _of_links(
     sentences: Sentences = getattr(corpus, side)
     words: np.ndarray = getattr(pairs, side)
     offsets = offsets_of(sentences.lengths())
-    return _numbers(sentences, vocabulary, lower=True, grow=grow)[offsets[pairs.sentence] + words]
+    numbers = _numbers(sentences, vocabulary, lower=True, grow=grow)
+    return filled(len(words), np.int64, lambda some: numbers[offsets[pairs.sentence[some]] + words[some]])
 
 
 def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, grow: bool) -> np.ndarray:
@@ -126,7 +132,7 @@ def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, g
     no substitute in every script, yet the words themselves never become Python strings.
     """
     words, _ = sentences.flat()
-    numbers = []
+    numbers = Gathered(np.int64)
     for chunk in words.chunks:
         encoded = chunk.dictionary_encode()
         forms = encoded.dictionary.to_pylist()
@@ -136,5 +142,5 @@ def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, g
             table = [vocabulary.setdefault(form, len(vocabulary)) for form in forms]
         else:
             table = [vocabulary.get(form, -1) for form in forms]
-        numbers.append(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
-    return np.concatenate(numbers) if numbers else np.zeros(0, dtype=np.int64)
+        numbers.add(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
+    return numbers.whole()

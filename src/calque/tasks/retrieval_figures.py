@@ -24,7 +24,7 @@ class Figure:
 
     Attributes:
         metric: `accuracy.all`, `form.unseen.en-de`, `accuracy.all.from-tatoeba`, …
-        sums: `[n_sentences, 2]`, right answers and questions of each sentence.
+        sums: `[n_sentences, 2]`, right answers and questions of each sentence; whole numbers.
         n: links that it is over.
         about: what belongs into the settings of this figure alone.
     """
@@ -56,12 +56,14 @@ def figures(
     """
     sentence = pairs.sentence[answers.queries]
     source, target = langs
+    most = int(np.bincount(sentence, minlength=1).max())  # questions of a sentence
+    small = np.min_scalar_type(2 * most)  # a byte, as a rule
     for (kind, (forward_hits, backward_hits)), (name, chosen) in (
         (hit, selection) for hit in hits.items() for selection in selections.items()
     ):
         forward, backward, questions = (
-            np.bincount(sentence[chosen], weights=weights, minlength=pairs.n_sentences)
-            for weights in (forward_hits[chosen], backward_hits[chosen], np.ones(int(chosen.sum())))
+            np.bincount(sentence[asked], minlength=pairs.n_sentences).astype(small)
+            for asked in (chosen & forward_hits, chosen & backward_hits, chosen)
         )
         metric, n = f"{kind}.{name}", int(chosen.sum())
         both = np.stack([forward + backward, 2 * questions], axis=1)

@@ -1,0 +1,125 @@
+"""Long text: little of it is ever held in memory, and every figure is the same."""
+
+from __future__ import annotations
+
+import tempfile
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from calque import pairs as word_pairs
+from calque import room
+from calque.alignment import learnt
+from calque.alignment.aligned import AlignedText
+from calque.alignment.equal import senses_of_pairs
+from calque.corpora import plain, read_parallel, read_sentences, store
+from calque.encoders import static
+from calque.encoders.static import StaticEncoder
+from calque.encoders.tables import PlainTable
+from calque.pairs import WordPairs
+from calque.tasks import nearest
+from calque.tasks.retrieval import WordRetrieval
+
+LANGS = ("en", "de")
+WORDS = [a + b for a in "bdfgklmnpr" for b in "aeiou"]
+
+
+@pytest.fixture
+def long_text(tmp_path):
+    """`long_text(n)` writes `n` sentence pairs and their links."""
+
+    def write(n: int):
+        rng = np.random.default_rng(n)
+        pairs, links = tmp_path / f"{n}.txt", tmp_path / f"{n}.align"
+        source = [[WORDS[k] for k in rng.integers(0, 50, 8)] for _ in range(n)]
+        pairs.write_text("".join(f"{' '.join(s)} ||| {' '.join(w.upper() for w in s[::-1])}\n" for s in source))
+        links.write_text("".join(" ".join(f"{i}-{7 - i}" for i in range(8)) + " 0-1\n" for _ in source))
+        return pairs, links
+
+    return write
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Hardly anything counts as small enough for memory."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    for module, name, value in (
+        (room, "SMALL", 1 << 11), (room, "BLOCK", 128), (word_pairs, "BLOCK", 128), (store, "MEMORY", 1 << 12),
+        (store, "_ROWS", 16), (plain, "_BATCH", 16), (static, "_SENTENCES", 16), (learnt, "_SENTENCES", 16),
+        (nearest, "_LOADED", 0),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((len(WORDS), 16)).astype(np.float32)
+    others = vectors + rng.standard_normal(vectors.shape).astype(np.float32)
+    return StaticEncoder(
+        {"en": PlainTable(WORDS, vectors), "de": PlainTable([word.upper() for word in WORDS[:45]], others[:45])}
+    )
+
+
+def retrieved(table, files, bootstrap=0):
+    corpus = read_parallel(files[0], langs=LANGS, pretokenized=True)
+    task = WordRetrieval(corpus, WordPairs.open(files[1]), contextual=False, uncovered="wrong", bootstrap=bootstrap)
+    return task.evaluate(table)
+
+
+def laid_out(encoder, files):
+    corpus = read_parallel(files[0], langs=LANGS, pretokenized=True)
+    pairs = WordPairs.open(files[1]).one_to_one()
+    text = AlignedText(
+        [corpus], [pairs], encoder, towards="en", kinds=lambda *of: senses_of_pairs(encoder, *of, most=1)
+    )
+    text.update([np.array([3, 1])], budget=100)
+    return text
+
+
+def encoded(table, files):
+    return table.encode(read_sentences(files[0], lang="en", pretokenized=True))
+
+
+def peak(work, *arguments) -> int:
+    """Bytes that Python, NumPy and Arrow hold at most, beyond those before."""
+    arrow = pa.default_memory_pool()
+    before = arrow.bytes_allocated()
+    tracemalloc.start()
+    try:
+        kept = work(*arguments)
+        return tracemalloc.get_traced_memory()[1] + arrow.bytes_allocated() - before
+    finally:
+        tracemalloc.stop()
+        del kept
+
+
+@pytest.mark.parametrize(("work", "most"), [(encoded, 60), (retrieved, 260), (laid_out, 260)])
+def test_memory_grows_with_the_index_of_a_text_and_not_with_its_words(
+    work, most, small, long_text, table, tiny_encoder
+):
+    encoder = tiny_encoder if work is laid_out else table
+    few, many = long_text(100), long_text(500)
+    work(encoder, few)  # what is loaded and compiled once
+    growth = (peak(work, encoder, many) - peak(work, encoder, few)) / 400
+    assert growth < most, f"{growth:.0f} bytes a sentence pair"
+    assert list(small.iterdir()) == []
+
+
+def test_figures_do_not_depend_on_what_fits_into_memory(long_text, table, tiny_encoder, tmp_path, request):
+    files = long_text(200)
+    expected = retrieved(table, files, 20), laid_out(tiny_encoder, files), encoded(table, files)
+    request.getfixturevalue("small")
+    scores, text, vectors = retrieved(table, files, 20), laid_out(tiny_encoder, files), encoded(table, files)
+    assert scores == expected[0]
+    assert scores[0].value > 0.2
+    assert text.fingerprint == expected[1].fingerprint
+    assert vars(text.counts) == vars(expected[1].counts)
+    assert isinstance(vectors.data, np.memmap)
+    assert np.array_equal(vectors.data, expected[2].data)
+    assert np.array_equal(vectors.covered, expected[2].covered)
