@@ -22,12 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.zipf import ZipfText
+from benchmarks.zipf import POLL, SYLLABLES, ZipfText, anonymous_mib
 
 GROWTH = 1.5  # times the memory at the smallest size
 INDEX = 16  # bytes a sentence of each side, for where it begins and which it is
 UPDATES = 20  # of training, whatever the length of the text
-_EVERY = 0.05  # seconds between two looks
 
 
 class Files(NamedTuple):
@@ -89,8 +88,6 @@ def write_bert(folder: Path, dim: int) -> None:
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
-    from benchmarks.zipf import SYLLABLES
-
     letters = sorted({letter for each in SYLLABLES for letter in each} | {"w", "x"})
     both = [*SYLLABLES, *(each[::-1] for each in SYLLABLES)]
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *both, *(f"##{p}" for p in (*letters, *both))]
@@ -116,15 +113,6 @@ def commands(files: Files, n: int, folder: Path) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
-def own_memory(pid: int) -> float:
-    """MiB of a process that are its own; 0 of one that has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return sum(float(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024
-
-
 def run(arguments: list[str], log: Path) -> Used:
     """Run a command to its end and look at it all the time.
 
@@ -137,8 +125,8 @@ def run(arguments: list[str], log: Path) -> Used:
             [sys.executable, "-m", "calque", *arguments, "--pretokenized", "--quiet"], stdout=file, stderr=file
         )
         while running.poll() is None:
-            peak = max(peak, own_memory(running.pid))
-            time.sleep(_EVERY)
+            peak = max(peak, anonymous_mib(running.pid))
+            time.sleep(POLL)
         seconds = time.monotonic() - begun
         file.seek(0)
         said = file.read()

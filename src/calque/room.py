@@ -15,17 +15,20 @@ import numpy as np
 from calque.disk import failure, reserve, unwritten
 
 SMALL = 1 << 24  # bytes of an array that memory may hold
+VECTORS = (
+    1 << 26
+)  # the same of word vectors: those of a block of text are wanted once, and a file would cost more than they do
 BLOCK = 1 << 18  # entries looked at together
 
 
-def room(shape: Sequence[int], dtype: np.typing.DTypeLike) -> np.ndarray:
-    """An array of zeros, to be filled in any order; of more than `SMALL` bytes a `numpy.memmap`.
+def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
+    """An array of zeros, to be filled in any order; of more than `small` bytes (None: `SMALL`) a `numpy.memmap`.
 
     Where the disk has no room for the file, memory has to do.
     """
     shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if size <= SMALL:
+    if size <= (SMALL if small is None else small):
         return np.zeros(shape, dtype)
     try:
         with tempfile.TemporaryFile(prefix="calque-") as file:
@@ -33,6 +36,11 @@ def room(shape: Sequence[int], dtype: np.typing.DTypeLike) -> np.ndarray:
             return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
     except OSError:
         return np.zeros(shape, dtype)
+
+
+def vectors_room(n: int, dim: int, dtype: np.typing.DTypeLike) -> np.ndarray:
+    """Room for `n` word vectors, of more than `VECTORS` bytes a mapped file."""
+    return room((n, dim), dtype, VECTORS)
 
 
 def blocks(n: int) -> Iterator[slice]:

@@ -14,7 +14,7 @@ from calque import room
 from calque.alignment import learnt
 from calque.alignment.aligned import AlignedText
 from calque.alignment.equal import senses_of_pairs
-from calque.corpora import plain, read_parallel, read_sentences, store
+from calque.corpora import compression, plain, read_parallel, read_sentences, store
 from calque.encoders import static
 from calque.encoders.static import StaticEncoder
 from calque.encoders.tables import PlainTable
@@ -48,9 +48,9 @@ def small(monkeypatch, tmp_path):
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     for module, name, value in (
-        (room, "SMALL", 1 << 11), (room, "BLOCK", 128), (word_pairs, "BLOCK", 128), (store, "MEMORY", 1 << 12),
-        (store, "_ROWS", 16), (plain, "_BATCH", 16), (static, "_SENTENCES", 16), (learnt, "_SENTENCES", 16),
-        (nearest, "_LOADED", 0),
+        (room, "SMALL", 1 << 11), (room, "VECTORS", 1 << 11), (room, "BLOCK", 128), (word_pairs, "BLOCK", 128),
+        (store, "MEMORY", 1 << 12), (store, "_ROWS", 16), (plain, "_BATCH", 16), (compression, "_BLOCK", 1 << 10),
+        (static, "_SENTENCES", 16), (learnt, "_SENTENCES", 16), (nearest, "_LOADED", 0),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
     return folder
@@ -99,7 +99,7 @@ def peak(work, *arguments) -> int:
         del kept
 
 
-@pytest.mark.parametrize(("work", "most"), [(encoded, 60), (retrieved, 260), (laid_out, 260)])
+@pytest.mark.parametrize(("work", "most"), [(encoded, 100), (retrieved, 200), (laid_out, 200)])
 def test_memory_grows_with_the_index_of_a_text_and_not_with_its_words(
     work, most, small, long_text, table, tiny_encoder
 ):

@@ -24,7 +24,7 @@ from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.offsets import offsets_of, ranges
-from calque.room import room
+from calque.room import vectors_room
 from calque.threads import Threads
 from calque.training.objective import Objective
 from calque.training.passes import Pass
@@ -144,7 +144,7 @@ class Reference:
         device = next(encoder.model.parameters()).device
         shape = int(sizes.sum()), encoder.dim
         if device.type == "cpu":  # for a whole text a mapped file
-            by_layer = {layer: torch.from_numpy(room(shape, np.float32)) for layer in self._layers}
+            by_layer = {layer: torch.from_numpy(vectors_room(*shape, np.float32)) for layer in self._layers}
         else:
             by_layer = {layer: torch.zeros(shape, device=device) for layer in self._layers}
         encoder.model.eval()

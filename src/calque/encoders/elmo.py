@@ -25,6 +25,7 @@ from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork, States, scalar_mix
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of
+from calque.room import vectors_room
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
@@ -146,7 +147,7 @@ class ElmoEncoder(Encoder):
         """Batch after batch in the order of the text, each with the states of the one before."""
         words, device, start = WordTypes(self.network.words, lower=self.lower), self.device, 0
         offsets = offsets_of(word_counts(sentences))
-        data = {layer: np.zeros((offsets[-1], self.dim), dtype=dtype) for layer in layers}
+        data = {layer: vectors_room(offsets[-1], self.dim, dtype) for layer in layers}
         with torch.inference_mode(), encode_bar(int(offsets[-1]), progress) as shown:
             states = self.network.states(min(self.batch, len(sentences)))
             for first in range(0, len(sentences), self.batch):

@@ -25,6 +25,7 @@ from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.progress import bar
+from calque.room import vectors_room
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -218,7 +219,8 @@ class MappedEncoder(Encoder):
         return match if match is not None and match in self.maps else ""
 
     def _map(self, unmapped: Embeddings, layer: int, rows: dict[str, slice | np.ndarray]) -> Embeddings:
-        vectors = np.array(unmapped.data, dtype=np.float32)
+        vectors = vectors_room(*unmapped.data.shape, np.float32)
+        vectors[...] = unmapped.data
         for lang, which in rows.items():
             vectors[which] = self.maps[lang][layer].transform(vectors[which])
         if unmapped.covered is not None:

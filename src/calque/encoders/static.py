@@ -26,7 +26,7 @@ from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
-from calque.room import room
+from calque.room import room, vectors_room
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, filling, map_arrays, write_arrays
 
@@ -119,15 +119,20 @@ class StaticEncoder(Encoder):
             "offsets": (offsets.shape, np.int64),
             "covered": ((n,), np.bool_),
         }
-        in_memory = {name: room(shape, dtype) for name, (shape, dtype) in shapes.items()} if out is None else {}
+        in_memory = {}
+        if out is None:
+            in_memory = {name: room(*shapes[name]) for name in ("offsets", "covered")}
+            in_memory["data"] = vectors_room(n, self.dim, np.float32)
         with (
             nullcontext(in_memory) if out is None else filling(out, shapes) as arrays,
             bar(n, unit="word", title="look up", show=progress) as shown,
         ):
             arrays["offsets"][...] = offsets
             for text, places in texts:
-                for start in range(0, len(text), _SENTENCES):
-                    some = slice(start, start + _SENTENCES)
+                # The last bits of a mapped vector depend on those beside it in the product: there all forms go at once.
+                step = _SENTENCES if best_match(text.lang, self.maps) is None else max(1, len(text))
+                for start in range(0, len(text), step):
+                    some = slice(start, start + step)
                     self._fill(arrays, text[some], places[some], shown)
         return Embeddings(**arrays) if out is None else Embeddings.open(out)
 

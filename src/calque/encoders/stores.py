@@ -14,7 +14,7 @@ import numpy as np
 
 from calque.disk import failure, write_text
 from calque.errors import OutputError
-from calque.room import room
+from calque.room import room, vectors_room
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
 FLUSH_SECONDS = 5.0  # how much work a stop may cost
@@ -56,7 +56,7 @@ class MemoryStore(Store):
     def __init__(self, layers: Sequence[int], offsets: np.ndarray, dim: int, dtype: np.dtype):
         self.offsets = offsets
         self._covered = room((offsets[-1],), bool)
-        self.data = {layer: room((offsets[-1], dim), dtype) for layer in layers}
+        self.data = {layer: vectors_room(offsets[-1], dim, dtype) for layer in layers}
 
     def cover(self, first: int, covered: np.ndarray) -> None:
         self._covered[first : first + len(covered)] = covered

@@ -10,6 +10,7 @@ import numpy as np
 
 from calque.algebra.procrustes import Moments
 from calque.errors import SettingError
+from calque.room import vectors_room
 
 
 class VectorMap(ABC):
@@ -53,7 +54,9 @@ class VectorMap(ABC):
             raise SettingError(f"vectors of {vectors.shape[1]} dimensions for a map of {len(self.matrix)}")
         dtype = np.float64 if vectors.dtype == np.float64 else np.float32
         offset = (self.target_mean - self.source_mean @ self.matrix).astype(dtype)
-        mapped = vectors.astype(dtype, copy=False) @ self.matrix.astype(dtype) + offset
+        mapped = vectors_room(len(vectors), self.matrix.shape[1], dtype)
+        np.matmul(vectors.astype(dtype, copy=False), self.matrix.astype(dtype), out=mapped)
+        mapped += offset
         return mapped.astype(vectors.dtype, copy=False)
 
     def arrays(self) -> dict[str, np.ndarray]:
