@@ -219,7 +219,7 @@ class MappedEncoder(Encoder):
         return match if match is not None and match in self.maps else ""
 
     def _map(self, unmapped: Embeddings, layer: int, rows: dict[str, slice | np.ndarray]) -> Embeddings:
-        vectors = vectors_room(*unmapped.data.shape, np.float32)
+        vectors = vectors_room(unmapped.n_words, unmapped.dim, np.float32)
         vectors[...] = unmapped.data
         for lang, which in rows.items():
             vectors[which] = self.maps[lang][layer].transform(vectors[which])
