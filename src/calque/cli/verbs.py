@@ -22,6 +22,7 @@ from calque.cli.index import index
 from calque.cli.merge import merge
 from calque.cli.neighbours import neighbours
 from calque.cli.pretrain import perplexity, pretrain
+from calque.cli.push import push
 from calque.cli.report import report
 from calque.cli.senses import senses
 from calque.cli.study import study
@@ -54,6 +55,7 @@ COMMANDS = (
     demo,
     report,
     explore,
+    push,
 )
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, Self
 
 from calque.encoders.folder import OWN, encoder_kind, read_about, saving, write_about
@@ -164,6 +165,26 @@ class Encoder(ABC):
             )
         with saving(folder) as path:
             write_about(path, kind, {"fingerprint": self.fingerprint})
+
+    def push_to_hub(
+        self, repo: str, *, private: bool | None = None, message: str = "", revision: str | None = None,
+        license: str | None = None,
+    ) -> str:  # fmt: skip
+        """Save and upload to the Hugging Face hub, from where `load_encoder` reads it by its name: `calque.encoders.hub.push`.
+
+        A folder that a run has left has a fuller card: `calque push FOLDER REPO` uploads that.
+
+        Returns:
+            the commit's address.
+        """
+        from calque.encoders.hub import push
+
+        with TemporaryDirectory() as place:
+            self.save(Path(place) / "encoder")
+            return push(
+                Path(place) / "encoder", repo, private=private, message=message or f"Upload {self.name} with calque",
+                revision=revision, license=license,
+            )  # fmt: skip
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         """Save as what others build on: layers keep their numbers, and the fingerprint stays."""

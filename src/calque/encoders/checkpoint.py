@@ -34,7 +34,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            where = {"local_files_only": not os.path.isdir(name) and _unconnected()}
+            where = {"local_files_only": not os.path.isdir(name) and unconnected()}
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
             kind = AutoModel
@@ -86,7 +86,7 @@ def read_language_model(name: str) -> Any | None:
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            where = {"local_files_only": not os.path.isdir(name) and _unconnected()}
+            where = {"local_files_only": not os.path.isdir(name) and unconnected()}
             if type(AutoConfig.from_pretrained(name, **where)) not in AutoModelForMaskedLM._model_mapping:
                 return None
             how: dict[str, Any] = {**weights_as(torch.float32), "output_loading_info": True, **where}
@@ -130,7 +130,7 @@ def _check_size(config: Any, name: str) -> None:
         raise InputError(f"{fact}; is it of this encoder?", path=Path(name, "config.json"))
 
 
-def _unconnected() -> bool:
+def unconnected() -> bool:
     """Whether the hub's host has no address here: then its client's half a minute of new attempts is in vain."""
     from huggingface_hub.constants import ENDPOINT
 

@@ -13,6 +13,7 @@ from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
 from calque.encoders.elmo_files import file_pair
 from calque.encoders.folder import BUNDLED, ENCODERS, open_folder
+from calque.encoders.hub import fetched_folder
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.static import load_static
 from calque.errors import SettingError
@@ -70,7 +71,11 @@ def load_encoder(
         return _per_language(several, given, alike)
     if is_path(name) and not os.path.exists(name):
         return build(ENCODERS.load(name), given)
-    return open_folder(BUNDLED.get(name, name), alike=alike, **given)
+    fetched = fetched_folder(name)
+    encoder = open_folder(fetched or BUNDLED.get(name, name), alike=alike, **given)
+    if fetched is not None:
+        encoder.name = name  # not that of a commit
+    return encoder
 
 
 def by_language(name: str) -> dict[str, str] | None:

@@ -1,0 +1,235 @@
+"""An encoder's folder on the Hugging Face hub: what goes there, with which card, and how it comes back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from calque.encoders.checkpoint import unconnected
+from calque.encoders.elmo_files import file_pair
+from calque.encoders.folder import ABOUT_FILE, holds_encoder, read_about
+from calque.encoders.sentence_transformers import modules_of
+from calque.encoders.use import word_vector_code
+from calque.errors import InputError, OutputError, SettingError
+
+CARD = "README.md"
+_RECORD = "calque-run.json"
+_NOT_PART = ("training",)  # what a run goes on from, and its metrics
+
+
+def push(
+    folder: str | PathLike[str],
+    repo: str,
+    *,
+    private: bool | None = None,
+    message: str = "",
+    revision: str | None = None,
+    license: str | None = None,
+) -> str:
+    """Upload a folder with an encoder as a repository of models, made if there is none; its files are one commit.
+
+    What is no part of the encoder stays here: checkpoints and metrics (`training/`), locks, hidden files, links. The card is
+    the folder's README.md, with what `card` adds; the file itself stays as it is.
+
+    Args:
+        folder: of an encoder.
+        repo: USER/NAME, or NAME for a repository of one's own.
+        private: whether a new repository is; None for the account's default.
+        message: of the commit.
+        revision: the branch, made if there is none; None for main.
+        license: of the weights, for the card.
+
+    Returns:
+        the commit's address.
+
+    Raises:
+        InputError: no encoder there.
+        OutputError: no token, no connection, or the hub refused.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi, get_token
+
+    path = Path(folder)
+    if not path.is_dir() or not holds_encoder(path):
+        raise InputError("no encoder in this folder, expected one that calque or transformers saved", path=path)
+    text = card(path, repo, license=license)
+    if get_token() is None:
+        raise OutputError(f"{repo}: no token of the Hugging Face hub: run hf auth login, or set HF_TOKEN")
+    api = HfApi()
+    try:
+        name = api.create_repo(repo, private=private, exist_ok=True).repo_id
+        if revision is not None:
+            api.create_branch(name, branch=revision, exist_ok=True)
+        files = [CommitOperationAdd(place, path / place) for place in parts(path) if place != CARD]
+        done = api.create_commit(
+            name,
+            [*files, CommitOperationAdd(CARD, text.encode())],
+            commit_message=message or f"Upload {path.resolve().name} with calque",
+            revision=revision,
+        )
+    except Exception as error:  # of two HTTP libraries, by version
+        raise OutputError(_refused(repo, error)) from error
+    return str(done.commit_url)
+
+
+def parts(folder: Path) -> list[str]:
+    """The files of an encoder's folder that are part of the encoder, by their names from there on."""
+    names = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
+    return [
+        name.as_posix()
+        for name in names
+        if name.parts[0] not in _NOT_PART
+        and not any(part.startswith(".") or part.endswith((".part", ".lock", ".old")) for part in name.parts)
+    ]
+
+
+def _refused(repo: str, error: Exception) -> str:
+    """Why, in a line."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    known = {
+        401: "the hub does not accept the token: run hf auth login, or set HF_TOKEN",
+        403: "the token may not write there: is the name somebody else's? Take your own, USER/NAME, or a token that may write",
+        404: "there is no such user or organisation, or the token may not see it",
+        409: "the name is taken by something else: choose another one",
+    }
+    if status is not None:
+        return f"{repo}: {known.get(status, f'the hub refused ({reason})')}"
+    if isinstance(error, ValueError):  # a name that cannot be
+        return f"{repo}: {reason}"
+    return f"{repo}: the hub cannot be reached ({reason}): check the connection, HF_ENDPOINT and HF_HUB_OFFLINE"
+
+
+# -- the card ----------------------------------------------------------------------------------------------------------
+def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
+    """The model card of a folder, as search on the hub reads it.
+
+    Nothing is invented: languages, base and scores come from `calque-run.json` and the card that is there, and what neither
+    says is left out. A card without code gets a section that reads the layer that counts with transformers alone.
+
+    Raises:
+        InputError: the card or the record is damaged.
+    """
+    from huggingface_hub import ModelCard, ModelCardData
+
+    try:
+        text = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
+        found = ModelCard(text, ignore_metadata_errors=True) if text.startswith("---") else None
+        record = json.loads((folder / _RECORD).read_text(encoding="utf-8")) if (folder / _RECORD).is_file() else {}
+        front = {} if found is None else found.data.to_dict()
+        about = read_about(folder)
+        own = modules_of(folder) is not None and about.get("own_pooling", True)
+        name = repo.rpartition("/")[2] or folder.resolve().name
+        tags = [*front.get("tags", []), "calque", *(["sentence-transformers"] if modules_of(folder) else [])]
+        data = front | {
+            "tags": list(dict.fromkeys(tags)),
+            "library_name": front.get("library_name") or _library(about, own),
+        }
+        data.setdefault("pipeline_tag", "sentence-similarity" if own else "feature-extraction")
+        if not _hub_name(data.get("base_model")):
+            data.pop("base_model", None)
+        if license is not None:
+            data["license"] = license
+        languages = record.get("languages") or record.get("langs")
+        if "language" not in data and languages:
+            data["language"] = list(languages)
+        data.pop("model-index", None)
+        results = [_result(score) for score in record.get("scores", []) if score.get("value") is not None]
+        if results:
+            data |= {"eval_results": results, "model_name": name}
+        made = ModelCardData(**data)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"no card can be made of {CARD} and {_RECORD} ({str(error)[:200]})", path=folder) from error
+    body = (text if found is None else found.text).strip() or f"# {name}"
+    if "```python" not in body:
+        body += "\n\n" + "\n".join(["## Use", "", *_use(folder, about)])
+    return f"---\n{made.to_yaml()}\n---\n\n{body}\n"
+
+
+def _library(about: Mapping[str, Any], own: bool) -> str:
+    if about.get("kind", "huggingface") != "huggingface":
+        return "calque"
+    return "sentence-transformers" if own else "transformers"
+
+
+def _hub_name(name: Any) -> bool:
+    """Whether this can be the name of a model on the hub, and is none of calque's own or of a folder here."""
+    return (
+        isinstance(name, str)
+        and re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name) is not None
+        and name != "mini"
+        and not Path(name).exists()
+    )
+
+
+def _result(score: Mapping[str, Any]) -> Any:
+    """A score as the hub's tables have it."""
+    from huggingface_hub import EvalResult
+
+    languages = "-".join(score["languages"])
+    return EvalResult(
+        task_type=score["task"], task_name=score["task"], dataset_type=Path(score["data"]).name or score["task"],
+        dataset_name=Path(score["data"]).name or score["task"], dataset_config=languages or None,
+        metric_type=score["metric"], metric_name=f"{score['metric']}, {languages}" if languages else score["metric"],
+        metric_value=score["value"],
+    )  # fmt: skip
+
+
+def _use(folder: Path, about: Mapping[str, Any]) -> list[str]:
+    """Code: with transformers where the folder is one of its models, else with calque."""
+    config = folder / "config.json"
+    if about.get("kind", "huggingface") != "huggingface" or not config.is_file():
+        return [
+            "```python",
+            "import calque",
+            "",
+            'encoder = calque.load_encoder("FOLDER")  # this one, or its name here',
+            "```",
+        ]
+    settings = json.loads(config.read_text(encoding="utf-8"))
+    n_layers = next((settings[key] for key in ("num_hidden_layers", "n_layers", "num_layers") if key in settings), None)
+    layer = about.get("layer", -1)
+    layer = n_layers if layer == -1 or n_layers is None else layer
+    tokenizer = (
+        json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        if (folder / "tokenizer.json").is_file()
+        else {}
+    )
+    space = "ByteLevel" in json.dumps(tokenizer.get("pre_tokenizer"))
+    return word_vector_code(
+        {"layer": layer, "n_layers": n_layers, "pooling": about.get("pooling", "last"), "add_prefix_space": space}
+    )
+
+
+# -- and back ----------------------------------------------------------------------------------------------------------
+def fetched_folder(name: str | PathLike[str]) -> Path | None:
+    """Where a folder that calque wrote was fetched to, by its name on the hub; None for any other name, or without connection.
+
+    `transformers` would read the weights by the name alone, but not which layer, which pooling and which maps calque.json names.
+    """
+    from huggingface_hub import hf_hub_download, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    name = fspath(name)
+    if name.count("/") != 1 or name[0] in "/." or Path(name).exists() or file_pair(Path(name)) is not None:
+        return None
+    try:
+        here = unconnected()
+        hf_hub_download(name, ABOUT_FILE, local_files_only=here)
+        return Path(snapshot_download(name, local_files_only=here))
+    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+        return None
+
+
+def check_repo(repo: str) -> str:
+    """A repository's name, USER/NAME or NAME.
+
+    Raises:
+        SettingError: it cannot be one.
+    """
+    if re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", repo) is None or repo.startswith(".") or "/." in repo:
+        raise SettingError(f"{repo!r} is no name on the hub, expected USER/NAME or NAME of letters, digits, - _ and .")
+    return repo

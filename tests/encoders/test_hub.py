@@ -1,0 +1,199 @@
+"""What goes to the hub, against a local stand-in of its HTTP interface; and the card, whose code runs as it stands."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import torch
+
+from calque.encoders import load_encoder
+from calque.encoders.hub import card, check_repo, push
+from calque.encoders.loading import BUNDLED
+from calque.errors import InputError, OutputError, SettingError
+from calque.text import Sentence
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The few addresses that an upload needs; what was asked is in `asked`, the last commit's files are in `files`."""
+    from huggingface_hub import constants
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_POST(self):
+            length = self.headers.get("Content-Length")
+            body = self.rfile.read(int(length)) if length else b"".join(self.chunks())
+            server.asked.append(self.path)
+            server.tokens.add(self.headers.get("Authorization"))
+            where = f"http://127.0.0.1:{server.server_port}"
+            status, reply = server.refusal or 200, {"error": "no", "url": f"{where}/me/x"}
+            if server.refusal is None:
+                reply = {}
+                if self.path == "/api/repos/create":
+                    server.created = json.loads(body)
+                    reply = {"url": f"{where}/me/{server.created['name']}", "id": "me/x"}
+                elif "/preupload/" in self.path:
+                    files = json.loads(body)["files"]
+                    reply = {
+                        "files": [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in files]
+                    }
+                elif "/commit/" in self.path:
+                    lines = [json.loads(line)["value"] for line in body.splitlines()]
+                    server.message = lines[0]["summary"]
+                    server.files = {line["path"]: base64.b64decode(line["content"]) for line in lines[1:]}
+                    reply = {
+                        "success": True,
+                        "commitOid": "0" * 40,
+                        "commitUrl": f"{where}/me/x/commit/0",
+                        "hookOutput": "",
+                    }
+            data = json.dumps(reply).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def chunks(self):
+            while size := int(self.rfile.readline(), 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.asked, server.tokens, server.files, server.refusal = [], set(), {}, None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_of_this_test")
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+RECORD = {
+    "langs": ["en", "de"],
+    "scores": [
+        {"task": "retrieval", "metric": "accuracy", "data": "news/test.tsv", "languages": ["en", "de"], "value": 0.25},
+        {"task": "retrieval", "metric": "form", "data": "news/test.tsv", "languages": ["en", "de"], "value": None},
+    ],
+}
+FRONT = """---
+library_name: transformers
+language: [en, de]
+base_model: somebody/encoder
+tags: [calque]
+---
+
+# Aligned
+"""
+
+
+@pytest.fixture
+def folder(tiny_folder, tmp_path):
+    folder = tmp_path / "aligned"
+    load_encoder(tiny_folder, layer=1).save(folder)
+    (folder / "README.md").write_text(FRONT)
+    (folder / "calque-run.json").write_text(json.dumps(RECORD))
+    (folder / "training" / "checkpoint").mkdir(parents=True)
+    (folder / "training" / "checkpoint" / "state.pt").write_bytes(b"state")
+    (folder / ".aligned.lock").write_bytes(b"")
+    return folder
+
+
+def front(text: str):
+    from huggingface_hub import ModelCard
+
+    return ModelCard(text).data
+
+
+def test_an_encoder_s_folder_is_one_commit_without_what_is_no_part_of_it(folder, hub):
+    before = (folder / "README.md").read_text()
+    url = push(folder, "me/aligned", private=True, message="First", revision="next", license="mit")
+    assert url.endswith("/me/x/commit/0")
+    assert hub.created["name"] == "aligned"
+    assert hub.created.get("organization") == "me"
+    assert "private" in json.dumps(hub.created)
+    assert (hub.message, hub.tokens) == ("First", {"Bearer hf_of_this_test"})
+    assert any(path.endswith("/branch/next") for path in hub.asked)
+    assert any(path.endswith("/commit/next") for path in hub.asked)
+    assert not [name for name in hub.files if name.startswith((".", "training"))]
+    assert {"config.json", "model.safetensors", "tokenizer.json", "calque.json", "modules.json", "1_Pooling/config.json",
+            "README.md", "calque-run.json"} <= set(hub.files)  # fmt: skip
+    assert hub.files["model.safetensors"] == (folder / "model.safetensors").read_bytes()
+    assert (folder / "README.md").read_text() == before
+    data = front(hub.files["README.md"].decode())
+    assert (data.license, data.language, data.base_model) == ("mit", ["en", "de"], "somebody/encoder")
+    assert (data.pipeline_tag, data.library_name) == ("feature-extraction", "transformers")
+    assert data.tags == ["calque", "sentence-transformers"]
+    (score,) = data.eval_results
+    assert (score.task_type, score.metric_type, score.metric_value) == ("retrieval", "accuracy", 0.25)
+    assert (score.dataset_name, score.dataset_config) == ("test.tsv", "en-de")
+
+
+def test_an_encoder_in_memory_says_what_is_known_and_no_more(tiny_encoder, hub):
+    tiny_encoder.push_to_hub("me/tiny")
+    data = front(hub.files["README.md"].decode()).to_dict()
+    assert set(data) == {"library_name", "pipeline_tag", "tags"}
+    assert "load_encoder(FOLDER)" in hub.files["README.md"].decode()
+
+
+@pytest.mark.parametrize(("status", "said"), [
+    (401, "does not accept the token"), (403, "may not write there"), (409, "the name is taken"), (500, "the hub refused"),
+])  # fmt: skip
+def test_refusals_are_one_line(status, said, folder, hub):
+    hub.refusal = status
+    with pytest.raises(OutputError, match=said) as error:
+        push(folder, "me/aligned")
+    assert "\n" not in str(error.value)
+
+
+def test_no_token_no_connection_no_encoder(folder, tmp_path, hub, monkeypatch):
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(OutputError, match=r"me/aligned: the hub cannot be reached .*: check the connection"):
+        push(folder, "me/aligned")
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
+    with pytest.raises(OutputError, match="no token of the Hugging Face hub: run hf auth login"):
+        push(folder, "me/aligned")
+    with pytest.raises(InputError, match="no encoder in this folder"):
+        push(tmp_path, "me/aligned")
+    with pytest.raises(SettingError, match="is no name on the hub, expected USER/NAME"):
+        check_repo("a/b/c")
+
+
+def test_the_card_of_mini_reads_layer_4_with_transformers_alone():
+    text = card(BUNDLED["mini"], "me/mini")
+    assert "layer 4 of 6, **not the last one**" in text
+    assert (front(text).license, front(text).pipeline_tag) == ("cc-by-sa-4.0", "fill-mask")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    space: dict = {}
+    exec(compile(code.replace('FOLDER = "."', f"FOLDER = {str(BUNDLED['mini'])!r}"), "card", "exec"), space)
+    space["model"].float()  # the weights are stored in half precision
+    words = ["The", "old", "ferry", "leaves"]
+    ours = load_encoder("mini", device="cpu").encode([Sentence(tuple(words), "en")])[0]
+    torch.testing.assert_close(space["word_vectors"](words), torch.from_numpy(ours), rtol=0, atol=2e-5)
+
+
+def test_by_its_name_it_is_read_as_calque_json_says(tiny_folder, tmp_path, monkeypatch):
+    import huggingface_hub
+
+    place = tmp_path / "models--somebody--aligned"
+    load_encoder(tiny_folder, layer=1, pooling="mean").save(place / "snapshots" / "1", keep_layers=True)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text("1")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    encoder = load_encoder("somebody/aligned")
+    assert (encoder.name, encoder.layer, encoder.pooling) == ("somebody/aligned", 1, "mean")
+    shutil.rmtree(place)
+    with pytest.raises(InputError, match="'somebody/aligned' is not a local folder"):
+        load_encoder("somebody/aligned")
