@@ -12,6 +12,7 @@ from calque.cli.advise import advise
 from calque.cli.align import align
 from calque.cli.analyze import analyze
 from calque.cli.anchors import anchors
+from calque.cli.data import data
 from calque.cli.demo import demo
 from calque.cli.direct import told
 from calque.cli.distil import distil
@@ -52,6 +53,7 @@ COMMANDS = (
     pretrain,
     perplexity,
     senses,
+    data,
     demo,
     report,
     explore,

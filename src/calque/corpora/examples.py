@@ -24,7 +24,7 @@ _PAIRS = (
 )  # fmt: skip
 _ENGLISH = ("sentence_a_original", "sentence_b_original")  # of SICK-NL, whose sentence_A and _B are Dutch
 _TEXTS = ("text", "sentence", "content", "review", "tweet")
-_LABELS = ("gold_label", "entailment_label", "entailment_judgment", "label", "labels", "sentiment")
+_LABELS = ("gold_label", "entailment_label", "entailment_judgment", "label", "labels", "sentiment", "category")
 _LANGUAGES = ("language", "lang")
 _MOST_LABELS = 50  # different values that a column may have to be taken for one of labels
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
+from calque.corpora import by_name
 from calque.corpora.languages import best_match
 from calque.corpora.lines import Flaw, Omission, RawCorpus, RawPair
 from calque.corpora.rows import Rows, open_rows
@@ -24,7 +25,7 @@ def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus
         path: a table file; a folder (saved with `save_to_disk`, or of table files); or `hub:NAME`,
             `hub:NAME:SPLIT`, `hub:NAME:CONFIG:SPLIT`, where NAME is a data set of the hub or a folder.
             Without a split it is `train`, or the only one. Files and folders need no network, and are
-            streamed.
+            streamed. Or a name of `by_name`, `hub:tatoeba`.
         langs: found in a column of translations (`{"en": …, "de": …}`), else in columns named by them (`en`,
             `sentence_en`), else the columns are `source` and `target`, `sentence1` and `sentence2`, or the
             like.
@@ -33,6 +34,8 @@ def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus
         MissingExtraError: `datasets` is not installed.
         InputError: no such data set or split, or no columns with the two languages.
     """
+    if (sides := by_name.sides(path, langs)) is not None:
+        return RawCorpus(_joined(sides, path), [])
     data = open_rows(path)
     if not data.first:
         return RawCorpus([], [])
@@ -79,6 +82,26 @@ def _pairs(
         else:
             side, value = ("target", right) if isinstance(left, str) else ("source", left)
             yield Flaw(number, "missing value", f"the {side} side is {value!r:.40}, expected text", path)
+
+
+def _joined(sides: Sequence[tuple[str, str]], path: str | PathLike[str]) -> Iterator[RawPair | Flaw | Omission]:
+    """Of a data set by name: the columns of one data set, or of two, line by line."""
+    (first, source), (second, target) = sides
+    data = open_rows(first)
+    if first == second:
+        yield from _pairs(data, (source, None), (target, None), [], path)
+        return
+    other = (row for _, row in open_rows(second).rows)
+    number = 0
+    for number, row in data.rows:
+        if (beside := next(other, None)) is None:
+            break
+        both = Rows({}, {}, iter([(number, {"source": row.get(source), "target": beside.get(target)})]))
+        yield from _pairs(both, ("source", None), ("target", None), [], path)
+    else:
+        if next(other, None) is None:
+            return
+    raise InputError("the two languages have different numbers of sentences", path=path, line=number)
 
 
 def _text(row: Mapping[str, Any], column: Column) -> Any:

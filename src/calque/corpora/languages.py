@@ -22,11 +22,11 @@ _OTHERS = {"esp": "es", "ned": "nl", "eng": "en", "deu": "de", "ger": "de", "fra
 
 
 def language_of(path: str | PathLike[str]) -> str | None:
-    """The language that a file's name says (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`), or None
-    where it says none or several."""
+    """The language that a file's name says (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`, `hub:pan-x:de`),
+    or None where it says none or several."""
     name = re.split(r"[/\\]", fspath(path))[-1]
     languages: dict[str, None] = {}  # each once, in order
-    for part in re.split(r"[._]", name):
+    for part in re.split(r"[._:]", name):
         code, *dialect = part.split("-")
         code = _OTHERS.get(code.lower(), code.lower())
         if code in _CODES and all(re.fullmatch(r"[A-Za-z0-9]{2,8}", piece) for piece in dialect):

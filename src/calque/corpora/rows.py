@@ -8,10 +8,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from calque.corpora import by_name
+from calque.corpora.by_name import PREFIX
 from calque.corpora.compression import unpacked_name
 from calque.errors import CalqueError, InputError, MissingExtraError
 
-PREFIX = "hub:"
 TABLES = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
 
 
@@ -80,7 +81,7 @@ def unwritten(heads: object) -> list[bool]:
 
 
 def open_rows(path: str | PathLike[str]) -> Rows:
-    """Open what `hub.read_dataset` takes: a table file, a folder or `hub:NAME[[:CONFIG]:SPLIT]`.
+    """Open what `hub.read_dataset` takes: a table file, a folder or `hub:NAME[[:CONFIG]:SPLIT]`; or a name of `by_name`.
 
     Raises:
         MissingExtraError: `datasets` is not installed.
@@ -98,7 +99,8 @@ def open_rows(path: str | PathLike[str]) -> Rows:
     except CalqueError:
         raise
     except Exception as error:  # its files, formats and network fail with errors of many libraries
-        raise InputError(f"not a data set that can be read ({_cause(error)})", path=path) from error
+        fact = f"not a data set that can be read ({_cause(error)}){by_name.remedy(path)}"
+        raise InputError(fact, path=path) from error
 
 
 def _rows(
@@ -123,6 +125,8 @@ def _open(datasets: Any, path: str) -> Any:
         name, *rest = path.removeprefix(PREFIX).split(":")
         split = rest[-1] if rest else None
         config = rest[0] if len(rest) > 1 else None
+    if (named := by_name.place(path)) is not None:
+        name, config, split = named
     folder = Path(name)
     if folder.is_file():
         kind = TABLES[Path(unpacked_name(folder)).suffix.lower()]

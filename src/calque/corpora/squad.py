@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from array import array
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from calque.corpora.harvest import Losses, OnError, SentenceBuilder, SkippedWarning
 from calque.corpora.lines import Flaw, Omission, Skipped, read_json
+from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError
 from calque.offsets import offsets_of, ranges
 from calque.segment import splitter, word_places
@@ -95,7 +97,8 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
     Questions of SQuAD 2.0 without an answer are left out and counted; that is never an error.
 
     Args:
-        path: the file, packed (gzip, zstd, xz, bzip2) or not.
+        path: the file, packed (gzip, zstd, xz, bzip2) or not; or a data set with the columns `context`, `question` and
+            `answers`, `hub:NAME` or a folder (see `hub.read_dataset`).
         lang: its language.
         on_error: what becomes of a question that cannot be used: an error (`raise`), or it is left out, and a
             `SkippedWarning` counts it (`skip`). One whose answer is not where `answer_start` says stays, for tests ask for the
@@ -113,7 +116,7 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
     places: list[np.ndarray] = []
     owner, counts, spans = array("q"), array("q"), array("i")
     answers: list[str] = []
-    for item in _items(read_json(path), path):
+    for item in _rows(path) if _is_dataset(path) else _items(read_json(path), path):
         if isinstance(item, Flaw | Omission):
             losses.take(item)
             continue
@@ -169,6 +172,20 @@ def _misplaced(item: _Asked, text: str, start: int) -> str:
     at = item.passage.find(text)
     where = f", which stands at {at}" if at >= 0 else ", which the passage does not have"
     return f"answer_start {start} has {there!r:.60}, expected the answer {text!r:.60}{where}; correct it"
+
+
+def _is_dataset(path: str | PathLike[str]) -> bool:
+    return fspath(path).startswith(PREFIX) or os.path.isdir(path)
+
+
+def _rows(path: str | PathLike[str]) -> Iterator[_Asked | Flaw | Omission]:
+    """Every question of a data set, whose rows have a passage each."""
+    for number, row in open_rows(path).rows:
+        answers = row.get("answers")
+        if isinstance(answers, dict):  # a list of each of its columns
+            answers = [dict(zip(answers, each, strict=False)) for each in zip(*answers.values(), strict=False)]
+        asked = {"question": row.get("question"), "answers": answers}
+        yield from _paragraph({"context": row.get("context"), "qas": [asked]}, f"row {number}", path)
 
 
 # -- the JSON ----------------------------------------------------------------------------------------------------------

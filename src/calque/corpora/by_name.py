@@ -1,0 +1,193 @@
+"""Published test sets by short names: where they are on the Hugging Face hub, in which languages, and what reads them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+
+from calque.corpora.languages import best_match
+from calque.errors import InputError
+
+PREFIX = "hub:"
+
+
+@dataclass(frozen=True)
+class NamedData:
+    """A row of the table.
+
+    Attributes:
+        task: the task that reads it; "parallel" for every command that takes parallel text.
+        repository: its name on the hub.
+        config: the name of a configuration; `{}` is what it calls the language.
+        tags: by language, what the configurations call it.
+        splits: of which the first is taken where none is named.
+        columns: those that are read; of parallel text the one in the language and the one in English, or the only one where
+            each language has a configuration of its own, line by line.
+        licence: what the hub or the publication says.
+    """
+
+    task: str
+    repository: str
+    config: str
+    tags: Mapping[str, str]
+    splits: tuple[str, ...]
+    columns: tuple[str, ...]
+    licence: str
+
+    def config_of(self, lang: str) -> str | None:
+        """The configuration of a language, None where there is none."""
+        found = best_match(lang, self.tags)
+        return None if found is None else self.config.format(self.tags[found])
+
+    def usage(self, name: str) -> str:
+        """How it is written on the command line."""
+        lang = "de" if "de" in self.tags else next(iter(self.tags))
+        return f"{PREFIX}{name}" if self.task == "parallel" else f"{PREFIX}{name}:{lang}"
+
+
+def _same(langs: str) -> dict[str, str]:
+    return {lang: lang for lang in langs.split()}
+
+
+def _tags(pairs: str) -> dict[str, str]:
+    return dict(pair.split("=") for pair in pairs.split())
+
+
+_XTREME = "google/xtreme"
+_ALL = ("test", "validation", "train")
+_UDPOS = _tags(
+    "af=Afrikaans ar=Arabic eu=Basque bg=Bulgarian zh=Chinese nl=Dutch en=English et=Estonian fi=Finnish fr=French de=German "
+    "el=Greek he=Hebrew hi=Hindi hu=Hungarian id=Indonesian it=Italian ja=Japanese kk=Kazakh ko=Korean mr=Marathi fa=Persian "
+    "pt=Portuguese ru=Russian es=Spanish tl=Tagalog ta=Tamil te=Telugu th=Thai tr=Turkish ur=Urdu vi=Vietnamese yo=Yoruba"
+)
+_PANX = _same(
+    "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi yo zh"
+)
+_TATOEBA = _tags(
+    "af=afr ar=ara bg=bul bn=ben de=deu el=ell es=spa et=est eu=eus fa=pes fi=fin fr=fra he=heb hi=hin hu=hun id=ind it=ita "
+    "ja=jpn jv=jav ka=kat kk=kaz ko=kor ml=mal mr=mar nl=nld pt=por ru=rus sw=swh ta=tam te=tel th=tha tl=tgl tr=tur ur=urd "
+    "vi=vie zh=cmn"
+)
+_SIB = _tags(
+    "af=afr_Latn am=amh_Ethi ar=arb_Arab bg=bul_Cyrl bn=ben_Beng ca=cat_Latn cs=ces_Latn cy=cym_Latn da=dan_Latn de=deu_Latn "
+    "el=ell_Grek en=eng_Latn es=spa_Latn et=est_Latn eu=eus_Latn fa=pes_Arab fi=fin_Latn fr=fra_Latn ga=gle_Latn gl=glg_Latn "
+    "gu=guj_Gujr ha=hau_Latn he=heb_Hebr hi=hin_Deva hr=hrv_Latn hu=hun_Latn hy=hye_Armn id=ind_Latn ig=ibo_Latn is=isl_Latn "
+    "it=ita_Latn ja=jpn_Jpan jv=jav_Latn ka=kat_Geor kk=kaz_Cyrl km=khm_Khmr kn=kan_Knda ko=kor_Hang ky=kir_Cyrl lo=lao_Laoo "
+    "lt=lit_Latn lv=lvs_Latn mk=mkd_Cyrl ml=mal_Mlym mn=khk_Cyrl mr=mar_Deva ms=zsm_Latn mt=mlt_Latn my=mya_Mymr nb=nob_Latn "
+    "ne=npi_Deva nl=nld_Latn pa=pan_Guru pl=pol_Latn pt=por_Latn ro=ron_Latn ru=rus_Cyrl sk=slk_Latn sl=slv_Latn so=som_Latn "
+    "sq=als_Latn sr=srp_Cyrl sv=swe_Latn sw=swh_Latn ta=tam_Taml te=tel_Telu th=tha_Thai tl=tgl_Latn tr=tur_Latn uk=ukr_Cyrl "
+    "ur=urd_Arab uz=uzn_Latn vi=vie_Latn xh=xho_Latn yo=yor_Latn zh=zho_Hans zu=zul_Latn"
+)
+_FLORES = {**_SIB, "zh": "cmn_Hans"}
+_MASSIVE = {
+    **_same(
+        "af am ar az bn cy da de el en es fa fi fr he hi hu hy id is it ja jv ka km kn ko lv ml mn ms my nb nl pl pt ro ru sl sq "
+        "sv sw ta te th tl tr ur vi"
+    ),
+    "zh": "zh-CN",
+    "zh-TW": "zh-TW",
+}
+
+#: by the name that stands behind `hub:`
+NAMED: dict[str, NamedData] = {
+    "pan-x": NamedData("ner", _XTREME, "PAN-X.{}", _PANX, _ALL, ("tokens", "ner_tags"), "not stated (WikiANN)"),
+    "udpos": NamedData("pos", _XTREME, "udpos.{}", _UDPOS, _ALL, ("tokens", "pos_tags"), "that of each treebank"),
+    "xnli": NamedData(
+        "nli", "facebook/xnli", "{}", _same("ar bg de el en es fr hi ru sw th tr ur vi zh"), _ALL,
+        ("premise", "hypothesis", "label"), "CC BY-NC 4.0",
+    ),
+    "xquad": NamedData(
+        "qa", "google/xquad", "xquad.{}", _same("ar de el en es hi ro ru th tr vi zh"), ("validation",),
+        ("context", "question", "answers"), "CC BY-SA 4.0",
+    ),
+    "tatoeba": NamedData(
+        "parallel", _XTREME, "tatoeba.{}", _TATOEBA, ("validation",), ("source_sentence", "target_sentence"), "CC BY 2.0"
+    ),
+    "bucc": NamedData(
+        "parallel", _XTREME, "bucc18.{}", _same("de fr ru zh"), ("test", "validation"),
+        ("source_sentence", "target_sentence"), "not stated",
+    ),
+    "massive": NamedData(
+        "sentiment", "mteb/amazon_massive_intent", "{}", _MASSIVE, _ALL, ("text", "label"), "CC BY 4.0"
+    ),
+    "sib-200": NamedData("sentiment", "Davlan/sib200", "{}", _SIB, _ALL, ("text", "category"), "CC BY-SA 4.0"),
+    "flores": NamedData(
+        "parallel", "openlanguagedata/flores_plus", "{}", _FLORES, ("devtest", "dev"), ("text",), "CC BY-SA 4.0"
+    ),
+}  # fmt: skip
+
+
+def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
+    """The name in the table and what stands behind it; None where a path is something else, a folder of that name too."""
+    text = fspath(path)
+    name, *rest = text.removeprefix(PREFIX).split(":")
+    return (name, rest) if text.startswith(PREFIX) and name in NAMED and not os.path.exists(name) else None
+
+
+def place(path: str | PathLike[str]) -> tuple[str, str, str] | None:
+    """Repository, configuration and split of `hub:NAME:LANGUAGE[:SPLIT]`; None where the name is not in the table.
+
+    Raises:
+        InputError: no language, or one that it is not in.
+    """
+    if (asked := _asked(path)) is None:
+        return None
+    name, rest = asked
+    row = NAMED[name]
+    config = row.config_of(rest[0]) if rest else None
+    if config is None or len(rest) > 2:
+        raise InputError(f"{name} is written {row.usage(name)}[:{'|'.join(row.splits)}], in {_listed(row)}", path=path)
+    return row.repository, config, rest[1] if len(rest) > 1 else row.splits[0]
+
+
+def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, str]] | None:
+    """For parallel text `hub:NAME[:SPLIT]` the data set and the column of each side; None where it is none of the table.
+
+    Args:
+        path: as the user wrote it.
+        langs: source and target.
+
+    Raises:
+        InputError: it is not in these languages.
+    """
+    if (asked := _asked(path)) is None or NAMED[asked[0]].task != "parallel":
+        return None
+    name, rest = asked
+    row, split = NAMED[name], rest[0] if rest else NAMED[name].splits[0]
+    if split not in row.splits:
+        raise InputError(f"{name} has the splits {', '.join(row.splits)}", path=path)
+    with_english = len(row.columns) == 2
+    english = [best_match("en", [lang]) is not None for lang in langs]
+    other = [lang for lang, is_english in zip(langs, english, strict=True) if not is_english]
+    configs = [row.config_of(lang) for lang in (other * 2 if with_english else langs)]
+    if None in configs or len(configs) != 2 or (with_english and sum(english) != 1):
+        pairs = "English and " if with_english else ""
+        raise InputError(f"{name} is not in {langs[0]} and {langs[1]}, but in {pairs}{_listed(row)}", path=path)
+    return [
+        (f"{PREFIX}{row.repository}:{config}:{split}", row.columns[int(is_english) if with_english else 0])
+        for config, is_english in zip(configs, english, strict=True)
+    ]
+
+
+def remedy(path: str | PathLike[str]) -> str:
+    """What to say where a data set cannot be read: what a name stands for, or the names that are near it."""
+    text = fspath(path)
+    if not text.startswith(PREFIX):
+        return ""
+    name, *_ = text.removeprefix(PREFIX).split(":")
+    rows = [row for row in NAMED.values() if row.repository == name]
+    if _asked(path) is not None or rows:
+        repository = name if rows else NAMED[name].repository
+        return (
+            f"; {repository} is on the Hugging Face hub: is the network there, and has whoever is logged in accepted its "
+            "terms? A copy on disk is hub:FOLDER:CONFIG:SPLIT"
+        )
+    near = difflib.get_close_matches(name.lower(), NAMED, n=3)
+    return f"; did you mean {' or '.join(PREFIX + each for each in near)}? calque data lists all names" if near else ""
+
+
+def _listed(row: NamedData) -> str:
+    return " ".join(row.tags)
