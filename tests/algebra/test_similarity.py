@@ -235,7 +235,7 @@ def test_every_library_multiplies_within_the_bound(monkeypatch):
     x, y = (torch.from_numpy(unit_rows(rng.standard_normal((n, 300)))) for n in (70, 50))
     exact = x.double() @ y.double().T
     for onednn in (True, False):
-        monkeypatch.setattr(multiplying, "onednn_is_faster", lambda onednn=onednn: onednn)
+        monkeypatch.setattr(multiplying, "uses_onednn", lambda onednn=onednn: onednn)
         with full_precision():
             found = products(x[10:], y, torch.empty(60, 50))
         assert float((exact[10:] - found.double()).abs().max()) < error_bound(x, y)

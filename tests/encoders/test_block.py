@@ -7,7 +7,6 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from calque.encoders import products
 from calque.encoders.bert import attention_of
 from calque.encoders.block import Blocks, is_plain, modules_of
 from calque.nn.ragged_attention import attend, attend_backward
@@ -149,27 +148,3 @@ def test_dropout_follows_its_key_and_drops_its_share():
     other = np.array([coin(place, np.uint32(8)) >= np.uint32(0.3 * 2**32) for place in range(20_000)])
     assert (kept & other).mean() == pytest.approx(0.49, abs=0.015)
     assert (kept[1:] & kept[:-1]).mean() == pytest.approx(0.49, abs=0.015)
-
-
-@pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch has no oneDNN")
-def test_both_libraries_give_the_same_products(monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    x, weight, bias, given = (
-        torch.randn(shape, generator=generator) for shape in ((48, 24), (40, 24), (40,), (48, 40))
-    )
-    expected = x @ weight.T + bias, given @ weight, given.T @ x
-    for wide in (False, True):
-        monkeypatch.setattr(products, "uses_onednn", lambda wide=wide: wide)
-        found = (
-            products.linear(x, weight, bias),
-            products.back_to_input(given, weight),
-            products.back_to_weight(given, x),
-        )
-        for ours, theirs in zip(found, expected, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-5)
-
-
-def test_rows_are_filled_up_to_few_numbers():
-    filled = [products.rounded_rows(n) for n in range(1, 4097)]
-    assert all(n <= m < n + max(16, n / 7) and m % 16 == 0 for n, m in enumerate(filled, start=1))
-    assert len(set(filled[512:])) == 24

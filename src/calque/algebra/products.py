@@ -1,7 +1,10 @@
-"""Matrix products of rows with rows, in real float32 or rounded, by whichever library is fastest here.
+"""Matrix products, in real float32 or rounded, by the quickest library for this processor: of rows with rows, and of a
+transformer's layer, there and back.
 
-All are sums of the same products and differ in their order alone, which `error_bound` allows for: who decides by exact
-numbers in the end may let a clock choose.
+All are sums of the same products and differ in their order alone, which `error_bound` allows for.
+
+oneDNN prepares a program for each new shape, which costs as much as a product of a small model. So a layer's rows are filled
+up to one of a few numbers (`rounded_rows`).
 """
 
 from __future__ import annotations
@@ -9,10 +12,12 @@ from __future__ import annotations
 import timeit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 
+import llvmlite.binding
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from calque.algebra.rows import Rows, as_rows
 
@@ -29,6 +34,30 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+@cache
+def uses_onednn() -> bool:
+    """Whether float32 products on the processor go to oneDNN, which PyTorch brings too: on one of AMD with AVX-512.
+
+    PyTorch's own products go to MKL, which takes its kernels for AVX2 on processors of other makers than Intel: 95 against
+    207 GFLOP/s a core on an AMD EPYC (Zen 5). A fixed rule, by the processor's name; both are exact float32.
+    """
+    wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return there and wide and llvmlite.binding.get_host_cpu_name().startswith("znver")
+
+
+def _by_onednn(x: Tensor) -> bool:
+    """Whether products of this are to be float32 and nothing less, and oneDNN's: "medium" goes to PyTorch, which knows what
+    it means."""
+    exact = x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+    return exact and x.device.type == "cpu" and uses_onednn()
+
+
+def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x @ weight.T + bias` by the library that PyTorch's compiled models use."""
+    return torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, "none", [], "")
+
+
 def products(x: Tensor, y: Tensor, out: Tensor) -> Tensor:
     """`x @ y.T` `[n, m]`, in `out` or in new memory; inside `full_precision`.
 
@@ -36,26 +65,43 @@ def products(x: Tensor, y: Tensor, out: Tensor) -> Tensor:
         x, y: `[n, dim]` and `[m, dim]` of one type, contiguous.
         out: `[n, m]` of the same type.
     """
-    if x.dtype == torch.float32 and x.device.type == "cpu" and onednn_is_faster():
-        return _onednn(x, y)
-    return torch.mm(x, y.T, out=out)
+    return _onednn(x, y) if _by_onednn(x) else torch.mm(x, y.T, out=out)
 
 
-def _onednn(x: Tensor, y: Tensor) -> Tensor:
-    """`x @ y.T` by the library that PyTorch's compiled models use. Its plain `mm` goes to MKL, which has no AVX-512 for
-    processors of other makers: 95 against 207 GFLOP/s a core on an AMD EPYC (Zen 5)."""
-    return torch.ops.mkldnn._linear_pointwise(x, y, None, "none", [], "")
+def rounded_rows(n: int) -> int:
+    """The number of rows to fill up to: one of eight between a power of two and the next, 6 per cent more at most on
+    average, and a multiple of 16."""
+    step = max(16, 1 << max(0, n.bit_length() - 4))
+    return -(-n // step) * step
 
 
-@lru_cache(maxsize=1)
-def onednn_is_faster() -> bool:
-    """Whether oneDNN multiplies float32 matrices at least 1.15 times as fast as `torch.mm` here: measured, not looked up."""
-    a = torch.ones(512, 512)
-    with full_precision():
-        try:
-            return _seconds(lambda: torch.mm(a, a.T)) > 1.15 * _seconds(lambda: _onednn(a, a))
-        except (RuntimeError, AttributeError):  # a PyTorch without it
-            return False
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x @ weight.T + bias`.
+
+    Args:
+        x: `[rows, n]`.
+        weight: `[m, n]`, of the same type.
+        bias: `[m]`.
+    """
+    if _by_onednn(x):
+        return _onednn(x, weight, bias)
+    return F.linear(x, weight, bias)
+
+
+def back_to_input(gradient: Tensor, weight: Tensor) -> Tensor:
+    """`gradient @ weight`: the gradient of `linear` in `x`."""
+    if _by_onednn(gradient):
+        return _onednn(gradient, weight.t())
+    return gradient @ weight
+
+
+def back_to_weight(gradient: Tensor, x: Tensor) -> Tensor:
+    """`gradient.T @ x`: the gradient of `linear` in `weight`."""
+    if _by_onednn(gradient):
+        if gradient.shape[1] > x.shape[1]:  # the narrower one is turned around on the way
+            return _onednn(x.t(), gradient.t()).t().contiguous()
+        return _onednn(gradient.t(), x.t())
+    return gradient.t() @ x
 
 
 @lru_cache(maxsize=8)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.algebra.products import rounded_rows
 from calque.encoders.batches import WordBatch
 from calque.encoders.block import Blocks, Known, is_plain
-from calque.encoders.products import rounded_rows
 
 _SHORT = 128  # subwords of a sentence for which attention by products is quicker than PyTorch's kernel for processors
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from calque.algebra.products import back_to_input, back_to_weight, linear
 from calque.encoders.epilogues import (
     add_rows,
     bias_gelu,
@@ -25,7 +26,6 @@ from calque.encoders.epilogues import (
     scatter,
     slope_back,
 )
-from calque.encoders.products import back_to_input, back_to_weight, linear
 from calque.nn.ragged_attention import attend, attend_backward
 
 

@@ -46,7 +46,7 @@ def similarities(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y.T`, `[n, m]`.
 
     A batch has other numbers of words in each update, for which a library prepares its products anew, or is slow (see
-    `calque.encoders.products`); in float32 on a processor these are compiled loops.
+    `calque.algebra.products`); in float32 on a processor these are compiled loops.
 
     Args:
         x, y: `[n, dim]` and `[m, dim]`.
