@@ -49,7 +49,10 @@ def run(
     return found, weights
 
 
+#: Adam divides a gradient by its size: where all of a gradient is rounding, so is the step, unless it is small beside this.
+EQUAL: dict[str, Any] = {"epsilon": 1e-2}
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    found, weights = run(sys.argv[1], Path(sys.argv[2]) / "training")
+    found, weights = run(sys.argv[1], Path(sys.argv[2]) / "training", **EQUAL)
     torch.save(weights, Path(sys.argv[2]) / "weights.pt")
