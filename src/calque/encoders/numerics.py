@@ -27,10 +27,11 @@ def few_shapes() -> None:
 
     What it prepares for a product it keeps for each shape, and PyTorch keeps a copy. Batches of sentences have ever new
     shapes, so memory would grow with the text, by a gigabyte and more. Rows that are filled up (`rounded_rows`) have few:
-    an update of a BERT has fewer than this, and to prepare one takes as long as a product of a small model.
+    an update of a BERT has fewer than this, and to prepare one takes as long as a product of a small model. Each is up to
+    half a megabyte.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "256")
+        os.environ.setdefault(name, "48")
 
 
 def check_precision(precision: str, *, products_only: bool = False) -> str:
