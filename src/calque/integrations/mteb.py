@@ -1,0 +1,96 @@
+"""Any encoder of calque as a model of MTEB, whose bitext mining, STS and other tasks of sentences then run on it.
+
+Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". `pip install 'calque[mteb]'`; without it nothing here is
+needed. MTEB encodes texts whose language it does not say, so an encoder whose maps or tables go by language is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.algebra.normalize import unit_rows
+from calque.encoders import Encoder, HuggingFaceEncoder
+from calque.encoders.sentence_vectors import Pooling, SentencePooling, modules_folder, sentence_vectors
+from calque.errors import MissingExtraError, SettingError
+from calque.segment import split_spaces
+from calque.text import Sentences
+
+
+class MtebEncoder:
+    """A model as `mteb.evaluate(model, tasks)` takes it: MTEB's `EncoderProtocol`, version 2.
+
+    Args:
+        encoder: which one.
+        pooling: how a sentence's vector is made, see `SentencePooling.of`. None: the encoder's own, where its folder says one;
+            else the mean of its subwords, as sentence-transformers has it; of an encoder without subwords, the mean of words.
+        name: ORGANISATION/NAME in MTEB's results; None for calque/ and the encoder's name.
+
+    Raises:
+        MissingExtraError: mteb is not installed.
+        SettingError: an encoder that has to know the language of a text.
+    """
+
+    def __init__(self, encoder: Encoder, *, pooling: Pooling | None = None, name: str | None = None):
+        try:
+            from mteb.models import ModelMeta
+        except ImportError as error:
+            raise MissingExtraError("mteb", "mteb", "running its tasks") from error
+        if encoder.languages or getattr(encoder, "maps", None):
+            raise SettingError(
+                f"{encoder.name} has to know the language of a text, which MTEB does not say: evaluate it by "
+                "calque evaluate … sentences"
+            )
+        if pooling is None and isinstance(encoder, HuggingFaceEncoder) and modules_folder(encoder) is None:
+            pooling = "subwords"
+        self.encoder, self.pooling = encoder, SentencePooling.of(encoder, pooling)
+        self._meta = ModelMeta.create_empty(overwrites={
+            "name": name or f"calque/{re.sub(r'[^A-Za-z0-9_.-]+', '-', encoder.name)}",
+            "revision": encoder.fingerprint,  # results of one fingerprint are of the same vectors
+            "embed_dim": encoder.dim,
+            "max_tokens": getattr(encoder, "max_length", None),
+            "framework": ["PyTorch"],
+        })  # fmt: skip
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        """What MTEB writes beside its results."""
+        return self._meta
+
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        task_metadata: Any = None,
+        hf_split: str = "",
+        hf_subset: str = "",
+        prompt_type: Any = None,
+        **options: Any,
+    ) -> np.ndarray:
+        """Vectors of the texts of all batches, float32 `[n, dim]`, zero for a text without any.
+
+        Args:
+            inputs: batches, each with a list `text`.
+            task_metadata, hf_split, hf_subset, prompt_type, options: of the task; calque has no prompts by task.
+        """
+        texts = [text for batch in inputs for text in batch["text"]]
+        return sentence_vectors(self.encoder, Sentences.of([split_spaces(text) for text in texts]), self.pooling).data
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+        """Cosines of all with all, `[n, m]`."""
+        return torch.from_numpy(_unit(embeddings1) @ _unit(embeddings2).T)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+        """Cosines of rows that belong together, `[n]`."""
+        return torch.from_numpy((_unit(embeddings1) * _unit(embeddings2)).sum(axis=1))
+
+
+def _unit(vectors: Any) -> np.ndarray:
+    """float32 `[n, dim]` of length 1; of one vector, `[1, dim]`."""
+    data = vectors.detach().cpu().numpy() if isinstance(vectors, Tensor) else np.asarray(vectors)
+    return unit_rows(np.atleast_2d(data).astype(np.float32))

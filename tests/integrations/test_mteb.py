@@ -1,0 +1,94 @@
+"""MTEB's own tasks, made of texts at hand, run on an encoder of calque and count what calque counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from calque.encoders.random_vectors import RandomVectors
+from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
+from calque.errors import MissingExtraError, SettingError
+from calque.integrations.mteb import MtebEncoder
+from calque.text import Sentences
+
+ENGLISH = ["the cat sees a house", "water", "three books about birds", "the old ferry leaves the harbour"]
+GERMAN = ["die Katze sieht ein Haus", "Wasser", "drei Bücher über Vögel", "die alte Fähre verlässt den Hafen"]
+
+
+def installed():
+    return pytest.importorskip("mteb", reason="needs mteb: pip install 'calque[mteb]'")
+
+
+def task(base, name, rows, **more):
+    """One of MTEB's tasks with rows of our own instead of a download."""
+    from datasets import Dataset, DatasetDict
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    class Local(base):
+        metadata = TaskMetadata(
+            name=name, description="of this test", dataset={"path": "here/none", "revision": "1"}, reference=None,
+            eval_splits=["test"], eval_langs={"default": ["eng-Latn", "deu-Latn"]}, category="t2t", modalities=["text"],
+            date=None, domains=None, task_subtypes=None, license=None, annotations_creators=None, dialect=None,
+            sample_creation=None, bibtex_citation=None, **more,
+        )  # fmt: skip
+
+        def load_data(self, **_):
+            self.dataset, self.data_loaded = DatasetDict({"test": Dataset.from_dict(rows)}), True
+
+    return Local()
+
+
+def vectors(encoder, texts):
+    text = Sentences.of([each.split() for each in texts])
+    return sentence_vectors(encoder, text, SentencePooling.of(encoder, "subwords")).data
+
+
+def cosines(x, y):
+    return (x @ y.T) / np.linalg.norm(x, axis=1)[:, None] / np.linalg.norm(y, axis=1)
+
+
+def test_bitext_mining_and_similarity_of_sentences(tiny_encoder):
+    installed()
+    from mteb.abstasks import AbsTaskBitextMining, AbsTaskSTS
+    from scipy.stats import spearmanr
+
+    model = MtebEncoder(tiny_encoder)
+    run = {"encode_kwargs": {"batch_size": 3}}
+    rows = {"sentence1": ENGLISH, "sentence2": GERMAN}
+    bitext = task(AbsTaskBitextMining, "LocalBitext", rows, type="BitextMining", main_score="f1")
+    found = bitext.evaluate(model, "test", **run)["default"]
+    sims = cosines(vectors(tiny_encoder, ENGLISH), vectors(tiny_encoder, GERMAN))
+    assert found["accuracy"] == pytest.approx((sims.argmax(axis=1) == np.arange(4)).mean())
+    rows["score"] = [5.0, 1.0, 3.0, 2.0]
+    sts = task(AbsTaskSTS, "LocalSTS", rows, type="STS", main_score="cosine_spearman")
+    found = sts.evaluate(model, "test", **run)["default"]
+    assert found["cosine_spearman"] == pytest.approx(spearmanr(np.diag(sims), rows["score"]).statistic, abs=1e-6)
+    assert model.mteb_model_meta.revision == tiny_encoder.fingerprint
+    assert model.mteb_model_meta.name.startswith("calque/")
+
+
+def test_batches_are_joined_and_similarities_are_cosines(tiny_encoder):
+    installed()
+    model = MtebEncoder(tiny_encoder, pooling="subwords", name="me/tiny")
+    x = model.encode([{"text": ENGLISH[:3]}, {"text": ENGLISH[3:]}])
+    np.testing.assert_allclose(x, vectors(tiny_encoder, ENGLISH), atol=1e-6)
+    y = vectors(tiny_encoder, GERMAN)
+    np.testing.assert_allclose(model.similarity(x, y), cosines(x, y), atol=1e-6)
+    np.testing.assert_allclose(model.similarity_pairwise(x, y), np.diag(cosines(x, y)), atol=1e-6)
+
+
+def test_words_where_there_are_no_subwords_and_languages_are_refused(tiny_encoder):
+    installed()
+    assert MtebEncoder(RandomVectors(8)).pooling.name == "words"
+
+    class German(RandomVectors):
+        languages = ("de",)
+
+    with pytest.raises(SettingError, match="has to know the language of a text, which MTEB does not say"):
+        MtebEncoder(German(8))
+
+
+def test_without_mteb_a_line_says_how_to_install_it(tiny_encoder, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "mteb.models", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'calque\[mteb\]'"):
+        MtebEncoder(tiny_encoder)
