@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list) -
 
     tuner.loss = loss
     tuned = tuner.tune(encoder(folder), *map(list, zip(*texts, strict=True)), folder=place, checkpoint_every=2)
-    return tuner.history, tuned.model.state_dict()
+    return tuner.history, tuned.merged().model.state_dict()
 
 
 def tuned(kind: type, **settings: Any) -> Callable[[str, Path, int | None], Outcome]:
@@ -139,6 +140,7 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
         Contrastive, sentences=0.5, subword_dropout=0.3, temperature_schedule="linear", temperature_end=0.2
     ),
     "contrastive-pivot": by_pivot,
+    **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "senses": senses,
     "clcr": key_points,
 }
