@@ -113,6 +113,9 @@ class AdaptedEncoder(HuggingFaceEncoder):
             options |= {} if self.precision == "highest" else {"precision": self.precision}
             write_about(path, "adapters", {"adapted": about, **options})
 
+    def save_whole(self, folder: str | PathLike[str]) -> None:
+        self.save(folder)
+
     @classmethod
     def open(
         cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None,
@@ -132,6 +135,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         places = [str(path / adapted["beside"])] if "beside" in adapted else []
         places += [str(adapted.get("place") or config.base_model_name_or_path or "")]
         place = next((place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1])
+        place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
         origin = Origin(place, adapted.get("weights", ""), adapted.get("dtype", "float32"))
         remedy = f"its place stands in {ABOUT_FILE}, adapted.place" if adapted else "it stands in adapter_config.json"
         try:
