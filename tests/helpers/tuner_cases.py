@@ -14,10 +14,13 @@ import torch
 
 from calque.alignment.clcr.method import KeyPointAlignment
 from calque.alignment.contrastive import Contrastive
+from calque.alignment.distilled import Distillation
 from calque.alignment.finetune import FineTune
 from calque.alignment.senses import SenseAlignment
 from calque.annotated import Dictionary
 from calque.encoders import load_encoder
+from calque.encoders.sentence_store import SentenceStore
+from calque.encoders.sentence_vectors import SentencePooling
 from calque.text import ParallelCorpus, Sentences
 from calque.wordalign import pivoted
 from linked_text import make_text
@@ -126,6 +129,16 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     return [json.loads(line) for file in written for line in file.read_text().splitlines()], weights
 
 
+def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
+    """A teacher that reads in shares, and updates of which some processes have no text."""
+    student = encoder(folder)
+    store = SentenceStore(place / "store", student, SentencePooling.of(student, "cls"))
+    method = Distillation(**SETTINGS, ranking=0.5, source_share=0.5, dense=True)
+    pooling = SentencePooling.of(student, "subwords")
+    found = method.distil(student, pooling, store, [make_text("xx", 13, 0)[0]], folder=place, checkpoint_every=2)
+    return method.history, found.encoder.model.state_dict() | found.pooling.state_dict()
+
+
 CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "finetune": tuned(FineTune, layers=(1, -1), accumulate=2),
     "finetune-mean": tuned(FineTune, reduction="mean", target="frozen", clip=0.5, reference="recomputed", freeze=1),
@@ -142,6 +155,7 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "contrastive-pivot": by_pivot,
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "senses": senses,
+    "distilled": distilled,
     "clcr": key_points,
 }
 

@@ -23,7 +23,7 @@ JOB = str(tuner_cases.__file__)
 HELPERS = os.pathsep.join([str(Path(JOB).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
 FSDP = {"ACCELERATE_USE_FSDP": "true"}
 #: cases for four processes, of which some have no pair in the last update of an epoch, and of the small texts always
-OF_FOUR = ("finetune", "contrastive-each", "contrastive-pivot", "senses")
+OF_FOUR = ("finetune", "contrastive-each", "contrastive-pivot", "senses", "distilled")
 OF_TWO = tuple(case for case in CASES if case not in OF_FOUR)
 #: of each training that was stopped: the case, who stopped it, and who went on
 RESUMED = {
