@@ -143,6 +143,13 @@ def test_base_and_adapters_may_move_together_and_the_base_is_checked(tiny_folder
         load_encoder(place)
 
 
+def test_what_peft_alone_wrote_has_the_layer_of_its_base(tmp_path):
+    made = adapted(load_encoder("mini"))
+    made.save(tmp_path / "a")
+    (tmp_path / "a" / "calque.json").unlink()
+    assert load_encoder(tmp_path / "a").layer == made.layer < made.n_layers
+
+
 def test_damaged_files_are_told(tiny_encoder, tmp_path):
     adapted(tiny_encoder).save(tmp_path / "a")
     config = tmp_path / "a" / "adapter_config.json"

@@ -153,7 +153,8 @@ class AdaptedEncoder(HuggingFaceEncoder):
         model.to(usable_device(device))
         if isinstance(number, torch.dtype):
             model.to(number)
-        options = {"name": path.resolve().name, **recorded_options(recorded), **options}
+        of_base = recorded_options(read_about(BUNDLED.get(place, place)))  # where PEFT alone wrote the adapters
+        options = {"name": path.resolve().name, **of_base, **recorded_options(recorded), **options}
         return cls._of(model, tokenizer, {"origin": Origin(place, weights, origin.dtype), **options}, str(path))
 
 
