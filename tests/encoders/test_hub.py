@@ -17,6 +17,7 @@ from calque.encoders.hub import card, check_repo, push
 from calque.encoders.loading import BUNDLED
 from calque.errors import InputError, OutputError, SettingError
 from calque.text import Sentence
+from command import fails, works
 
 
 @pytest.fixture
@@ -137,6 +138,13 @@ def test_an_encoder_s_folder_is_one_commit_without_what_is_no_part_of_it(folder,
     (score,) = data.eval_results
     assert (score.task_type, score.metric_type, score.metric_value) == ("retrieval", "accuracy", 0.25)
     assert (score.dataset_name, score.dataset_config) == ("test.tsv", "en-de")
+
+
+def test_the_command_says_where_it_went(folder, hub, capsys):
+    _, err = works(capsys, "push", folder, "me/aligned", "--license", "mit", "--message", "By hand")
+    assert "/me/x/commit/0" in err
+    assert hub.message == "By hand"
+    assert "is no name on the hub" in fails(capsys, "push", folder, "a/b/c")
 
 
 def test_an_encoder_in_memory_says_what_is_known_and_no_more(tiny_encoder, hub):
