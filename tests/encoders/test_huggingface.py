@@ -453,6 +453,7 @@ def test_a_saved_encoder_works_without_calque(family_folder, tmp_path, load):
     about = json.loads((tmp_path / "calque.json").read_text())
     assert about == {
         "kind": "huggingface", "format": 1, "layer": 3, "cut": False, "pooling": "last", "max_length": 64,
+        "own_pooling": False,  # the modules of sentence-transformers that stand beside the weights
     }  # fmt: skip
 
 

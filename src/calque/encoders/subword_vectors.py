@@ -107,10 +107,17 @@ class SubwordVectors(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: a file is missing or damaged.
+            SettingError: layer, pooling or another option of encoders with layers.
+        """
         from transformers import PreTrainedTokenizerFast
 
         for option in options:
-            raise SettingError(f"{option} does not apply to static vectors of subwords ({folder})")
+            if option != "device":  # a table is read where it lies, as static word vectors are
+                raise SettingError(f"{option} does not apply to static vectors of subwords ({folder})")
         path, about = Path(folder), read_about(folder) if about is None else about
         try:
             matrix = load_file(path / _MODEL)[_WEIGHT]
