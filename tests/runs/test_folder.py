@@ -25,7 +25,7 @@ from command import run, works
 
 # Where a run can be stopped while its result is written.
 MOMENTS = [
-    ("calque.encoders.huggingface", "HuggingFaceEncoder.save"),
+    ("calque.encoders.huggingface", "HuggingFaceEncoder._save"),
     ("transformers", "PreTrainedModel.save_pretrained"),
     ("calque.encoders.mapped", "write_arrays"),
     ("calque.encoders.folder", "move_into"),
@@ -107,7 +107,7 @@ def test_killed_at_any_moment_of_saving(method, capsys, monkeypatch, train, tiny
     trained = []
     forward = Alignment.backward
     monkeypatch.setattr(Alignment, "backward", lambda self, chosen: (trained.append(1), forward(self, chosen))[1])
-    first_save = next(n for n, moment in enumerate(moments) if moment == "before HuggingFaceEncoder.save")
+    first_save = next(n for n, moment in enumerate(moments) if moment == "before HuggingFaceEncoder._save")
     seen: set[tuple] = set()
     for number, moment in enumerate(moments):
         left = contents(photographs / str(number))
@@ -306,8 +306,9 @@ def test_modules_of_sentence_transformers_are_kept(tiny_folder, tmp_path):
     for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         assert (tmp_path / "saved" / name).read_bytes() == (base / name).read_bytes()
     assert not (tmp_path / "saved" / "secret").exists()
-    load_encoder(tiny_folder).save(tmp_path / "plain")
-    assert not (tmp_path / "plain" / "modules.json").exists()
+    load_encoder(tiny_folder).save(tmp_path / "plain")  # which has none: the mean over subwords is declared
+    assert len(json.loads((tmp_path / "plain" / "modules.json").read_text())) == 2
+    assert json.loads((tmp_path / "plain" / "1_Pooling" / "config.json").read_text())["pooling_mode_mean_tokens"]
 
 
 # -- a tokenizer of one's own ------------------------------------------------------------------------------------------
