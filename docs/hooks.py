@@ -19,6 +19,7 @@ FILES = {
     "project/contributing.md": "CONTRIBUTING.md",
     "project/log.md": "dev/LOG.md",
     "notebooks/align.md": "docs/notebooks/align.ipynb",
+    "notebooks/distil.md": "docs/notebooks/distil.ipynb",
 }
 _MARKED = re.compile(r"^<!-- test: file (\S+) -->\n+```(\w*)\n", re.MULTILINE)
 BLANK = "\n\n"

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from calque.encoders import load_encoder
 from documents import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -18,9 +19,19 @@ def printed(cell: dict) -> list[str]:
     return "".join(texts).splitlines()
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_holds_what_it_prints(path, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def folder(tmp_path, monkeypatch, tiny_folder):
+    """A teacher of sentence-transformers where a notebook names one on the hub."""
+    pytest.importorskip("sentence_transformers", reason="pip install 'calque[sentence-transformers]'")
+    load_encoder(tiny_folder).save(tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2")
+    about = tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2" / "calque.json"
+    about.unlink()  # theirs, not ours
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_holds_what_it_prints(path, folder, capsys):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     space: dict = {}
     for cell in (each for each in cells if each["cell_type"] == "code"):

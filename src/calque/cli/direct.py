@@ -112,16 +112,16 @@ def _kind(declared: Any) -> tuple[type, bool] | None:
     if get_origin(declared) is list:
         inner = _kind(get_args(declared)[0])
         return None if inner is None else (inner[0], True)
-    return (declared, False) if declared in (str, int, bool, Path) else None
+    return (declared, False) if declared in (str, int, float, bool, Path) else None
 
 
 def _value(kind: type, text: str, info: Any) -> Any:
     """A value; None if it is not one."""
-    if kind is not int:
+    if kind not in (int, float):
         return kind(text)
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and (text.replace(".", "", 1) if kind is float else text).isdigit()):
         return None
-    number = int(text)
+    number = kind(text)
     return (
         None if (info.min is not None and number < info.min) or (info.max is not None and number > info.max) else number
     )
