@@ -190,8 +190,8 @@ def test_the_table_starts_anew_when_it_is_full(tiny_folder, multilingual_words):
     small, large = Subwords(tokenizer, cache_size=3), Subwords(tokenizer)
     for words in multilingual_words:
         assert np.array_equal(small.split([words]).ids, large.split([words]).ids)
-        assert len(small._row) <= 3 + len(set(words))
-    assert len(large._row) > 100
+        assert small._types <= 3 + len(set(words))
+    assert large._types > 100
 
 
 def test_no_sentences(tiny_folder):

@@ -186,15 +186,16 @@ def sentence_vectors(
     encoder: Encoder, sentences: Sentences, pooling: SentencePooling, *, progress: bool = False
 ) -> SentenceVectors:
     """A vector of each sentence; memory is the result and what a block of sentences needs."""
-    parts = []
+    data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(len(sentences), dtype=bool)
     with bar(len(sentences), unit="sentence", title="encode", show=progress) as shown:
         for start in range(0, max(1, len(sentences)), _BLOCK):
             part = sentences[start : start + _BLOCK]
-            parts.append(_of_part(encoder, part, pooling))
+            found = _of_part(encoder, part, pooling)
+            if not start:
+                data = np.empty((len(sentences), found.data.shape[1]), dtype=found.data.dtype)
+            data[start : start + len(part)], covered[start : start + len(part)] = found
             shown.update(len(part))
-    return SentenceVectors(
-        np.concatenate([part.data for part in parts]), np.concatenate([part.covered for part in parts])
-    )
+    return SentenceVectors(data, covered)
 
 
 def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -> SentenceVectors:

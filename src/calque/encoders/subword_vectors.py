@@ -80,7 +80,7 @@ class SubwordVectors(Encoder):
         """Vectors of sentences, float32 `[n, dim]`, and which have a subword, bool `[n]`."""
         ids, offsets, _ = self.subwords.bare(sentences)
         found = self._means(ids, offsets)
-        found = nn.functional.normalize(found, dim=1) if self.unit else found
+        found = nn.functional.normalize(found, dim=1, out=found) if self.unit else found
         return found.numpy(), np.diff(offsets) > 0
 
     # -- identity and disk -------------------------------------------------------------------------------------------

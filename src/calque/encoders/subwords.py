@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
+from calque.arrow import from_numpy
+from calque.encoders.forms import Bytes, Forms
 from calque.encoders.framing import PROBES, Frame, Piece, as_words, frame_of, framed
 from calque.encoders.split import SplitSentences, laid_out, number_words, running
+from calque.encoders.wordpiece import WordPiece
 from calque.errors import SettingError
 from calque.offsets import offsets_of
+from calque.room import room
 from calque.text import Sentence, Sentences
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
+_MANY = 50_000  # words of a text from which on they are looked up by their bytes, in compiled loops
+_LOCK = RLock()  # who reads text may be one of several threads, and a table grows
 _CHUNK = 512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
 
 
@@ -104,40 +113,43 @@ class Subwords:
             np.bincount(np.array(encoding.word_ids, dtype=np.int64), minlength=len(chunk))
             for encoding, chunk in zip(encodings, chunks, strict=True)
         ]
-        counts = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
+        return ids, np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
+
+    def _without_special(self, ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same ids and counts, with the unknown subword for a special one, or nothing."""
         special = np.isin(ids, self._special_ids)
         if special.any():  # Unigram vocabularies list </s> as an ordinary piece
             if self.unk_id is not None and self.unk_id not in self._special_ids:
                 ids[special] = self.unk_id
             else:
-                owner = np.repeat(np.arange(len(words)), counts)
-                counts = counts - np.bincount(owner[special], minlength=len(words))
+                owner = np.repeat(np.arange(len(counts)), counts)
+                counts = counts - np.bincount(owner[special], minlength=len(counts))
                 ids = ids[~special]
         return ids, counts
 
     # -- the table of word types ----------------------------------------------------------------------------------
     def _clear(self) -> None:
         self._row: dict[str, int] = {}
+        self._forms, self._row_of_form = Forms(), np.zeros(0, dtype=np.int64)
         self._table = np.zeros(1024, dtype=np.int32)
         self._starts = np.zeros(1, dtype=np.int64)  # [n_types + 1] used, grown by doubling
-        self._used = 0
+        self._used = self._types = 0
 
-    def _add(self, words: list[str]) -> None:
-        """Split new word types and append them to the table."""
-        ids, counts = self._split_types(words)
+    def _add(self, ids: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Append the subwords of new word types to the table; their rows, int64 `[len(counts)]`."""
+        ids, counts = self._without_special(ids, counts)
         self._check(ids)
-        first = len(self._row)
-        used, needed = self._used, self._used + len(ids)
+        first, used, needed = self._types, self._used, self._used + len(ids)
         if needed > len(self._table):
             self._table = np.concatenate([self._table[:used], np.zeros(needed, dtype=np.int32)])
         self._table[used:needed] = ids
-        if first + len(words) >= len(self._starts):
-            grown = np.zeros(2 * (first + len(words)) + 1, dtype=np.int64)
+        if first + len(counts) >= len(self._starts):
+            grown = np.zeros(2 * (first + len(counts)) + 1, dtype=np.int64)
             grown[: first + 1] = self._starts[: first + 1]
             self._starts = grown
-        self._starts[first + 1 : first + 1 + len(words)] = used + np.cumsum(counts)
-        self._used = needed
-        self._row.update(zip(words, range(first, first + len(words)), strict=True))
+        self._starts[first + 1 : first + 1 + len(counts)] = used + np.cumsum(counts)
+        self._used, self._types = needed, first + len(counts)
+        return np.arange(first, self._types)
 
     def _check(self, ids: np.ndarray) -> None:
         if self.vocabulary is not None and len(ids) and ids.max() >= self.vocabulary:
@@ -149,8 +161,51 @@ class Subwords:
     def _rows(self, words: list[str]) -> np.ndarray:
         """Row of each word type in the table, splitting those not seen before; int64 `[len(words)]`."""
         if new := [word for word in words if word not in self._row]:
-            self._add(new)
+            self._row.update(zip(new, self._add(*self._split_types(new)).tolist(), strict=True))
         return np.array([self._row[word] for word in words], dtype=np.int64)
+
+    def _rows_of_text(self, words: pa.ChunkedArray) -> np.ndarray:
+        """Row of each word of a text in the table, by bytes instead of strings; int64 `[n_words]`."""
+        rows, start = room((len(words),), np.int64), 0
+        for chunk in words.chunks:
+            text = Bytes.of(chunk)
+            forms, fresh = self._forms.number(text)
+            self._row_of_form = np.concatenate([self._row_of_form, self._rows_of_new(chunk, text, fresh)])
+            rows[start : start + len(chunk)] = self._row_of_form[forms]
+            start += len(chunk)
+        return rows
+
+    def _rows_of_new(self, chunk: pa.Array, text: Bytes, words: np.ndarray) -> np.ndarray:
+        """Rows of some words of a text that no form of it had; int64 `[len(words)]`."""
+        rows, left = np.empty(len(words), dtype=np.int64), np.arange(len(words))
+        if self._wordpiece is not None and len(words):
+            ids, counts = self._wordpiece.cut(text, words)
+            left, done = np.flatnonzero(counts < 0), np.flatnonzero(counts >= 0)
+            rows[done] = self._add(ids, counts[done])
+        if len(left):
+            rows[left] = self._add(*self._split_types(chunk.take(from_numpy(words[left])).to_pylist()))
+        return rows
+
+    @cached_property
+    def _wordpiece(self) -> WordPiece | None:
+        """The tokenizer as a compiled loop, where it can be had."""
+        return None if self.needs_space else WordPiece.of(self.backend)
+
+    def _look_up(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
+        """Row of each word in the table, and the sentences' offsets in the words."""
+        with _LOCK:
+            if self._types > self.cache_size:
+                self._clear()
+            if isinstance(sentences, Sentences):
+                words, offsets = sentences.flat()
+                if len(words) >= _MANY:
+                    try:
+                        return self._rows_of_text(words), offsets
+                    except BaseException:  # forms may have their numbers already, but no rows
+                        self._clear()
+                        raise
+            types, numbers, offsets = number_words(sentences)
+            return self._rows(types)[numbers], offsets
 
     # -- sentences -------------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]], *, whole: bool = False) -> SplitSentences:
@@ -160,10 +215,7 @@ class Subwords:
             sentences: `Sentences` of a corpus (fastest), or any iterable of `Sentence` or of lists of words.
             whole: whatever their length, for whoever cuts them to it.
         """
-        if len(self._row) > self.cache_size:
-            self._clear()
-        types, numbers, word_offsets = number_words(sentences)
-        return self._assemble(self._rows(types)[numbers], word_offsets, None if whole else self.max_length)
+        return self._assemble(*self._look_up(sentences), None if whole else self.max_length)
 
     def bare(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sentences of any length without special subwords.
@@ -172,10 +224,8 @@ class Subwords:
             ids of their subwords, int32; the sentences' offsets in these, int64 `[n_sentences + 1]`; and how many each word has,
             int64 `[n_words]`.
         """
-        if len(self._row) > self.cache_size:
-            self._clear()
-        types, numbers, word_offsets = number_words(sentences)
-        rows, nothing = self._rows(types)[numbers], np.zeros(0, dtype=np.int32)
+        rows, word_offsets = self._look_up(sentences)
+        nothing = np.zeros(0, dtype=np.int32)
         starts = self._starts[rows]
         lengths = self._starts[rows + 1] - starts
         ids, offsets, _ = laid_out(self._table, starts, lengths, word_offsets, nothing, nothing)
