@@ -55,8 +55,9 @@ def subwords():
     return SentencePooling("subwords", "subwords")
 
 
-def literal(method, student, pooling, teacher, pairs, lines) -> torch.Tensor:
-    """The loss of one update, text by text, with what tokenizer and model give for each."""
+def literal(method, student, pooling, teacher, pairs, lines, drawn=()) -> torch.Tensor:
+    """The loss of one update, text by text, with what tokenizer and model give for each; the teacher's vectors of `drawn` are
+    told apart from, too."""
 
     def vector(text):
         tokens = student.tokenizer(text, return_tensors="pt")
@@ -69,7 +70,7 @@ def literal(method, student, pooling, teacher, pairs, lines) -> torch.Tensor:
         return torch.from_numpy(sentence_vectors(teacher[0], one, teacher[1]).data[0])
 
     learnt = [(vector(text), en) for en, de in pairs for text in (en, de)] + [(vector(en), en) for en in lines]
-    others = {en: taught(en) for _, en in learnt}
+    others = {en: taught(en) for en in {*drawn, *(en for _, en in learnt)}}
     terms: Any = {"mse": 0.0, "ranking": 0.0}
     for x, en in learnt:
         t = others[en]
@@ -80,9 +81,11 @@ def literal(method, student, pooling, teacher, pairs, lines) -> torch.Tensor:
     return terms["mse"] + terms["ranking"]
 
 
-@pytest.mark.parametrize(("loss", "accumulate"), [("mse", 1), ("cosine", 3)])
-def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, loss, accumulate):
-    method = Distillation(towards="en", loss=loss, ranking=0.3, temperature=0.2, accumulate=accumulate)
+@pytest.mark.parametrize(("loss", "accumulate", "negatives"), [("mse", 1, 0), ("cosine", 3, 0), ("mse", 2, 3)])
+def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, loss, accumulate, negatives):
+    method = Distillation(
+        towards="en", loss=loss, ranking=0.3, temperature=0.2, accumulate=accumulate, negatives=negatives
+    )
     store = SentenceStore(tmp_path, *teacher)
     text, lines = corpus(), mono()
     store.fill(Sentences.joined([text.source, lines]))
@@ -91,13 +94,16 @@ def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, 
     student.model.zero_grad()
     with Threads(1) as threads:
         objective = Distilling(student, pooling, laid, store, Processes.alone(), threads, terms=method.terms, budget=64,
-                               accumulate=accumulate)  # fmt: skip
+                               accumulate=accumulate, negatives=negatives)  # fmt: skip
+        where = store.places(Sentences.joined([text.source, lines]))
+        drawn = {([en for en, _ in PAIRS] + MONO)[list(where).index(place)] for place in objective._drawn()}
+        assert bool(drawn - {"the cat sees a house", "water", "the wind blows"}) == bool(negatives)
         found = objective.backward([np.array([3, 0, 1]), np.array([0, 1])])
     weights = [*pooling.parameters(), *student.model.parameters()]
     gradients = [None if w.grad is None else w.grad.clone() for w in weights]
     for weight in weights:
         weight.grad = None
-    expected = literal(method, student, pooling, teacher, [PAIRS[3], PAIRS[0], PAIRS[1]], MONO)
+    expected = literal(method, student, pooling, teacher, [PAIRS[3], PAIRS[0], PAIRS[1]], MONO, drawn)
     expected.backward()
     assert found["loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
     for fast, weight in zip(gradients, weights, strict=True):
@@ -202,6 +208,8 @@ def test_what_cannot_be_is_said(student, teacher, tmp_path):
     for wrong in cases:
         with pytest.raises(SettingError):
             Distillation(towards="en", **wrong)
+    with pytest.raises(SettingError, match="for ranking"):
+        Distillation(towards="en", negatives=8)
     with pytest.raises(SettingError, match="32 dimensions, the teacher's 24"):
         distil(student, teacher, tmp_path, None, dense=False)
 

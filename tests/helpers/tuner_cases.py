@@ -133,7 +133,7 @@ def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
     """A teacher that reads in shares, and updates of which some processes have no text."""
     student = encoder(folder)
     store = SentenceStore(place / "store", student, SentencePooling.of(student, "cls"))
-    method = Distillation(**SETTINGS, ranking=0.5, source_share=0.5, dense=True)
+    method = Distillation(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5, dense=True)
     pooling = SentencePooling.of(student, "subwords")
     found = method.distil(student, pooling, store, [make_text("xx", 13, 0)[0]], folder=place, checkpoint_every=2)
     return method.history, found.encoder.model.state_dict() | found.pooling.state_dict()

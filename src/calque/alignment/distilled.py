@@ -62,6 +62,8 @@ class Distillation:
         ranking: weight of −log of the share that the own teacher vector has among those of all texts of the update, by
             softmax of cosines / `temperature`: what is near each other is told apart.
         temperature: of that.
+        negatives: teacher vectors drawn from those of the whole text in each update, for `ranking` to tell the own one apart
+            from, beside the update's: the student reads nothing for them, so they cost next to nothing.
         source_share: of the pairs of an update, the share whose sentence in the teacher's language the student reads, too, 1 as
             published: texts of several languages have it in common, so a part of it teaches as much.
         dense: a linear layer from the student's vector to the teacher's number of dimensions: None where they differ.
@@ -74,6 +76,7 @@ class Distillation:
     loss: Loss = "mse"
     ranking: float = 0.0
     temperature: float = 0.05
+    negatives: int = 0
     source_share: float = 1.0
     dense: bool | None = None
     epochs: float = 5.0
@@ -98,6 +101,9 @@ class Distillation:
             raise SettingError(f"loss is mse or cosine, got {self.loss!r}")
         check_number("ranking", self.ranking, least=0)
         check_number("temperature", self.temperature, above=0)
+        check_number("negatives", self.negatives, least=0, whole=True)
+        if self.negatives and not self.ranking:
+            raise SettingError("negatives are for ranking: give it a weight, too")
         check_number("source_share", self.source_share, least=0, most=1)
         for name in ("batch", "accumulate", "budget"):
             check_number(name, getattr(self, name), least=1, whole=True)
@@ -153,7 +159,7 @@ class Distillation:
         with Threads(1 if static else shares_at_once(tuned, processes.device)) as threads:
             objective = Distilling(
                 tuned, ending, text, teacher, processes, threads, terms=self.terms, budget=self.budget,
-                accumulate=self.accumulate, source_share=self.source_share, seed=self.seed,
+                accumulate=self.accumulate, negatives=self.negatives, source_share=self.source_share, seed=self.seed,
             )  # fmt: skip
             loop = Loop(
                 objective,
@@ -215,7 +221,9 @@ class Distillation:
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record and the identity of checkpoints; the schedule stands beside it."""
-        names = ("towards", "loss", "ranking", "temperature", "source_share", "dense", "batch", "freeze", "precision")
+        names = (
+            "towards", "loss", "ranking", "temperature", "negatives", "source_share", "dense", "batch", "freeze", "precision"
+        )  # fmt: skip
         return {"method": "distillation", **{name: getattr(self, name) for name in names}}
 
     def record(self) -> dict[str, Any]:

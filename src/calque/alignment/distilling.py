@@ -88,7 +88,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         threads: for the passes.
         terms: of the loss, see `Distillation.terms`.
         budget, accumulate: see `Tuner`.
-        source_share, seed: see `Distillation`.
+        negatives, source_share, seed: see `Distillation`.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         terms: Any,
         budget: int,
         accumulate: int = 1,
+        negatives: int = 0,
         source_share: float = 1.0,
         seed: int = 0,
     ):
@@ -113,7 +114,8 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         else:
             self._source = TrainedSource(student, text.table, threads, processes, budget=budget)
         self._terms, self._accumulate = terms, accumulate
-        self._share, self._seed, self._updates = source_share, seed, 0
+        self._negatives, self._share, self._seed, self._updates = negatives, source_share, seed, 0
+        self._places = np.unique(text.places[text.places >= 0])
 
     def state(self) -> dict[str, Any]:
         return {"updates": self._updates}
@@ -131,10 +133,16 @@ class Distilling(Objective[Sequence[np.ndarray]]):
                 found.append(part[rows[rng.random(len(rows)) < self._share], 0])
         return np.sort(np.concatenate(found))
 
+    def _drawn(self) -> np.ndarray:
+        """Places of vectors of the teacher that the update's texts are to be told apart from, with those of its own."""
+        rng = np.random.default_rng([self._seed, self._updates, 1])
+        return self._places[rng.integers(len(self._places), size=self._negatives)]
+
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
         numbers = self._texts(update)
+        drawn = self._drawn()
         self._updates += 1
-        places, own = np.unique(self.text.places[numbers], return_inverse=True)
+        places, own = np.unique(np.concatenate([self.text.places[numbers], drawn]), return_inverse=True)
         device = self.processes.device
         candidates = torch.from_numpy(self.teacher.take(places)).to(device)
         total: dict[str, Tensor] = {}

@@ -25,6 +25,9 @@ class Learning:
         ),
     ] = 0.0
     temperature: Annotated[float, typer.Option(callback=positive, help="Temperature of --ranking.")] = 0.05
+    negatives: Annotated[
+        int, typer.Option(min=0, help="--ranking: also among N vectors of the teacher drawn from the whole text.")
+    ] = 0
     source_share: Annotated[
         float,
         typer.Option(
