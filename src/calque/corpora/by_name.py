@@ -90,6 +90,12 @@ _MASSIVE = {
     "zh": "zh-CN",
     "zh-TW": "zh-TW",
 }
+_LOCALES = _tags(
+    "af=af-ZA am=am-ET ar=ar-SA az=az-AZ bn=bn-BD ca=ca-ES cy=cy-GB da=da-DK de=de-DE el=el-GR en=en-US es=es-ES fa=fa-IR "
+    "fi=fi-FI fr=fr-FR he=he-IL hi=hi-IN hu=hu-HU hy=hy-AM id=id-ID is=is-IS it=it-IT ja=ja-JP jv=jv-ID ka=ka-GE km=km-KH "
+    "kn=kn-IN ko=ko-KR lv=lv-LV ml=ml-IN mn=mn-MN ms=ms-MY my=my-MM nb=nb-NO nl=nl-NL pl=pl-PL pt=pt-PT ro=ro-RO ru=ru-RU "
+    "sl=sl-SL sq=sq-AL sv=sv-SE sw=sw-KE ta=ta-IN te=te-IN th=th-TH tl=tl-PH tr=tr-TR ur=ur-PK vi=vi-VN zh=zh-CN zh-TW=zh-TW"
+)
 
 #: by the name that stands behind `hub:`
 NAMED: dict[str, NamedData] = {
@@ -112,6 +118,9 @@ NAMED: dict[str, NamedData] = {
     ),
     "massive": NamedData(
         "sentiment", "mteb/amazon_massive_intent", "{}", _MASSIVE, _ALL, ("text", "label"), "CC BY 4.0"
+    ),
+    "massive-slots": NamedData(
+        "slots", "AmazonScience/massive", "{}", _LOCALES, _ALL, ("annot_utt", "intent"), "CC BY 4.0"
     ),
     "sib-200": NamedData("sentiment", "Davlan/sib200", "{}", _SIB, _ALL, ("text", "category"), "CC BY-SA 4.0"),
     "flores": NamedData(

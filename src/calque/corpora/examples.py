@@ -23,8 +23,17 @@ _PAIRS = (
     ("sentence_a", "sentence_b"), ("text1", "text2"),
 )  # fmt: skip
 _ENGLISH = ("sentence_a_original", "sentence_b_original")  # of SICK-NL, whose sentence_A and _B are Dutch
-_TEXTS = ("text", "sentence", "content", "review", "tweet")
-_LABELS = ("gold_label", "entailment_label", "entailment_judgment", "label", "labels", "sentiment", "category")
+_TEXTS = ("text", "sentence", "content", "review", "tweet", "utt")
+_LABELS = (
+    "gold_label",
+    "entailment_label",
+    "entailment_judgment",
+    "label",
+    "labels",
+    "sentiment",
+    "category",
+    "intent",
+)
 _LANGUAGES = ("language", "lang")
 _MOST_LABELS = 50  # different values that a column may have to be taken for one of labels
 

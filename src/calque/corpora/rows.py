@@ -134,7 +134,7 @@ def _open(datasets: Any, path: str) -> Any:
     if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
         data = datasets.load_from_disk(str(folder))
     else:
-        data = datasets.load_dataset(name, config, streaming=folder.is_dir())
+        data = _load(datasets, name, config, split)
     if not isinstance(data, dict):
         return data
     if split is None:
@@ -142,6 +142,18 @@ def _open(datasets: Any, path: str) -> Any:
     if split not in data:
         raise InputError(f"has the splits {', '.join(data)}; name one: {PREFIX}{name}:{next(iter(data))}", path=path)
     return data[split]
+
+
+def _load(datasets: Any, name: str, config: str | None, split: str | None) -> Any:
+    """All splits of a data set; one alone, from the Parquet files that the hub keeps of it, where all that stands there is a
+    program that reads it, which `datasets` no longer runs (since version 4)."""
+    try:
+        return datasets.load_dataset(name, config, streaming=os.path.isdir(name))
+    except RuntimeError as error:
+        if "scripts are no longer supported" not in str(error):
+            raise
+    files = f"hf://datasets/{name}@refs/convert/parquet/{config or 'default'}/{split or 'train'}/*.parquet"
+    return datasets.load_dataset("parquet", data_files=files, split="train")
 
 
 def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:

@@ -18,7 +18,7 @@ from calque.corpora.conllu import COLUMNS, WIDTH, tagged_words
 from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.rows import Rows, first_of, is_dataset, open_rows, unwritten
-from calque.corpora.slots import is_facebook, read_facebook, read_snips
+from calque.corpora.slots import annotated_request, is_facebook, read_facebook, read_snips
 from calque.corpora.stanzas import Stanza, TaggedSentence, counted_rows, is_comment, missing_value, read_stanzas
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
@@ -34,6 +34,7 @@ _LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple)(?:-[a-z]+)*:")  # before each wor
 _WORDS = ("tokens", "words")  # names that published data sets use
 _TAGS = ("ner_tags", "tags", "upos", "pos_tags", "slot_tags", "slots", "labels")
 _INTENTS = ("intent", "intents")
+_REQUEST = "annot_utt"  # words and slots in one, as of MASSIVE
 
 
 def read_tagged(
@@ -63,7 +64,8 @@ def read_tagged(
             - `facebook`: `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`; see `slots.read_facebook`.
             - `snips`: the folder with `seq.in`, `seq.out` and, for intents, `label`.
             - `hub`: rows of a data set with a list of words and one of tags (strings, or numbers that the data set
-              has names for); needs the extra `hub`.
+              has names for), or with the column `annot_utt` of MASSIVE (`slots.annotated_request`); needs the extra
+              `hub`.
         column: where the tag stands instead: the number of the column, from 1, or `upos` or `xpos` (CoNLL-U), or the
             name of the data set's column.
         on_error: what becomes of a sentence that cannot be used: an error (`raise`), or it is left out, and a
@@ -87,7 +89,7 @@ def read_tagged(
             raise SettingError(f"no column {column!r} in CoNLL-U, expected one of {', '.join(COLUMNS)}")
         items, scheme = tagged_words(path, COLUMNS[str(column or "upos")]), "plain"
     elif format == "hub":
-        items = _dataset(path, column)
+        items = _dataset(path, column, lang)
     elif column is not None:
         raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed place for tags; omit column")
     else:
@@ -212,11 +214,14 @@ def _sentence(stanza: Stanza, layout: _Layout, path: str | PathLike[str]) -> Tag
 
 
 # -- data sets ---------------------------------------------------------------------------------------------------------
-def _dataset(path: str | PathLike[str], column: int | str | None) -> Iterator[TaggedSentence | Flaw]:
+def _dataset(path: str | PathLike[str], column: int | str | None, lang: str) -> Iterator[TaggedSentence | Flaw]:
     data = open_rows(path)
     words, intent = first_of(_WORDS, data.columns), first_of(_INTENTS, data.columns)
     tags = column if column is not None else first_of(_TAGS, data.columns)
     if not data.columns:
+        return
+    if words is None and column in (None, _REQUEST) and _REQUEST in data.columns:
+        yield from _requests(data, intent, path, lang)
         return
     if words is None or tags not in data.columns:
         expected = f"{' or '.join(_WORDS)}, and {column or ' or '.join(_TAGS)}"
@@ -224,6 +229,16 @@ def _dataset(path: str | PathLike[str], column: int | str | None) -> Iterator[Ta
         raise InputError(fact, path=path)
     for number, row in data.rows:
         yield _dataset_row(data, number, row, (words, str(tags), intent), path)
+
+
+def _requests(data: Rows, intent: str | None, path: str | PathLike[str], lang: str) -> Iterator[TaggedSentence | Flaw]:
+    for number, row in data.rows:
+        texts = [row[_REQUEST], *([] if intent is None else [data.name_of(intent, row[intent])])]
+        odd = [value for value in texts if not isinstance(value, str) or not value.strip()]
+        if odd:
+            yield Flaw(number, "missing value", f"the value {odd[0]!r:.40}, expected a request and its intent", path)
+        else:
+            yield annotated_request(number, *map(str, texts), path=path, lang=lang)
 
 
 def _dataset_row(
