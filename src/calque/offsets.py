@@ -18,3 +18,15 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """All positions of runs: `concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])` without the loop."""
     offsets = offsets_of(lengths)
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+
+
+def overlapped(places: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
+    """The words that some characters overlap with: the first, and the one behind the last; None if there is none.
+
+    Args:
+        places: `[n_words, 2]`, first character of each word and the one behind its last.
+        start, end: the first character and the one behind the last.
+    """
+    first = int(np.searchsorted(places[:, 1], start, side="right"))
+    last = int(np.searchsorted(places[:, 0], end, side="left"))
+    return (first, last) if first < last else None

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from calque.corpora import by_name, read_labelled, read_parallel, read_questions, read_tagged
+from calque.corpora import (
+    by_name,
+    read_choices,
+    read_labelled,
+    read_parallel,
+    read_questions,
+    read_tagged,
+    read_word_pairs,
+)
 from calque.corpora.languages import language_and_path
 from calque.errors import InputError
 from command import works
@@ -32,6 +40,20 @@ COPIES = {
     ("xquad", "xquad.de", "validation"): plain(
         {"id": "1", "context": "Bonn liegt am Rhein.", "question": "Wo liegt Bonn?",
          "answers": {"text": ["am Rhein"], "answer_start": [11]}}
+    ),
+    ("belebele", "deu_Latn", "test"): plain(
+        {"link": "https://x", "question_number": 1, "flores_passage": "Eine Katze schl\u00e4ft.", "question": "Was?",
+         "mc_answer1": "Ein Hund", "mc_answer2": "Eine Katze", "mc_answer3": "Eine Maus", "mc_answer4": "Ein Vogel",
+         "correct_answer_num": "2", "dialect": "deu_Latn", "ds": "2023-05-03"}
+    ),
+    ("wic", "wic", "validation"): plain(
+        {"word": "bank", "sentence1": "a bank", "sentence2": "the banks", "start1": 2, "end1": 6, "start2": 4, "end2": 9,
+         "idx": 0, "label": 1}
+    ),
+    ("xl-wic", "xlwic_de_de", "test"): plain(
+        {"id": "0", "target_word": "Bank", "pos": "N", "context_1": "eine Bank", "context_2": "die Bank",
+         "target_word_location_1": {"char_start": 5, "char_end": 9},
+         "target_word_location_2": {"char_start": 4, "char_end": 8}, "language": "DE", "label": 0}
     ),
     ("tatoeba", "tatoeba.deu", "validation"): plain(PAIR),
     ("bucc", "bucc18.de", "test"): plain(PAIR),
@@ -74,6 +96,11 @@ def test_each_is_read_by_its_reader(copies):
     assert slots.tags.to_list() == ["O", "O", "O", "B-time"]
     assert slots.intents is not None
     assert slots.intents.to_list() == ["alarm_set"]
+    asked = read_choices("hub:belebele:de", lang="de")
+    assert (len(asked), asked.choices, asked.right.tolist(), asked.keys) == (1, 4, [1], ("https://x 1",))
+    for path, lang, label in (("hub:wic:en", "en", "same"), ("hub:xl-wic:de", "de", "different")):
+        pairs = read_word_pairs(path, lang=lang)
+        assert (pairs.labels.to_list(), pairs.spans.tolist()) == ([label], [[[1, 2], [1, 2]]])
     questions = read_questions("hub:xquad:de", lang="de")
     assert (questions.answers, len(questions)) == (("am Rhein",), 1)
     assert questions.spans.tolist() == [[2, 4]]

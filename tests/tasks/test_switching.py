@@ -17,7 +17,7 @@ from calque.text import Sentences
 from calque.training.sources import CopiedSource, FrozenSource, vectors_of
 from calque.vectors import Embeddings
 from calque.wordalign import CodeSwitch, Translations
-from planted import QUICK, Planted, jobs, labelled, questions, spans, tagged, trees
+from planted import QUICK, Planted, choices, in_context, jobs, labelled, questions, spans, tagged, trees
 
 GERMAN = Translations({f"e{k}": (f"d{k}",) for k in range(40)})
 HALF = CodeSwitch({"de": GERMAN}, texts=0.7, words=0.5)
@@ -25,6 +25,7 @@ MAKE = {
     "ner": lambda n: tagged(n, "en"), "slots": lambda n: tagged(n, "en", intents=True), "pos": lambda n: tagged(n, "en"),
     "sentiment": lambda n: labelled(n, "en"), "nli": lambda n: labelled(n, "en", pairs=True), "parsing": lambda n: trees(n, "en"),
     "probing": lambda n: spans(n, "en"), "qa": lambda n: questions(n, "en"),
+    "wic": lambda n: in_context(n, "en"), "choice": lambda n: choices(n, "en"),
 }  # fmt: skip
 
 

@@ -180,7 +180,8 @@ class Training:
             "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
             "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
             "default there). qa: match (words of passage and question aligned, then LSTMs), linear (only with --tune, and the "
-            "default there)."
+            "default there). choice: esim (default), mean, bilstm, cls, as for nli. wic: mean (two dense layers on both words; "
+            "default), cosine (a threshold on their cosine)."
         ),
     ] = None
     hidden: Annotated[int | None, typer.Option(min=1, help="Hidden size of the head.")] = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from calque.named import exported
 
 if TYPE_CHECKING:
+    from calque.corpora.choices import read_choices
     from calque.corpora.conllu import read_treebank
     from calque.corpora.dictionary import read_dictionary
     from calque.corpora.harvest import SkippedWarning
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from calque.corpora.senses import read_senses
     from calque.corpora.squad import read_questions
     from calque.corpora.tagged import read_tagged
+    from calque.corpora.word_pairs import read_word_pairs
 
 # Imported when first asked for: a command that reads or links text need not know how everything else is read or linked.
 __getattr__ = exported(
@@ -24,6 +26,7 @@ __getattr__ = exported(
     {
         "SkippedWarning": "calque.corpora.harvest:SkippedWarning",
         "gold_links": "calque.corpora.parallel:gold_links",
+        "read_choices": "calque.corpora.choices:read_choices",
         "read_dictionary": "calque.corpora.dictionary:read_dictionary",
         "read_labelled": "calque.corpora.labelled:read_labelled",
         "read_parallel": "calque.corpora.parallel:read_parallel",
@@ -33,12 +36,14 @@ __getattr__ = exported(
         "read_sentences": "calque.corpora.plain:read_sentences",
         "read_tagged": "calque.corpora.tagged:read_tagged",
         "read_treebank": "calque.corpora.conllu:read_treebank",
+        "read_word_pairs": "calque.corpora.word_pairs:read_word_pairs",
     },
 )
 
 __all__ = [
     "SkippedWarning",
     "gold_links",
+    "read_choices",
     "read_dictionary",
     "read_labelled",
     "read_parallel",
@@ -48,4 +53,5 @@ __all__ = [
     "read_sentences",
     "read_tagged",
     "read_treebank",
+    "read_word_pairs",
 ]

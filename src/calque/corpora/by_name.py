@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
+from pathlib import Path
 
 from calque.corpora.languages import best_match
 from calque.errors import InputError
@@ -81,6 +83,10 @@ _SIB = _tags(
     "sq=als_Latn sr=srp_Cyrl sv=swe_Latn sw=swh_Latn ta=tam_Taml te=tel_Telu th=tha_Thai tl=tgl_Latn tr=tur_Latn uk=ukr_Cyrl "
     "ur=urd_Arab uz=uzn_Latn vi=vie_Latn xh=xho_Latn yo=yor_Latn zh=zho_Hans zu=zul_Latn"
 )
+_BELEBELE = {lang: tag for lang, tag in _SIB.items() if lang not in ("cy", "ga", "gl")}
+_XLWIC = _tags(
+    "bg=en_bg da=en_da de=de_de et=en_et fa=en_fa fr=fr_fr hr=en_hr it=it_it ja=en_ja ko=en_ko nl=en_nl zh=en_zh"
+)
 _FLORES = {**_SIB, "zh": "cmn_Hans"}
 _MASSIVE = {
     **_same(
@@ -108,6 +114,19 @@ NAMED: dict[str, NamedData] = {
     "xquad": NamedData(
         "qa", "google/xquad", "xquad.{}", _same("ar de el en es hi ro ru th tr vi zh"), ("validation",),
         ("context", "question", "answers"), "CC BY-SA 4.0",
+    ),
+    "belebele": NamedData(
+        "choice", "facebook/belebele", "{}", _BELEBELE, ("test",),
+        ("flores_passage", "question", "mc_answer1", "mc_answer2", "mc_answer3", "mc_answer4", "correct_answer_num", "link",
+         "question_number"), "CC BY-SA 4.0",
+    ),
+    "wic": NamedData(
+        "wic", "aps/super_glue", "wic", {"en": "wic"}, ("validation", "train"),
+        ("sentence1", "sentence2", "start1", "end1", "start2", "end2", "label"), "CC BY-NC 4.0",
+    ),
+    "xl-wic": NamedData(
+        "wic", "pasinit/xlwic", "xlwic_{}", _XLWIC, ("test", "validation"),
+        ("context_1", "context_2", "target_word_location_1", "target_word_location_2", "label"), "CC BY-NC 4.0",
     ),
     "tatoeba": NamedData(
         "parallel", _XTREME, "tatoeba.{}", _TATOEBA, ("validation",), ("source_sentence", "target_sentence"), "CC BY 2.0"
@@ -179,6 +198,31 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
         (f"{PREFIX}{row.repository}:{config}:{split}", row.columns[int(is_english) if with_english else 0])
         for config, is_english in zip(configs, english, strict=True)
     ]
+
+
+def hub_place(path: str | PathLike[str]) -> tuple[str, str | None, str | None] | None:
+    """Repository, configuration and split that a name stands for, as far as it says them; None for files and folders here."""
+    asked = _asked(path)
+    if asked is None:
+        name, *rest = fspath(path).removeprefix(PREFIX).split(":")
+        config, split = rest[0] if len(rest) > 1 else None, rest[-1] if rest else None
+    else:
+        row, rest = NAMED[asked[0]], asked[1]
+        parallel = row.task == "parallel"  # whose languages the name does not say
+        name, config = row.repository, row.config_of(rest[0]) if rest and not parallel else None
+        split = rest[-1] if len(rest) > (not parallel) else row.splits[0]
+    known = fspath(path).startswith(PREFIX) and re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name)
+    return (name, config, split) if known and not os.path.exists(name) else None
+
+
+def hub_ids(paths: Iterable[str]) -> list[str]:
+    """The repositories among the names of texts, each once."""
+    return list(dict.fromkeys(place[0] for path in paths if (place := hub_place(path)) is not None))
+
+
+def name_of(path: str | PathLike[str]) -> str:
+    """What records and tables call a text: a file by the last part of its path, a data set of the hub by all that names it."""
+    return fspath(path) if hub_place(path) is not None else Path(path).name
 
 
 def remedy(path: str | PathLike[str]) -> str:

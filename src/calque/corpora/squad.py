@@ -16,7 +16,7 @@ from calque.corpora.harvest import Losses, OnError, SentenceBuilder, SkippedWarn
 from calque.corpora.lines import Flaw, Omission, Skipped, read_json
 from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError
-from calque.offsets import offsets_of, ranges
+from calque.offsets import offsets_of, overlapped, ranges
 from calque.segment import splitter, word_places
 from calque.text import Sentences
 
@@ -160,9 +160,7 @@ def _span(passage: str, places: np.ndarray, text: str, start: int) -> tuple[int,
     end = start + len(text)
     if passage[start:end] != text:
         return None
-    first = int(np.searchsorted(places[:, 1], start, side="right"))
-    last = int(np.searchsorted(places[:, 0], end, side="left"))
-    return (first, last) if first < last else None
+    return overlapped(places, start, end)
 
 
 def _misplaced(item: _Asked, text: str, start: int) -> str:

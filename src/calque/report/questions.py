@@ -24,7 +24,8 @@ DEFINE = {
     "wsd": ("restrict", "unit_length", "first_senses"),
     "consistency": ("letters", "base"),
     "masked-words": ("share",),
-    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), _HEAD),
+    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing", "wic"), _HEAD),
+    "choice": ("choices", *_HEAD),
     "probing": ("probe", "mix", "width", *_HEAD),
     "qa": ("scoring", "max_answer", "stride", "max_question", *_HEAD),
 }
@@ -34,7 +35,10 @@ DEFINE_HERE = {
     "sentences": ("dev",),
     "lexicon": ("entries", "text"),
     "wsd": ("train",),
-    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa"), ("train", "dev", "text")),
+    **dict.fromkeys(
+        ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa", "choice", "wic"),
+        ("train", "dev", "text"),
+    ),
 }
 _WORDS = {
     "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",

@@ -13,7 +13,7 @@ from calque.report.reading import Record
 from calque.report.subjects import Subjects
 from calque.report.verdict import metric_name, task_name
 
-ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
+ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa", "choice", "wic")
 _SHARED = "Points of one language or one method depend on each other, so the interval is narrower than it should be."
 
 

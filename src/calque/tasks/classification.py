@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from calque.annotated import LabelledText, Labels
 from calque.corpora import read_labelled
@@ -21,9 +20,10 @@ from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
 from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset
-from calque.tasks.zeroshot import ZeroShot
+from calque.tasks.grouped import GroupedSource, side_by_side
+from calque.tasks.one_answer import OneAnswer
 from calque.text import Sentences
-from calque.training.sources import FrozenSource, VectorSource, WordRows
+from calque.training.sources import FrozenSource, VectorSource
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,7 @@ Kind = Literal["nli", "sentiment"]
 HEADS = ("mean", "bilstm", "esim", "cls")
 
 
-class Classification(ZeroShot[LabelledText]):
+class Classification(OneAnswer[LabelledText]):
     """Labels texts, or pairs of them, and is judged by accuracy; sentiment also by the mean of the labels' F1 (`macro-f1`),
     the figure of the tweets' own benchmark (Barbieri et al. 2022).
 
@@ -135,7 +135,7 @@ class Classification(ZeroShot[LabelledText]):
 
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
         frozen = FrozenSource(embeddings, device)
-        return frozen if self.columns == 1 else _Pairs(frozen)
+        return frozen if self.columns == 1 else GroupedSource(frozen, 2)
 
     def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
         return encoder.subwords.with_first(data.texts, segments=has_segments(encoder.model))
@@ -164,14 +164,8 @@ class Classification(ZeroShot[LabelledText]):
             dropout=self.dropout,
         )  # fmt: skip
 
-    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        right = answers.of_texts("labels", given.numbers).to(given.rows.device)
-        return functional.cross_entropy(head(given.rows, given.lengths), right, reduction="none")
-
-    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        predicted = head(given.rows, given.lengths).argmax(1).cpu().numpy()
-        gold, n = answers.of_texts("labels", given.numbers).numpy(), len(self.labels)
-        counts = {"accuracy": np.stack([predicted == gold, np.ones(len(gold))], axis=1)}
+    def judged(self, predicted: np.ndarray, gold: np.ndarray) -> dict[str, np.ndarray]:
+        counts, n = super().judged(predicted, gold), len(self.labels)
         if "macro-f1" in self.statistics:
             said, true = predicted[:, None] == np.arange(n), gold[:, None] == np.arange(n)
             counts["macro-f1"] = np.stack([said & true, said, true], axis=2).reshape(len(gold), 3 * n)
@@ -242,31 +236,6 @@ class FirstHead(nn.Module):
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
         """Scores `[S, n_labels]`."""
         return self.out(rows)
-
-
-class _Pairs(VectorSource):
-    """Both texts of each pair; those of pair k are the sentences 2k and 2k + 1."""
-
-    def __init__(self, whole: VectorSource):
-        self._whole = whole
-        self.dim = whole.dim
-        self.lengths = whole.lengths[::2] + whole.lengths[1::2]
-
-    def take(self, numbers: np.ndarray) -> WordRows:
-        sentences = self._whole.take(np.concatenate([2 * numbers, 2 * numbers + 1]))
-        return WordRows(sentences.rows, sentences.lengths, numbers)
-
-    def backward(self, gradient: Tensor) -> None:
-        self._whole.backward(gradient)
-
-
-def side_by_side(columns: Sequence[Sentences]) -> Sentences:
-    """The texts row by row: that of the first column, that of the second, and on to the next row. So several data sets
-    one after the other are one data set."""
-    if len(columns) == 1:
-        return columns[0]
-    n = len(columns[0])
-    return Sentences.joined(columns).take(np.arange(len(columns) * n).reshape(-1, n).T.ravel())
 
 
 def has_segments(model: Any) -> bool:

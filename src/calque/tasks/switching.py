@@ -10,8 +10,10 @@ import numpy as np
 
 from calque.annotated import LabelledText, ProbeText, TaggedText, Treebank
 from calque.corpora import read_dictionary
+from calque.corpora.choices import ChoiceText
 from calque.corpora.languages import name_and_path
 from calque.corpora.squad import QuestionText
+from calque.corpora.word_pairs import WordPairText
 from calque.errors import SettingError
 from calque.offsets import ranges
 from calque.tasks.datasets import Dataset, Switched
@@ -42,9 +44,12 @@ def switched(each: Dataset[D], switch: CodeSwitch, copies: int = 1) -> Dataset[D
     if copies < 1:
         raise SettingError(f"{copies} code-switched copies, expected 1 or more")
     data: Any = each.data
-    if not isinstance(data, LabelledText | ProbeText | QuestionText | TaggedText | Treebank):
+    if isinstance(data, ChoiceText | LabelledText | QuestionText | WordPairText):
+        columns = data.texts
+    elif isinstance(data, ProbeText | TaggedText | Treebank):
+        columns = (data.sentences,)
+    else:
         raise SettingError(f"{each.name}: {type(data).__name__} cannot be code-switched; leave out --code-switch")
-    columns = data.texts if isinstance(data, LabelledText | QuestionText) else (data.sentences,)
     rows = np.full((copies, len(data)), -1, dtype=np.int64)
     parts, counts, first = [], {}, 0
     for number in range(copies):
@@ -71,7 +76,7 @@ def switched(each: Dataset[D], switch: CodeSwitch, copies: int = 1) -> Dataset[D
 
 def _with_words(data: Any, columns: Sequence[Sentences]) -> Any:
     """A text with other words in the places of its own."""
-    if isinstance(data, LabelledText):
+    if isinstance(data, ChoiceText | LabelledText | WordPairText):
         return replace(data, texts=tuple(columns))
     if isinstance(data, QuestionText):  # each question gets a passage of its own
         words = data.word_offsets()
