@@ -19,6 +19,8 @@ from calque.errors import InputError, OutputError, SettingError
 from calque.text import Sentence
 from command import fails, works
 
+PART = 6_000_000  # of a large file that is uploaded in parts
+
 
 @pytest.fixture
 def hub(monkeypatch):
@@ -40,22 +42,64 @@ def hub(monkeypatch):
                     reply = {"url": f"{where}/me/{server.created['name']}", "id": "me/x"}
                 elif "/preupload/" in self.path:
                     files = json.loads(body)["files"]
+                    modes = {f["path"]: "lfs" if server.is_large(f["path"], f["size"]) else "regular" for f in files}
                     reply = {
-                        "files": [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in files]
+                        "files": [{"path": p, "uploadMode": mode, "shouldIgnore": False} for p, mode in modes.items()]
                     }
+                elif self.path.endswith("/info/lfs/objects/batch"):
+                    reply = {"transfer": "basic", "objects": [
+                        {**each, "actions": {
+                            "upload": self.place(where, **each), "verify": {"href": f"{where}/verify/{each['oid']}"}
+                        }} for each in json.loads(body)["objects"]
+                    ]}  # fmt: skip
+                elif self.path.startswith("/complete/"):
+                    oid, parts = self.path.rpartition("/")[2], json.loads(body)["parts"]
+                    assert [part["etag"] for part in parts] == [f"part{k}" for k in range(1, len(parts) + 1)]
+                    server.stored[oid] = b"".join(server.stored.pop(f"{oid}.{k}") for k in range(1, len(parts) + 1))
+                elif self.path.startswith("/verify/"):
+                    said, oid = json.loads(body), self.path.rpartition("/")[2]
+                    assert (said["oid"], said["size"]) == (oid, len(server.stored[oid]))
                 elif "/commit/" in self.path:
                     lines = [json.loads(line)["value"] for line in body.splitlines()]
                     server.message = lines[0]["summary"]
-                    server.files = {line["path"]: base64.b64decode(line["content"]) for line in lines[1:]}
+                    server.files = {
+                        line["path"]: base64.b64decode(line["content"])
+                        if "content" in line
+                        else server.stored[line["oid"]]
+                        for line in lines[1:]
+                    }
+                    server.large = {line["path"]: line["size"] for line in lines[1:] if "oid" in line}
                     reply = {
                         "success": True,
                         "commitOid": "0" * 40,
                         "commitUrl": f"{where}/me/x/commit/0",
                         "hookOutput": "",
                     }
-            data = json.dumps(reply).encode()
+            self.answer(status, json.dumps(reply).encode())
+
+        def do_PUT(self):
+            """A large file, or a part of one."""
+            length = self.headers.get("Content-Length")
+            body = self.rfile.read(int(length)) if length else b"".join(self.chunks())
+            _, _, name = self.path.rpartition("/")
+            if server.storage_refusal is not None:
+                self.answer(server.storage_refusal, b"{}")
+                return
+            server.stored[name] = body
+            self.answer(200, b"", ETag=f"part{name.partition('.')[2]}")
+
+        def place(self, where, oid, size):
+            """One address for a file, or one for each part of `PART` bytes of a larger one."""
+            if size <= PART:
+                return {"href": f"{where}/store/{oid}"}
+            parts = {str(k): f"{where}/store/{oid}.{k}" for k in range(1, -(-size // PART) + 1)}
+            return {"href": f"{where}/complete/{oid}", "header": {"chunk_size": str(PART), **parts}}
+
+        def answer(self, status, data, **headers):
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
@@ -71,9 +115,11 @@ def hub(monkeypatch):
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.asked, server.tokens, server.files, server.refusal = [], set(), {}, None
+    server.stored, server.large, server.storage_refusal, server.is_large = {}, {}, None, lambda path, size: False
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True, raising=False)  # a protocol of its own, without HTTP
     monkeypatch.setenv("HF_TOKEN", "hf_of_this_test")
     yield server
     server.shutdown()
@@ -138,6 +184,57 @@ def test_an_encoder_s_folder_is_one_commit_without_what_is_no_part_of_it(folder,
     (score,) = data.eval_results
     assert (score.task_type, score.metric_type, score.metric_value) == ("retrieval", "accuracy", 0.25)
     assert (score.dataset_name, score.dataset_config) == ("test.tsv", "en-de")
+
+
+def test_data_of_the_hub_is_named_by_its_repository(folder):
+    """Training text and test sets; files are named as they are called, and a folder here is no repository."""
+    (folder / "here" / "data").mkdir(parents=True)
+    record = {
+        "texts": [{"path": name, "langs": ["en", "de"]} for name in (
+            "hub:tatoeba", "hub:Helsinki-NLP/opus-100:de-en:train", "train.tsv", f"hub:{folder / 'here' / 'data'}:x:y",
+            "hub:flores", "hub:bucc:validation",
+        )],
+        "scores": [
+            {"task": "probing", "metric": "f1", "data": "hub:udpos:de (pos)", "languages": ["en", "de"], "value": 0.5},
+            {"task": "sentences", "metric": "accuracy", "data": "hub:bucc", "languages": ["en", "de"], "value": 0.6},
+            {"task": "nli", "metric": "accuracy", "data": "hub:xnli:de:validation", "languages": ["en", "de"], "value": 0.7},
+            {"task": "retrieval", "metric": "accuracy", "data": "a/b.tsv", "languages": ["en", "de"], "value": 0.8},
+        ],
+    }  # fmt: skip
+    (folder / "calque-run.json").write_text(json.dumps(record))
+    data = front(card(folder, "me/x"))
+    assert data.datasets == ["google/xtreme", "Helsinki-NLP/opus-100", "openlanguagedata/flores_plus"]
+    places = [(s.dataset_type, s.dataset_name, s.dataset_config, s.dataset_split) for s in data.eval_results]
+    assert places == [
+        ("google/xtreme", "hub:udpos:de (pos)", "udpos.German", "test"),
+        ("google/xtreme", "hub:bucc", "en-de", "test"),
+        ("facebook/xnli", "hub:xnli:de:validation", "de", "validation"),
+        ("b.tsv", "b.tsv", "en-de", None),
+    ]
+    (folder / "calque-run.json").write_text(json.dumps({"texts": [{"path": "train.tsv", "langs": ["en", "de"]}]}))
+    assert "datasets" not in front(card(folder, "me/x")).to_dict()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of huggingface_hub's HTTP library; Python shows it to nobody
+def test_large_files_go_to_the_large_file_storage(folder, hub, capsys):
+    """Weights whatever their size, and what has more than 10 MB, as on the hub: by one request, or in parts."""
+    big = torch.arange(11_000_000 // 4, dtype=torch.int32).numpy().tobytes()
+    (folder / "maps.bin").write_bytes(big)
+    hub.is_large = lambda path, size: path.endswith(".safetensors") or size > 10_000_000
+    _, err = works(capsys, "push", folder, "me/aligned", "-q")
+    assert err == ""  # no progress bar of the library's either
+    assert hub.files["maps.bin"] == big
+    assert hub.files["model.safetensors"] == (folder / "model.safetensors").read_bytes()
+    assert hub.large == {name: len(hub.files[name]) for name in ("maps.bin", "model.safetensors")}
+    assert sum(path.startswith("/complete/") for path in hub.asked) == 1
+    assert sum(path.startswith("/verify/") for path in hub.asked) == 2
+
+
+def test_a_storage_that_refuses_is_told_as_what_it_is(folder, hub):
+    hub.is_large, hub.storage_refusal = (lambda path, size: path.endswith(".safetensors")), 403
+    with pytest.raises(OutputError, match=r"me/aligned: the token may not write there"):
+        push(folder, "me/aligned")
+    assert not hub.files
 
 
 def test_the_command_says_where_it_went(folder, hub, capsys):

@@ -48,6 +48,19 @@ def test_code_without_calque(family_folder, pooling, train, tmp_path):
     assert f"layer {load_encoder(tmp_path / 'out').layer}" in card or "the last layer (1)" in card
 
 
+def test_text_of_the_hub_is_named(tiny_folder, train, tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    rows = [line.split("\t") for line in train.read_text(encoding="utf-8").splitlines()]
+    data = datasets.Dataset.from_list([{"en": a, "de": b} for a, b in rows])
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: {"train": data})
+    align(["hub:somebody/pairs:de-en:train", str(train)], langs=[("en", "de")], encoder=str(tiny_folder), method="rotation",
+          towards="en", out=tmp_path / "out")  # fmt: skip
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "\ndatasets:\n- somebody/pairs\nbase_model:" in card
+    assert "| hub:somebody/pairs:de-en:train | en-de |" in card
+    assert "datasets:" not in aligned(train, tiny_folder, tmp_path / "file", "rotation")
+
+
 @pytest.mark.filterwarnings(
     "ignore::calque.errors.CalqueWarning", "ignore::calque.encoders.extraction.UncoveredWordsWarning"
 )

@@ -28,5 +28,13 @@ def push(
     from calque.encoders.hub import check_repo
     from calque.encoders.hub import push as run
 
-    url = run(folder, check_repo(repo), private=private, message=message, revision=revision, license=license)
+    url = run(
+        folder,
+        check_repo(repo),
+        private=private,
+        message=message,
+        revision=revision,
+        license=license,
+        progress=not quiet,
+    )
     news(quiet)(f"uploaded: {url}")

@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from calque.corpora.by_name import hub_ids, hub_place, name_of
 from calque.encoders.checkpoint import unconnected
 from calque.encoders.elmo_files import file_pair
 from calque.encoders.folder import ABOUT_FILE, holds_encoder, read_about
@@ -29,6 +30,7 @@ def push(
     message: str = "",
     revision: str | None = None,
     license: str | None = None,
+    progress: bool = True,
 ) -> str:
     """Upload a folder with an encoder as a repository of models, made if there is none; its files are one commit.
 
@@ -42,6 +44,7 @@ def push(
         message: of the commit.
         revision: the branch, made if there is none; None for main.
         license: of the weights, for the card.
+        progress: show the bars of huggingface_hub on standard error.
 
     Returns:
         the commit's address.
@@ -51,6 +54,7 @@ def push(
         OutputError: no token, no connection, or the hub refused.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     path = Path(folder)
     if not path.is_dir() or not holds_encoder(path):
@@ -59,6 +63,9 @@ def push(
     if get_token() is None:
         raise OutputError(f"{repo}: no token of the Hugging Face hub: run hf auth login, or set HF_TOKEN")
     api = HfApi()
+    shown = not are_progress_bars_disabled()
+    if shown and not progress:
+        disable_progress_bars()
     try:
         name = api.create_repo(repo, private=private, exist_ok=True).repo_id
         if revision is not None:
@@ -72,6 +79,9 @@ def push(
         )
     except Exception as error:  # of two HTTP libraries, by version
         raise OutputError(_refused(repo, error)) from error
+    finally:
+        if shown and not progress:
+            enable_progress_bars()
     return str(done.commit_url)
 
 
@@ -88,6 +98,10 @@ def parts(folder: Path) -> list[str]:
 
 def _refused(repo: str, error: Exception) -> str:
     """Why, in a line."""
+    while getattr(error, "response", None) is None and isinstance(
+        error.__cause__, Exception
+    ):  # while it uploaded a large file
+        error = error.__cause__
     status = getattr(getattr(error, "response", None), "status_code", None)
     reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
     known = {
@@ -136,6 +150,8 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
         languages = record.get("languages") or record.get("langs")
         if "language" not in data and languages:
             data["language"] = list(languages)
+        if "datasets" not in data and (found_data := hub_ids(text["path"] for text in record.get("texts", []))):
+            data["datasets"] = found_data
         data.pop("model-index", None)
         results = [_result(score) for score in record.get("scores", []) if score.get("value") is not None]
         if results:
@@ -169,10 +185,12 @@ def _result(score: Mapping[str, Any]) -> Any:
     """A score as the hub's tables have it."""
     from huggingface_hub import EvalResult
 
-    languages = "-".join(score["languages"])
+    languages, data = "-".join(score["languages"]), score["data"]
+    name, place = name_of(data) or score["task"], hub_place(data.partition(" (")[0])
+    repository, config, split = (name, None, None) if place is None else place
     return EvalResult(
-        task_type=score["task"], task_name=score["task"], dataset_type=Path(score["data"]).name or score["task"],
-        dataset_name=Path(score["data"]).name or score["task"], dataset_config=languages or None,
+        task_type=score["task"], task_name=score["task"], dataset_type=repository, dataset_name=name,
+        dataset_config=config or languages or None, dataset_split=split,
         metric_type=score["metric"], metric_name=f"{score['metric']}, {languages}" if languages else score["metric"],
         metric_value=score["value"],
     )  # fmt: skip

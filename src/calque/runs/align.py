@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.alignment import METHODS, learns_between, learns_from, methods_for
+from calque.corpora.by_name import name_of
 from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.linking import Say, Words, skipped
@@ -110,7 +111,7 @@ def align(
             pairs = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
         else:
             pairs = [WordPairs(*np.empty((3, 0), dtype=int), n_sentences=len(corpus)) for corpus in corpora]
-        linked = [LinkedText(Path(path).name, corpus, p) for path, corpus, p in zip(texts, corpora, pairs, strict=True)]
+        linked = [LinkedText(name_of(path), corpus, p) for path, corpus, p in zip(texts, corpora, pairs, strict=True)]
         if link_filter is not None and needs_links:
             linked = [each.filtered(link_filter, say) for each in linked]
         if pivot_links:

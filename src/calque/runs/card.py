@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import calque
+from calque.corpora.by_name import hub_ids
 from calque.disk import write_text
 from calque.encoders.use import word_vector_code
 from calque.runs.compare import asked, fallen
@@ -23,7 +24,9 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     languages = record.get("langs") or sorted({lang for text in record["texts"] for lang in text["langs"]})
     others = [lang for lang in languages if lang != record["towards"]]
     library = {"huggingface": "transformers", "adapters": "peft"}.get(record.get("kind", "huggingface"), "calque")
+    data = hub_ids(text["path"] for text in record["texts"])
     front = ["---", f"library_name: {library}", "language:", *[f"- {lang}" for lang in languages],
+             *(["datasets:", *[f"- {name}" for name in data]] if data else []),
              f"base_model: {record['encoder']}", "tags:", "- cross-lingual", "- word-alignment", "- calque", "---"]  # fmt: skip
     trained, plain = "updates" in record, "vectors" in record
     lines = [

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.corpora import read_sentences
+from calque.corpora.by_name import name_of
 from calque.corpora.languages import best_match
 from calque.distributed import is_first
 from calque.errors import SettingError
@@ -172,7 +173,7 @@ def _texts(
 ) -> list[dict[str, Any]]:
     """What the card says of the texts."""
     rows: list[dict[str, Any]] = [
-        {"path": Path(path).name, "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
+        {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
         for path, corpus in zip(paths, corpora, strict=True)
     ]
     return rows + [

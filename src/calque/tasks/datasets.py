@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
 
+from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path
 from calque.errors import SettingError
 from calque.linking import Say
@@ -87,7 +87,7 @@ def read_datasets(
             translated = "" if into is None else f", translated from {said}"
             say(f"{path}: {n:,} texts in {lang}{translated}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
             known[lang, path, most] = data if chosen is None else data.take(chosen)
-        datasets.append(Dataset(Path(path).name, lang, known[lang, path, most], None if into is None else said))
+        datasets.append(Dataset(name_of(path), lang, known[lang, path, most], None if into is None else said))
     return datasets
 
 
