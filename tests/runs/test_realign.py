@@ -62,13 +62,17 @@ def weights(encoder):
     return torch.cat([p.detach().flatten() for p in encoder.model.parameters()])
 
 
-def test_before_is_to_align_and_then_to_train_bit_by_bit(linked, tags, tiny_folder, tmp_path):
+@pytest.mark.parametrize("more", [{}, {"lora": 2}])
+def test_before_is_to_align_and_then_to_train_bit_by_bit(linked, tags, tiny_folder, tmp_path, more):
+    """With adapters, too: these are put into the weights, all of which then learn the task."""
+    if more:
+        pytest.importorskip("peft", reason="peft is not installed: pip install 'calque[peft]'")
     (corpus,), (pairs,) = linked
     lines = [f"{' '.join(a.words)}\t{' '.join(b.words)}\n" for a, b in zip(corpus.source, corpus.target, strict=True)]
     (tmp_path / "text.tsv").write_text("".join(lines))
     pairs.save(tmp_path / "links.align")
     where = {"langs": [("en", "xx")], "links": [str(tmp_path / "links.align")]}
-    options = {**SETTINGS, "learning_rate": 1e-3}
+    options = {**SETTINGS, "learning_rate": 1e-3, **more}
     align(
         [str(tmp_path / "text.tsv")], encoder=str(tiny_folder), method="contrastive", towards="en",
         out=tmp_path / "aligned", options=options, **where,
@@ -91,6 +95,20 @@ def test_after_the_head_stays_and_the_encoder_is_aligned(linked, tags, tiny_enco
     assert (plain.epoch, plain.score) == (found.epoch, found.score)
     assert torch.equal(weights(found.encoder), weights(realign.align(plain.encoder, seed=1)))
     assert not torch.equal(weights(found.encoder), weights(realign.align(plain.encoder, seed=0)))
+
+
+def test_after_with_adapters_the_trained_weights_need_not_be_on_disk(linked, tags, tiny_encoder):
+    """They could not be loaded again; and what comes out is an encoder without adapters, whose other weights stayed."""
+    pytest.importorskip("peft", reason="peft is not installed: pip install 'calque[peft]'")
+    plain = Experiment(job(tags), tiny_encoder).learn(1)
+    found = Experiment(job(tags, realignment(linked, "after", options={"lora": 2})), tiny_encoder).learn(1)
+    before, after = (dict(each.encoder.model.named_parameters()) for each in (plain, found))
+    assert before.keys() == after.keys()
+    moved = {name for name, weight in before.items() if not torch.equal(weight, after[name])}
+    assert moved
+    assert all(name.endswith(("query.weight", "value.weight")) for name in moved)
+    score = job(tags, realignment(linked, "after", options={"lora": 2}), seeds=(0,)).evaluate(tiny_encoder)[0]
+    assert "lora 2" in score.settings["realign"]
 
 
 @pytest.mark.parametrize("how", ["alternating", "summed"])
@@ -171,7 +189,7 @@ def test_what_cannot_be_realigned_is_refused(linked, tags, tiny_encoder):
         ({"method": "magic"}, "unknown method 'magic'"),
         ({"when": "during", "weight": 2.0}, "weight of realignment is for during, summed"),
         ({"when": "during", "options": {"learning_rate": 1.0}}, "learning_rate of contrastive: during the task's training"),
-        ({"options": {"lora": 2}}, "lora of contrastive: the task's training changes all weights"),
+        ({"when": "during", "options": {"lora": 2}}, "lora of contrastive: during the task's training one Adam moves all"),
         ({"options": {"magic": 1}}, "contrastive cannot be made with magic"),
     ],
 )  # fmt: skip

@@ -25,6 +25,8 @@ FSDP = {"ACCELERATE_USE_FSDP": "true"}
 #: cases for four processes, of which some have no pair in the last update of an epoch, and of the small texts always
 OF_FOUR = ("finetune", "contrastive-each", "contrastive-pivot", "senses", "distilled")
 OF_TWO = tuple(case for case in CASES if case not in OF_FOUR)
+#: cases for two processes of which each has half of every weight
+IN_PARTS = ("contrastive-one", *(case for case in CASES if case == "contrastive-lora"))
 #: of each training that was stopped: the case, who stopped it, and who went on
 RESUMED = {
     "two-one": ("contrastive-each", 2, {}, 1, {}),
@@ -53,7 +55,7 @@ def outcomes(tiny_folder, tmp_path_factory) -> Path:
         for world, cases in ((1, CASES), (2, OF_TWO), (4, OF_FOUR))
         for case in cases
     ]
-    parts = [(2, FSDP, ("parts", "contrastive-one", None))]
+    parts = [(2, FSDP, ("parts", case, None)) for case in IN_PARTS]
     for turn in ([*plain, *parts, *stopped], going_on):  # a group for each number of processes, with FSDP and without
         for world, environment in ((1, {}), (2, {}), (4, {}), (2, FSDP)):
             jobs = [job for n, e, job in turn if (n, e) == (world, environment)]
@@ -93,8 +95,9 @@ def test_the_trainings_move_the_weights(outcomes, tiny_encoder):
         assert moved > 2e-4, case
 
 
-def test_two_processes_with_half_of_every_weight_equal_one(outcomes):
-    assert_equal(outcomes, "parts", "contrastive-one")
+@pytest.mark.parametrize("case", IN_PARTS)
+def test_two_processes_with_half_of_every_weight_equal_one(outcomes, case):
+    assert_equal(outcomes, "parts", case)
 
 
 @pytest.mark.parametrize("place", RESUMED)

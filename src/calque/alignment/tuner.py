@@ -20,7 +20,7 @@ from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
 from calque.distributed.shards import take_whole
 from calque.encoders.base import require
-from calque.encoders.lora import LowRank
+from calque.encoders.lora import LowRank, library
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
@@ -30,7 +30,7 @@ from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.passes import shares_at_once
 from calque.training.plan import BalancedPlan, BatchPlan
-from calque.training.sources import float32_copy, sharded_copy
+from calque.training.sources import float32_copy, sharded_copy, sharded_in_place
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -125,6 +125,7 @@ class Tuner(Method):
     def _check_lora(self) -> None:
         if self.lora is not None:
             LowRank(self.lora, self.lora_alpha, self.lora_targets)
+            library()  # that it is missing is told before anything is read
         elif self.lora_alpha is not None or self.lora_targets is not None:
             raise SettingError("lora_alpha and lora_targets say what adapters are like: give lora, their rank, too")
 
@@ -186,6 +187,7 @@ class Tuner(Method):
         folder: str | Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
+        kept: bool = True,
     ) -> TrainableEncoder:
         """Train a copy of `encoder`.
 
@@ -196,6 +198,8 @@ class Tuner(Method):
                 last checkpoint stays, so that nothing is lost before the result is saved: delete it afterwards.
             checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
             progress: show a bar with the terms of the loss on standard error.
+            kept: adapters are to be saved without the encoder that they are for, which must then be one that can be loaded
+                again; not if they are to be merged.
 
         Raises:
             SettingError: an encoder without weights to train, settings that do not fit together, or a checkpoint of
@@ -213,7 +217,7 @@ class Tuner(Method):
             rate = self.default_rate(encoder.dim) * (1 if self.lora is None else LORA_RATE)
             schedule = replace(schedule, learning_rate=rate)
         plan = self.plan(text, schedule.seed)
-        tuned = self._copy(encoder, processes)
+        tuned = self._copy(encoder, processes, kept=kept)
         tuned.model.train()
         with Threads(shares_at_once(tuned, processes.device)) as threads:
             loop = Loop(
@@ -231,7 +235,7 @@ class Tuner(Method):
             )
             self.history = loop.run(plan)
         if processes.sharded:
-            cut, tuned = tuned, float32_copy(encoder, torch.device("cpu"))
+            cut, tuned = tuned, self._copy(encoder, processes, whole=True, kept=kept)
             take_whole(tuned.model, cut.model)
         self.counts, self.used = text.counts, schedule
         if self.step_back:
@@ -241,21 +245,27 @@ class Tuner(Method):
             tuned.model.requires_grad_(True)
         return tuned
 
-    def _copy(self, encoder: TrainableEncoder, processes: Processes) -> TrainableEncoder:
-        """The encoder that learns; of its weights, only those need a gradient that are trained."""
+    def _copy(
+        self, encoder: TrainableEncoder, processes: Processes, *, whole: bool = False, kept: bool = True
+    ) -> TrainableEncoder:
+        """The encoder that learns; of its weights, only those need a gradient that are trained.
+
+        Args:
+            whole: all of it, on the processor, where each of the processes trains a part.
+            kept: adapters are to be saved, without the encoder that they are for.
+        """
+        sharded = processes.sharded and not whole
+        device = torch.device("cpu") if processes.sharded else processes.device
         if self.lora is None:
-            tuned = (sharded_copy if processes.sharded else float32_copy)(encoder, processes.device)
+            tuned = sharded_copy(encoder, processes.device) if sharded else float32_copy(encoder, device)
             freeze_below(tuned.model, self.freeze)
             return tuned
-        if processes.sharded:
-            raise SettingError(
-                "adapters (lora) are not trained under FSDP: start it without (ACCELERATE_USE_FSDP=false)"
-            )
         from calque.encoders.adapted import with_adapters
 
         layers = range(self.freeze or 0, max(encoder.layer_numbers(self.layers)))
         how = LowRank(self.lora, self.lora_alpha, self.lora_targets)
-        return with_adapters(encoder, how, layers=layers, device=processes.device, seed=self.seed)
+        adapted = with_adapters(encoder, how, layers=layers, device=device, seed=self.seed, kept=kept)
+        return sharded_in_place(adapted, processes.device) if sharded else adapted
 
     def align(
         self,

@@ -158,7 +158,9 @@ class AdaptedEncoder(HuggingFaceEncoder):
         return cls._of(model, tokenizer, {"origin": Origin(place, weights, origin.dtype), **options}, str(path))
 
 
-def with_adapters(encoder: Any, lora: LowRank, *, layers: range, device: torch.device, seed: int) -> AdaptedEncoder:
+def with_adapters(
+    encoder: Any, lora: LowRank, *, layers: range, device: torch.device, seed: int, kept: bool = True
+) -> AdaptedEncoder:
     """The same encoder with adapters that can be trained, in float32; one that has adapters keeps these.
 
     Frozen weights are those of `encoder`, and take no memory again, where they are in float32 on the device already.
@@ -166,9 +168,12 @@ def with_adapters(encoder: Any, lora: LowRank, *, layers: range, device: torch.d
     Args:
         layers: the layers that get adapters, counted from 0.
         seed: of the numbers that they begin with.
+        kept: the adapters are to be saved, so that the encoder must be where it can be loaded again; else they are to be put
+            into its weights.
 
     Raises:
-        SettingError: not an encoder of `transformers` that could be loaded again, or adapters of another rank.
+        SettingError: not an encoder of `transformers`, or (`kept`) one that could not be loaded again; or adapters of another
+            rank.
     """
     if not isinstance(encoder, HuggingFaceEncoder) or not isinstance(encoder.model, PreTrainedModel):
         raise SettingError(f"lora is for encoders of transformers, and {encoder.name} is a {type(encoder).__name__}")
@@ -182,7 +187,7 @@ def with_adapters(encoder: Any, lora: LowRank, *, layers: range, device: torch.d
             )
         own_adapters(model)
     else:
-        origin = Origin.of(encoder)
+        origin = Origin.of(encoder) if kept else Origin("", "", "")
         add_adapters(model, lora, layers, seed=seed)
     adapted = AdaptedEncoder(
         model, encoder.tokenizer, origin=origin, layer=encoder.layer, pooling=encoder.pooling,

@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from calque.alignment.freezing import freeze_below
 from calque.alignment.tuner import Tuner
+from calque.corpora.by_name import name_of
 from calque.encoders.base import require
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
@@ -95,8 +95,11 @@ class TextRealignment(Realignment):
             raise SettingError(
                 f"centre of {method}: an encoder with shifted languages cannot learn a task; leave it out"
             )
-        if tuner.lora is not None:
-            raise SettingError(f"lora of {method}: the task's training changes all weights anyway; leave it out")
+        if tuner.lora is not None and when == "during":
+            raise SettingError(
+                f"lora of {method}: during the task's training one Adam moves all weights, the alignment's among them; realign "
+                "before or after it, or leave lora out"
+            )
         self.when, self.weight, self._method, self._names = when, weight, method, list(names)
         self.how: How = how
         self._tuner, self._towards, self._given, self._read = tuner, towards, given, read
@@ -127,9 +130,9 @@ class TextRealignment(Realignment):
 
     def align(self, encoder: TrainableEncoder, *, seed: int = 0, progress: bool = False) -> TrainableEncoder:
         tuner = replace(self._tuner, seed=self._tuner.seed + seed)
-        aligned = tuner.tune(encoder, *self._texts, progress=progress)
+        aligned = tuner.tune(encoder, *self._texts, progress=progress, kept=False)
         self._warn(vars(tuner.counts))
-        return aligned
+        return aligned.merged()
 
     def beside(
         self, learning: TrainableEncoder, encoder: TrainableEncoder, *, seed: int, processes: Processes, threads: Threads
@@ -223,7 +226,7 @@ def realign_on(
             return corpora, [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
         return corpora, links_of(corpora, words, folder=None, say=say)
 
-    return TextRealignment(read, names=[Path(text).name for text in texts], **how)
+    return TextRealignment(read, names=[name_of(text) for text in texts], **how)
 
 
 def gradient_cosine(

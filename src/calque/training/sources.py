@@ -225,14 +225,27 @@ def sharded_copy(encoder: TrainableEncoder, device: torch.device) -> TrainableEn
     Raises:
         SettingError: nobody knows the layers of its model.
     """
+    _check_blocks(encoder)
+    return sharded_in_place(float32_copy(encoder, torch.device("cpu")), device)
+
+
+def sharded_in_place(encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
+    """An encoder on the processor whose weights are cut, so that this process has a part of them on its device.
+
+    Raises:
+        SettingError: nobody knows the layers of its model.
+    """
+    shard(encoder.model, _check_blocks(encoder), device)
+    return encoder
+
+
+def _check_blocks(encoder: TrainableEncoder) -> nn.ModuleList:
     if encoder.blocks is None:
         raise SettingError(
             f"{encoder.name} cannot be trained under FSDP: its model has no list of layers to gather one after the other; "
             "start it without (ACCELERATE_USE_FSDP=false)"
         )
-    copied = float32_copy(encoder, torch.device("cpu"))
-    shard(copied.model, copied.blocks, device)
-    return copied
+    return encoder.blocks
 
 
 @torch.no_grad()
