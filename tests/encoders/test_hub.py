@@ -215,7 +215,9 @@ def test_data_of_the_hub_is_named_by_its_repository(folder):
     assert "datasets" not in front(card(folder, "me/x")).to_dict()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of huggingface_hub's HTTP library; Python shows it to nobody
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # of huggingface_hub's HTTP library; Python shows it to nobody
 def test_large_files_go_to_the_large_file_storage(folder, hub, capsys):
     """Weights whatever their size, and what has more than 10 MB, as on the hub: by one request, or in parts."""
     big = torch.arange(11_000_000 // 4, dtype=torch.int32).numpy().tobytes()

@@ -8,13 +8,16 @@ from typing import Annotated
 import typer
 
 from calque.cli.checks import output_folder
-from calque.cli.options import Quiet, news
+from calque.cli.options import Quiet, grouped, news
+from calque.cli.tracking import Trackers
 
 
+@grouped
 def study(
     plan: Annotated[
         Path, typer.Argument(metavar="STUDY.toml", help="What to compare: encoders, methods, languages and tasks.")
     ],
+    tracking: Trackers,
     workers: Annotated[int, typer.Option(min=1, help="Number of parallel processes, which share the cores.")] = 1,
     data: Annotated[Path | None, typer.Option(help="Folder of the texts; default: as in the study.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for steps and results; default: as in the study.")] = None,
@@ -35,4 +38,8 @@ def study(
     from calque.runs.study import tables
 
     output_folder("--out", out)
-    print(tables(run(plan, workers=workers, data=data, out=out, tests=test or [], say=news(quiet))))
+    records = run(
+        plan, workers=workers, data=data, out=out, tests=test or [], track=tracking.track or [],
+        track_folder=tracking.track_folder, say=news(quiet),
+    )  # fmt: skip
+    print(tables(records))

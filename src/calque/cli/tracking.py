@@ -12,7 +12,7 @@ import typer
 
 
 @dataclass(frozen=True)
-class Tracking:
+class Trackers:
     """Tracking."""
 
     track: Annotated[
@@ -26,6 +26,11 @@ class Tracking:
     track_folder: Annotated[
         Path, typer.Option(help="For trackers that write files: folder for the logs of all runs.")
     ] = Path("tracked")
+
+
+@dataclass(frozen=True)
+class Tracking(Trackers):
+    """Tracking."""
 
     @contextmanager
     def around(self, given: Mapping[str, Any]) -> Iterator[None]:

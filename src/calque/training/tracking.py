@@ -46,8 +46,7 @@ class Tracking:
     """
 
     def __init__(self, names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked"):
-        for name in names:
-            _check(name)
+        check_trackers(names)
         self._names, self._run, self._folder = list(dict.fromkeys(names)), run, fspath(folder)
         self._trackers: list[Any] | None = None
         self._titles: dict[str, int] = {}
@@ -133,8 +132,16 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 _CURRENT: ContextVar[Tracking | None] = ContextVar("calque_tracking", default=None)
 
 
+def check_trackers(names: Sequence[str]) -> None:
+    """Complain of trackers before anything is done, see `Tracking`."""
+    for name in names:
+        _check(name)
+
+
 @contextmanager
-def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked") -> Iterator[None]:
+def tracked(
+    names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked", expected: bool = True
+) -> Iterator[Tracking]:
     """Within the block, every training is tracked:
 
         with tracked(["tensorboard"], run="first"):
@@ -142,15 +149,16 @@ def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tr
 
     Args:
         names, run, folder: see `Tracking`.
+        expected: that something is trained within the block.
 
     Warns:
-        CalqueWarning: nothing was trained.
+        CalqueWarning: nothing was trained, and that was `expected`.
     """
     tracking = Tracking(names, run=run, folder=folder)
     token = _CURRENT.set(tracking)
     try:
-        yield
-        if not tracking.begun:
+        yield tracking
+        if expected and not tracking.begun:
             warnings.warn(
                 f"nothing was trained, so {', '.join(names)} has nothing to show", CalqueWarning, stacklevel=3
             )

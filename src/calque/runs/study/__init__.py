@@ -18,6 +18,7 @@ from calque.runs.study.rows import label_of
 from calque.runs.study.tables import tables
 from calque.runs.study.work import SCORES, WORK
 from calque.runs.study.workers import Workers
+from calque.training.tracking import check_trackers
 
 __all__ = ["Study", "read_study", "study", "tables"]
 
@@ -29,6 +30,8 @@ def study(
     data: str | Path | None = None,
     out: str | Path | None = None,
     tests: Sequence[str] = (),
+    track: Sequence[str] = (),
+    track_folder: str | Path = "tracked",
     say: Say = lambda line: None,
 ) -> list[dict[str, Any]]:
     """Do a study, or what is left of it.
@@ -38,19 +41,22 @@ def study(
         workers: processes side by side, which share the cores.
         data, out: folders instead of the study's own.
         tests: further test files of its tasks, `TASK=FILE` or `TASK=LANG=FILE`.
+        track: trackers of its trainings, see `calque.training.tracking.Tracking`; every step that trains is a run.
+        track_folder: for trackers that write files.
         say: takes a line of news.
 
     Returns:
         a record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
         `Score.to_dict` has; encoders go by the study's names. They are in `results.jsonl` of the folder, too.
     """
+    check_trackers(track)
     plan = tested_on(read_study(path), tests)
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
-    with Workers(steps, workers, say) as do:
+    with Workers(steps, workers, say, track=track, track_folder=Path(track_folder).resolve()) as do:
         do("pretraining", grid.pretraining)
         do("joining encoders", grid.joining)
         do("preparing", grid.preparing)
