@@ -18,6 +18,7 @@ _EXPORTS = {
     "Embeddings": "calque.vectors",
     "Encoder": "calque.encoders",
     "FineTune": "calque.alignment.finetune",
+    "HeldOut": "calque.alignment.held_out",
     "LinearMap": "calque.maps",
     "Link": "calque.linker",
     "Linker": "calque.linker",
@@ -46,6 +47,7 @@ __all__ = [
     "Embeddings",
     "Encoder",
     "FineTune",
+    "HeldOut",
     "LinearMap",
     "Link",
     "Linker",
@@ -71,6 +73,7 @@ __all__ = [
 if TYPE_CHECKING:
     from calque.alignment.contrastive import Contrastive
     from calque.alignment.finetune import FineTune
+    from calque.alignment.held_out import HeldOut
     from calque.corpora import read_parallel
     from calque.encoders import Encoder, load_encoder
     from calque.encoders.mapped import MappedEncoder

@@ -21,6 +21,7 @@ from calque.cli.options import (
     news,
     pairs_of,
 )
+from calque.corpora.languages import pair_and_path
 from calque.errors import SettingError
 
 
@@ -57,6 +58,23 @@ def words(
             "--prior", help="--encoder: do train (or --use), with the encoder's similarities as a prior (hmm, gibbs)."
         ),
     ] = False,
+    prior_weight: Annotated[
+        float | None,
+        typer.Option(min=0, help="--prior: how much similarities count; default: 2, or 1 with --cross-fit."),
+    ] = None,
+    cross_fit: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="--prior: first align the encoder on this text; each of N parts of it gets the similarities of a copy that was "
+            "aligned on the others.",
+        ),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="en-nl=FILE...", help="--cross-fit: more texts to align it on, of any languages."),
+    ] = None,
     pretokenized: Pretokenized = False,
     extra: Annotated[
         list[str] | None,
@@ -83,12 +101,14 @@ def words(
     """Link words that are translations of each other.
 
     Trains a statistical aligner on the text itself, unless --use names one that was saved or --encoder an encoder whose vectors
-    are compared. With --prior both decide, which makes fewer errors than either if the encoder knows the languages.
+    are compared. With --prior both decide, which makes fewer errors than either if the encoder knows the languages; --cross-fit
+    first teaches it these languages by the links that statistics find.
     """
     if use is not None and linking.model != "auto":
         raise SettingError("--model is part of --use: leave it out")
     say = news(quiet)
     here = {"encoder": encoder, "extract": extract, "matrix": matrix, "prior": prior, "extra": extra, "tables": tables}
+    here |= {"prior_weight": prior_weight, "cross_fit": cross_fit, "also": also}
     if engine.on_ray(**here, limit=limit, sample=sample, model=linking.model != "auto"):
         if use is None:
             raise SettingError("--engine ray links with tables: learn them with --tables on a sample, then give --use")
@@ -100,7 +120,8 @@ def words(
         )  # fmt: skip
         return
     only_on_ray(format=format)
-    inputs = [train, *(extra or []), use, encoder]
+    _parts_of_a_prior(prior, prior_weight, cross_fit, also)
+    inputs = [train, *(extra or []), *(pair_and_path(each)[1] for each in also or []), use, encoder]
     output_file("--out", Path(out), inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)
     output_file("--matrix", matrix, [*inputs, out, tables], langs)
@@ -127,7 +148,8 @@ def words(
     n_links, n_pairs = link_words(
         train, langs=pairs_of(langs, 1)[0], out=Path(out), words=linking.words(pretokenized, limit), extra=extra or [],
         posteriors=posteriors, tables=tables, use=None if use is None else Path(use), sample=sample,
-        prior=encoder, load=loading.arguments(), progress=not quiet, say=say,
+        prior=encoder, weight=prior_weight, cross_fit=cross_fit, also=also or [],
+        load=loading.arguments(), progress=not quiet, say=say,
     )  # fmt: skip
     say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")
 
@@ -138,6 +160,15 @@ def _learns_nothing(given: Mapping[str, object]) -> None:
         raise SettingError(
             f"{', '.join(named)}: of a statistical aligner, and --encoder links by vectors: leave it out, or add --prior"
         )
+
+
+def _parts_of_a_prior(prior: bool, weight: float | None, cross_fit: int | None, also: list[str] | None) -> None:
+    """Refuse options of a prior where there is none."""
+    given = {"--prior-weight": weight, "--cross-fit": cross_fit}
+    if not prior and (named := [name for name, value in given.items() if value is not None]):
+        raise SettingError(f"{', '.join(named)}: of an encoder as a prior; add --prior")
+    if also and cross_fit is None:
+        raise SettingError("--also is text that an encoder is aligned on: add --cross-fit, or leave it out")
 
 
 def _only_with_an_encoder(given: Mapping[str, object]) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.corpora.languages import pair_and_path
 from calque.disk import write_lines
 from calque.errors import SettingError
 from calque.linker import Linker
@@ -18,6 +21,11 @@ from calque.progress import bar
 from calque.runs.lock import locked
 from calque.text import ParallelCorpus
 from calque.wordalign.matrices import writing
+
+if TYPE_CHECKING:
+    from calque.alignment.held_out import HeldOut
+
+CROSS_FITTED = 1.0  # weight of a cross-fitted prior
 
 
 def link_words(
@@ -32,6 +40,9 @@ def link_words(
     use: Path | None = None,
     sample: int | None = None,
     prior: str | None = None,
+    weight: float | None = None,
+    cross_fit: int | None = None,
+    also: Sequence[str] = (),
     load: Mapping[str, Any] | None = None,
     progress: bool = False,
     say: Say = lambda line: None,
@@ -49,22 +60,46 @@ def link_words(
         use: link with an aligner saved earlier instead of training one.
         sample: learn from so many sentence pairs, drawn from all text by the seed of `words`.
         prior: an encoder, whose similarities are a prior of the aligner, in training and in linking.
+        weight: of the prior, see `calque.align_words`.
+        cross_fit: first align copies of the encoder on this very text and take the similarities of each of so many parts from the
+            copy that was aligned on the others, see `calque.HeldOut`. The weight is then `CROSS_FITTED` if none is given.
+        also: more texts to align it on, of any languages, `en-nl=FILE`.
         load: further arguments of `load_encoder`.
         progress, say: show bars on standard error; take a line of news.
 
     Returns:
         how many links there are, and sentence pairs.
+
+    Raises:
+        SettingError: settings that exclude each other, or a text of `also` without its languages.
     """
     from calque.wordalign import WordAligner
 
+    if cross_fit is not None and (use is not None or extra or tables is not None or sample is not None):
+        raise SettingError(
+            "--cross-fit aligns the encoder on the very text that is linked: leave out --use, --extra, --tables and --sample"
+        )
+    if use is not None and weight is not None:
+        raise SettingError("--prior-weight is part of --use: leave it out")
     if use is not None and (extra or tables is not None or sample is not None):
         raise SettingError("--use does no training: leave out --extra, --tables and --sample")
-    similar = None if prior is None else Linker(prior, langs=langs, **(load or {})).similarities
+    similar = None
+    if prior is not None and cross_fit is None:
+        similar = Linker(prior, langs=langs, **(load or {})).similarities
     with locked(out), nullcontext() if tables is None else locked(tables):
         corpus = words.read(text, langs)
         if use is not None:
             aligner = WordAligner.open(use, prior=similar)
         else:
+            if prior is not None and cross_fit is not None:
+                # when it is asked for: by then all settings of the aligner are known to fit
+                fit = cache(
+                    partial(
+                        held_out, prior, corpus, also, words, cross_fit, load=load or {}, progress=progress, say=say
+                    )
+                )
+                similar = lambda text: fit()(text)  # noqa: E731
+                weight = CROSS_FITTED if weight is None else weight
             more = None
             for path in extra:
                 part = words.read(path, langs)
@@ -73,7 +108,13 @@ def link_words(
             if sample is not None:
                 learnt, more = drawn(corpus if more is None else corpus + more, sample, words.seed), None
             aligner = WordAligner.train(
-                learnt, extra=more, model=words.model, seed=words.seed, prior=similar, progress=progress
+                learnt,
+                extra=more,
+                model=words.model,
+                seed=words.seed,
+                prior=similar,
+                prior_weight=weight,
+                progress=progress,
             )
             if tables is not None:
                 aligner.save(tables)
@@ -139,6 +180,50 @@ def link_by_encoder(
 
             write_lines(out, lines())
     return n_links, len(corpus)
+
+
+def held_out(
+    encoder: str,
+    corpus: ParallelCorpus,
+    also: Sequence[str],
+    words: Words,
+    parts: int,
+    *,
+    load: Mapping[str, Any],
+    progress: bool = False,
+    say: Say = lambda line: None,
+) -> HeldOut:
+    """The encoder's similarities after alignment on the text itself, cross-fitted, see `calque.HeldOut`.
+
+    Args:
+        encoder: its name or folder.
+        corpus: the text.
+        also: more texts to align it on, `en-nl=FILE`.
+        words: how words are found and linked before the encoder learns from them; the seed is that of the alignments, too.
+        parts: of the text.
+        load: further arguments of `load_encoder`.
+        progress, say: show bars on standard error; take a line of news.
+
+    Raises:
+        SettingError: a text without its languages, or an encoder that cannot be trained.
+    """
+    from calque.alignment.held_out import HeldOut, common, small
+    from calque.encoders.loading import load_encoder
+    from calque.encoders.trainable import TrainableEncoder
+
+    named = [pair_and_path(each) for each in also]
+    if unknown := [path for pair, path in named if pair is None]:
+        raise SettingError(f"--also {unknown[0]}: which languages? Say them before the name, as in en-nl={unknown[0]}")
+    loaded = load_encoder(encoder, **load)
+    if not isinstance(loaded, TrainableEncoder):
+        raise SettingError(f"{loaded.name} cannot be cross-fitted: it has no weights to train")
+    corpora = [corpus, *(words.read(path, pair) for pair, path in named if pair is not None)]
+    learning = replace(words, symmetrize="one-to-one")
+    pairs = [learning.link(text, progress=progress) for text in corpora]
+    n, links = sum(map(len, corpora)), sum(map(len, pairs))
+    say(f"aligning the encoder {parts} times, on {links:,} links of {n:,} sentence pairs less a part each")
+    tuner = small(loaded, common(corpora), seed=words.seed)
+    return HeldOut(loaded, corpora, pairs, parts=parts, tuner=tuner, progress=progress)
 
 
 def drawn(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:

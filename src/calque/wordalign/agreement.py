@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
 
@@ -51,6 +51,10 @@ class HmmSettings:
     @property
     def passes(self) -> int:
         return self.ibm1_iterations + self.hmm_iterations + 1
+
+    def weighted(self, similarity: float) -> HmmSettings:
+        """With another weight of a prior."""
+        return replace(self, similarity=similarity)
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 import numpy as np
@@ -53,6 +53,10 @@ class GibbsSettings:
     @property
     def passes(self) -> int:
         return self.hmm.passes + self.burn_in
+
+    def weighted(self, similarity: float) -> GibbsSettings:
+        """With another weight of a prior, also in the HMM."""
+        return replace(self, similarity=similarity, hmm=self.hmm.weighted(similarity))
 
 
 @dataclass

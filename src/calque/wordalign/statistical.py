@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.errors import SettingError
+from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
@@ -52,6 +52,7 @@ def align_words(
     threads: int | None = None,
     max_words: int = MAX_WORDS,
     prior: Prior | None = None,
+    prior_weight: float | None = None,
     progress: bool = False,
 ) -> WordPairs:
     """Link the words of parallel text that translate each other, by what occurs together in it.
@@ -73,18 +74,21 @@ def align_words(
         max_words: sentence pairs with a longer side get no links; a warning tells how many.
         prior: how similar words are before any is counted, for `hmm` and `gibbs`: from a text to its similarities, such as
             `calque.Linker("mini").similarities`. Both make fewer errors than either if the encoder knows the languages.
+            An encoder that is first aligned on this very text is best cross-fitted: `calque.HeldOut`.
+        prior_weight: what similarities are multiplied by, in place of that of the settings.
         progress: show a bar on standard error.
 
     Returns:
         links with posteriors, for every sentence pair of `corpus`; those with an empty side have none.
 
     Raises:
-        SettingError: no such model or symmetrisation, settings of another model, or `extra` in other languages.
+        SettingError: no such model or symmetrisation, settings of another model, `extra` in other languages, or the weight of a
+            prior that is not given.
     """
     check_method(symmetrize)
     aligner = WordAligner.train(
         corpus, extra=extra, model=model, settings=settings, classes=classes, seed=seed, threads=threads,
-        max_words=max_words, prior=prior, progress=progress,
+        max_words=max_words, prior=prior, prior_weight=prior_weight, progress=progress,
     )  # fmt: skip
     return aligner.align(corpus, symmetrize=symmetrize)
 
@@ -137,6 +141,7 @@ class WordAligner:
         threads: int | None = None,
         max_words: int = MAX_WORDS,
         prior: Prior | None = None,
+        prior_weight: float | None = None,
         progress: bool = False,
     ) -> WordAligner:
         """Train on parallel text; the arguments are those of `align_words`."""
@@ -153,6 +158,11 @@ class WordAligner:
             raise SettingError(f"{type(chosen).__name__} for model={model!r}, which takes {expected}")
         if prior is not None and kind is DiagonalModel:
             raise SettingError(f"model={model!r} takes no prior: take hmm or gibbs")
+        if prior_weight is not None:
+            if prior is None:
+                raise SettingError(f"prior_weight={prior_weight:g} is of a prior: give one, or leave it out")
+            check_number("prior_weight", prior_weight, least=0)
+            chosen = chosen.weighted(prior_weight)
         if max_words < 1:
             raise SettingError(f"max_words={max_words}, expected 1 or more")
         workers = n_threads(threads)

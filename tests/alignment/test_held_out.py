@@ -1,0 +1,127 @@
+"""An encoder that is aligned on a text part by part: each part's similarities are those of the encoder that saw the others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import calque
+from calque.alignment.held_out import HeldOut, common, deal, small
+from calque.errors import SettingError
+from calque.wordalign import Similarities
+from command import fails, run
+
+TEXT = [
+    ("the cat sees a house", "a house sees the cat"), ("time and water", "water and time"), ("the house", "the house"),
+    ("in time", "time in the water"), ("time and water", "time water"), ("a cat", "cat a"),
+]  # fmt: skip
+OTHER = [("the house", "house the"), ("a water and a cat", "a cat and a water"), ("in the house", "in house the")]
+
+
+def corpus_of(text, langs):
+    return calque.ParallelCorpus.of([a.split() for a, _ in text], [b.split() for _, b in text], langs)
+
+
+@pytest.fixture
+def texts():
+    return [corpus_of(TEXT, ("en", "xx")), corpus_of(OTHER, ("en", "yy"))]
+
+
+@pytest.fixture
+def links(texts):
+    return [calque.align_words(text, model="hmm") for text in texts]
+
+
+def test_the_parts(texts):
+    """The n-th different source sentence, over both texts."""
+    assert [part.tolist() for part in deal(texts, 3)] == [[0, 1, 2, 0, 1, 1], [2, 2, 0]]
+    with pytest.raises(SettingError, match="3 parts of 2 different source sentences"):
+        deal([texts[0][:2], texts[0][4:5]], 3)
+
+
+def test_each_part_by_the_encoder_that_saw_the_others(tiny_encoder, texts, links):
+    tuner = calque.Contrastive(towards="en", epochs=1, batch=2, learning_rate=1e-2)
+    held = HeldOut(tiny_encoder, texts, links, parts=3, tuner=tuner)
+    part_of = [[0, 1, 2, 0, 1, 1], [2, 2, 0]]
+    for part in range(3):
+        seen, seen_links = [], []
+        for text, pairs, numbers in zip(texts, links, part_of, strict=True):
+            rows = [k for k, number in enumerate(numbers) if number != part]
+            seen.append(corpus_of([(" ".join(text[k][0].words), " ".join(text[k][1].words)) for k in rows], text.langs))
+            chosen = [(rows.index(s), i, j) for s, i, j in zip(pairs.sentence, pairs.source, pairs.target, strict=True)
+                      if s in rows]  # fmt: skip
+            seen_links.append(calque.WordPairs(*np.array(chosen).T, n_sentences=len(rows)))
+        aligned = tuner.tune(tiny_encoder, seen, seen_links)
+        for text, numbers, similar in zip(texts, part_of, held.similarities, strict=True):
+            for k in (k for k, number in enumerate(numbers) if number == part):
+                x, y = (aligned.encode([side])[0].astype(float) for side in text[k])
+                expected = [[a @ b / np.sqrt((a @ a) * (b @ b)) for b in y] for a in x]
+                np.testing.assert_allclose(similar[k], expected, atol=2e-3)  # kept with 11 bits
+    unaligned = calque.Linker(tiny_encoder).similarities(texts[0])
+    assert max(abs(held.similarities[0][k] - unaligned[k]).max() for k in range(len(TEXT))) > 0.02
+    again = HeldOut(tiny_encoder, texts, links, parts=3, tuner=tuner)
+    for mine, other in zip(held.similarities, again.similarities, strict=True):
+        np.testing.assert_array_equal(mine.data, other.data)
+
+
+def test_any_sentence_pairs_of_the_texts(tiny_encoder, texts, links):
+    held = HeldOut(tiny_encoder, texts, links, parts=2)
+    np.testing.assert_array_equal(held(texts[0]).data, held.similarities[0].data)
+    for k, found in zip((2, 0), held(texts[1].take([2, 0])), strict=True):
+        np.testing.assert_array_equal(found, held.similarities[1][k])
+    strange = corpus_of([("the house", "the house"), ("a house", "a cat")], ("en", "xx"))
+    with pytest.raises(SettingError, match="sentence pair 2 is not of the text"):
+        held(strange)
+
+
+def test_what_cannot_be_held_out(tiny_encoder, texts, links):
+    with pytest.raises(SettingError, match="2 texts and links of 1"):
+        HeldOut(tiny_encoder, texts, links[:1])
+    none = calque.WordPairs(np.zeros(0), np.zeros(0), np.zeros(0), n_sentences=len(TEXT))
+    with pytest.raises(SettingError, match="no links outside part 1 of 2"):
+        HeldOut(tiny_encoder, texts[:1], [none], parts=2)
+    with pytest.raises(SettingError, match="no language in common"):
+        common([texts[0], corpus_of(OTHER, ("de", "yy"))])
+    assert common([texts[0], corpus_of(OTHER, ("yy", "en"))]) == "en"
+
+
+@pytest.mark.parametrize("model", ["hmm", "gibbs"])
+def test_the_weight_of_a_prior(tiny_encoder, texts, model):
+    prior = calque.Linker(tiny_encoder).similarities
+    none = calque.align_words(texts[0], model=model)
+    nothing, much = (calque.align_words(texts[0], model=model, prior=prior, prior_weight=w) for w in (0, 9))
+    np.testing.assert_allclose(nothing.posterior, none.posterior, rtol=1e-5)
+    settings = calque.wordalign.HmmSettings if model == "hmm" else calque.wordalign.GibbsSettings
+    given = calque.align_words(texts[0], prior=prior, settings=settings().weighted(9))
+    np.testing.assert_array_equal(much.posterior, given.posterior)
+    assert not np.array_equal(much.posterior, none.posterior)
+    with pytest.raises(SettingError, match="is of a prior"):
+        calque.align_words(texts[0], model=model, prior_weight=1)
+    with pytest.raises(SettingError, match="prior_weight"):
+        calque.align_words(texts[0], model=model, prior=prior, prior_weight=-1)
+
+
+def test_the_command(capsys, tiny_folder, tiny_encoder, texts, links, tmp_path):
+    names = [tmp_path / "one.tsv", tmp_path / "two.tsv"]
+    for name, text in zip(names, (TEXT, OTHER), strict=True):
+        name.write_text("".join(f"{a}\t{b}\n" for a, b in text))
+    out = tmp_path / "links"
+    plain = ("words", names[0], "--langs", "en", "xx", "--out", out, "--encoder", tiny_folder, "--model", "hmm")
+    words = (*plain, "--prior", "--cross-fit", 3, "--seed", 4)
+    code, _, err = run(capsys, *words, "--also", f"en-yy={names[1]}", "--scores")
+    assert code == 0, err
+    held = HeldOut(tiny_encoder, texts, links, parts=3, tuner=small(tiny_encoder, "en", seed=4))
+    expected = calque.align_words(texts[0], model="hmm", prior=held, prior_weight=1)
+    found = calque.WordPairs.open(out)
+    assert found == expected
+    np.testing.assert_allclose(found.posterior, expected.posterior, rtol=1e-2)
+    halved = Similarities(held.similarities[0].data / 2, held.similarities[0].rows, held.similarities[0].columns)
+    assert run(capsys, *words, "--also", f"en-yy={names[1]}", "--scores", "--prior-weight", 0.5)[0] == 0
+    expected = calque.align_words(texts[0], model="hmm", prior=lambda _: halved, prior_weight=1)
+    np.testing.assert_allclose(calque.WordPairs.open(out).posterior, expected.posterior, rtol=1e-2)
+    assert "add --prior" in fails(capsys, *plain, "--cross-fit", 3)
+    assert "add --cross-fit" in fails(capsys, *plain, "--prior", "--also", f"en-yy={names[1]}")
+    assert "which languages?" in fails(capsys, *words, "--also", names[1])
+    assert "on the very text" in fails(capsys, *words, "--sample", 2)
+    assert "takes no prior" in fails(capsys, *words, "--model", "fast-align")
+    assert "part of --use" in fails(capsys, *plain[:-2], "--prior", "--prior-weight", 1, "--use", names[1])
