@@ -8,13 +8,16 @@ import torch
 from torch import nn
 
 from calque.alignment.distilled import Distillation
+from calque.alignment.distilled_words import LinkedWords, TaughtWords, WordLoss
 from calque.alignment.distilling import DistilledText, Distilling
 from calque.alignment.static_student import static_student
 from calque.distributed import Processes
-from calque.encoders import load_encoder
-from calque.encoders.sentence_store import SentenceStore
+from calque.encoders import HuggingFaceEncoder, load_encoder
+from calque.encoders.extraction import UncoveredWordsWarning
+from calque.encoders.sentence_store import SentenceStore, WordStore
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength, sentence_vectors
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
+from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 from calque.threads import Threads
 
@@ -245,3 +248,156 @@ def test_a_static_student_is_its_recipe_and_learns(tiny_folder, teacher, tmp_pat
     words = read.encode(text.target)
     ids = tokenizer("Katze", add_special_tokens=False)["input_ids"]
     np.testing.assert_allclose(words[0][1], rows[ids].mean(0), atol=1e-6)
+
+
+# -- words --------------------------------------------------------------------------------------------------------------
+def linked(encoder, place, text, links, lines=()):
+    """Links as triples of sentence, source and target word."""
+    sentence, source, target = (np.array(column) for column in zip(*links, strict=True))
+    pairs = WordPairs(sentence, source, target, n_sentences=len(text))
+    return LinkedWords(WordStore(place, encoder), [text], [pairs], lines)
+
+
+LINKS = [(0, 0, 0), (0, 1, 1), (0, 4, 4), (1, 0, 0), (3, 0, 0), (3, 0, 1), (2, 2, 2)]
+
+
+def word_of(encoder, words, number, layer=-1):
+    """The mean of a word's subwords, each word cut by itself."""
+    cut = [encoder.tokenizer(word, add_special_tokens=False).input_ids for word in words]
+    ids = [encoder.tokenizer.cls_token_id, *(i for part in cut for i in part), encoder.tokenizer.sep_token_id]
+    states = encoder.model(torch.tensor([ids]), output_hidden_states=True).hidden_states[layer][0]
+    first = 1 + sum(map(len, cut[:number]))
+    return states[first : first + len(cut[number])].mean(0)
+
+
+@pytest.mark.parametrize(("loss", "accumulate"), [("mse", 1), ("cosine", 3)])
+def test_the_loss_over_words_is_the_formula(student, teacher, tmp_path, loss, accumulate):
+    student = HuggingFaceEncoder(student.model, student.tokenizer, layer=2, pooling="mean")
+    known = HuggingFaceEncoder(teacher[0].model, teacher[0].tokenizer, pooling="mean")
+    method = Distillation(towards="en", loss=loss, ranking=0.3, temperature=0.2, words=0.7, dense=True)
+    text, lines = corpus(), mono()
+    given = linked(known, tmp_path, text, LINKS, [lines])
+    assert given.teacher.fill(given.read) == 6
+    taught = TaughtWords(student, given, [6, 2])
+    update = np.array([0, 3, 6, 7, 9, 12, 13])  # sources 0 and 3, targets 0, 1 and 3, and both lines
+    head = method._head(student.dim, known.dim)
+    student.model.zero_grad()
+    with Threads(1) as threads:
+        objective = WordLoss(student, head, taught, given.teacher, Processes.alone(), threads, terms=method.terms,
+                             weight=0.7, budget=64, accumulate=accumulate)  # fmt: skip
+        found = sum(objective.backward(update).values())
+    weights = [*head.parameters(), *student.model.parameters()]
+    gradients = [None if w.grad is None else w.grad.clone() for w in weights]
+    for weight in weights:
+        weight.grad = None
+
+    def said(sentence, number):
+        with torch.no_grad():
+            vector = word_of(known, sentence, number, known.layer)
+        return tuple((vector / vector.norm()).tolist())
+
+    en, de = ([list(sentence.words) for sentence in side] for side in (text.source, text.target))
+    learnt = [(en[s], i, said(en[s], i)) for s, i, j in LINKS if s in (0, 3)]
+    learnt += [(de[s], j, said(en[s], i)) for s, i, j in LINKS if s in (0, 1, 3)]
+    learnt += [(list(line.words), k, said(list(line.words), k)) for line in lines for k in range(len(line))]
+    others, expected = [torch.tensor(each) for each in dict.fromkeys(each for *_, each in learnt)], torch.tensor(0.0)
+    for sentence, number, wanted in learnt:
+        y = head[0](word_of(student, sentence, number, 2))
+        y, t = y / y.norm(), torch.tensor(wanted)
+        expected = expected + ((y - t).square().sum() if loss == "mse" else 1 - y @ t)
+        expected = expected - 0.3 * torch.log(
+            torch.exp(y @ t / 0.2) / sum(torch.exp(y @ other / 0.2) for other in others)
+        )
+    expected = 0.7 * expected / len(learnt)
+    expected.backward()
+    assert float(found) == pytest.approx(float(expected.detach()), rel=1e-5)
+    for fast, weight in zip(gradients, weights, strict=True):
+        slow = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        assert torch.allclose(torch.zeros_like(slow) if fast is None else fast, slow, atol=1e-5)
+        weight.grad = None
+
+
+def test_words_without_a_vector_are_left_out_and_counted(student, teacher, tmp_path):
+    text = corpus([("the cat \u200b sees", "die Katze sieht \u200b"), *PAIRS[:1]])
+    given = linked(teacher[0], tmp_path, text, [(0, 0, 0), (0, 1, 3), (0, 2, 2), (0, 3, 2), (1, 0, 0)])
+    with pytest.warns(UncoveredWordsWarning):
+        given.teacher.fill(given.read)
+    taught = TaughtWords(student, given, [2])
+    assert taught.without_vector == 2
+    assert taught.words.tolist() == [0, 3, 0, 0, 2, 0]
+    assert taught.offsets.tolist() == [0, 2, 3, 5, 6]
+    with pytest.raises(SettingError, match="have \\[2\\] sentences, the texts \\[3\\]"):
+        TaughtWords(student, given, [3])
+
+
+def test_the_teacher_reads_the_words_of_each_text_once(teacher, tmp_path, monkeypatch):
+    monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
+    encoder, lines = (
+        teacher[0],
+        Sentences.joined([corpus().source, Sentences.of([[], ["the", "cat"], ["the cat"]], "en")]),
+    )
+    shares = [WordStore(tmp_path, encoder) for _ in range(2)]
+    for rank, share in enumerate(shares):
+        share.fill(lines, rank=rank, world=2)
+    store = WordStore(tmp_path, encoder)
+    assert len(store) == 7, "the same words divided otherwise are another text"
+    assert store.fill(lines) == 0
+    places, covered = store.places(lines)
+    plain = encoder.encode(lines)
+    np.testing.assert_allclose(store.take(places), plain.data, atol=1e-6)
+    assert covered.all()
+    assert (places[lines.flat()[1][1]] == places[0]) == (lines[0] == lines[1])
+    SentenceStore(tmp_path, *teacher).fill(lines)
+    assert len(WordStore(tmp_path, encoder)) == 7, "sentences stand beside them"
+    (next(iter(store.folder.glob("*.safetensors")))).write_bytes(b"")
+    with pytest.raises(InputError):
+        WordStore(tmp_path, encoder)
+
+
+def distil_words(student, teacher, place, folder, **options):
+    method = Distillation(towards="en", batch=3, learning_rate=3e-3, words=0.5, ranking=0.2, **options)
+    turned = corpus([pair[::-1] for pair in PAIRS[:2]], ("de", "en"))
+    given = linked(teacher[0], place, corpus(), LINKS, [mono()])
+    back = WordPairs(np.array([0, 1]), np.array([1, 0]), np.array([1, 0]), n_sentences=2)
+    given = LinkedWords(given.teacher, [*given.corpora, turned], [*given.pairs, back], given.texts)
+    found = method.distil(student, subwords(), SentenceStore(place, *teacher), [corpus(), turned], [mono()], words=given,
+                          folder=folder, checkpoint_every=2)  # fmt: skip
+    return method, found
+
+
+def test_words_are_learnt_and_a_stopped_run_goes_on_bit_by_bit(student, teacher, tmp_path, monkeypatch):
+    whole, one = distil_words(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=6)
+    first, last = whole.history[0], whole.history[-1]
+    assert last["words_mse"] < 0.8 * first["words_mse"]
+    assert last["mse"] < first["mse"]
+    assert whole.counts["words"] == 2 * (len(LINKS) + 2) + sum(map(len, mono()))
+    usual, calls = WordLoss.backward, []
+
+    def stops(self, *given):
+        calls.append(1)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return usual(self, *given)
+
+    monkeypatch.setattr(WordLoss, "backward", stops)
+    with pytest.raises(KeyboardInterrupt):
+        distil_words(student, teacher, tmp_path / "store", tmp_path / "again", epochs=6)
+    again, other = distil_words(student, teacher, tmp_path / "store", tmp_path / "again", epochs=6)
+    assert len(calls) < 6 + len(whole.history), "it went on from a checkpoint"
+    assert again.history == whole.history
+    for name, weight in one.encoder.model.state_dict().items():
+        assert torch.equal(weight, other.encoder.model.state_dict()[name]), name
+
+
+def test_words_that_cannot_be_learnt(student, teacher, tmp_path):
+    store, text = SentenceStore(tmp_path, *teacher), corpus()
+    with pytest.raises(SettingError, match="go together"):
+        Distillation(towards="en", words=1.0).distil(student, subwords(), store, [text])
+    given = linked(teacher[0], tmp_path, text, LINKS)
+    with pytest.raises(SettingError, match="go together"):
+        Distillation(towards="en").distil(student, subwords(), store, [text], words=given)
+    static = static_student(student.tokenizer, store, [text.source])
+    with pytest.raises(SettingError, match="static vectors know no context"):
+        Distillation(towards="en", words=1.0).distil(static, SentencePooling.of(static), store, [text], words=given)
+    with pytest.raises(SettingError):
+        Distillation(towards="en", words=-1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ import torch
 from calque.alignment.clcr.method import KeyPointAlignment
 from calque.alignment.contrastive import Contrastive
 from calque.alignment.distilled import Distillation
+from calque.alignment.distilled_words import LinkedWords
 from calque.alignment.finetune import FineTune
 from calque.alignment.senses import SenseAlignment
 from calque.annotated import Dictionary
 from calque.encoders import load_encoder
-from calque.encoders.sentence_store import SentenceStore
+from calque.encoders.sentence_store import SentenceStore, WordStore
 from calque.encoders.sentence_vectors import SentencePooling
 from calque.text import ParallelCorpus, Sentences
 from calque.wordalign import pivoted
@@ -129,13 +131,15 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     return [json.loads(line) for file in written for line in file.read_text().splitlines()], weights
 
 
-def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
+def distilled(folder: str, place: Path, stop: int | None, words: float = 0.0) -> Outcome:
     """A teacher that reads in shares, and updates of which some processes have no text."""
     student = encoder(folder)
     store = SentenceStore(place / "store", student, SentencePooling.of(student, "cls"))
-    method = Distillation(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5, dense=True)
+    method = Distillation(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5, dense=True, words=words)
     pooling = SentencePooling.of(student, "subwords")
-    found = method.distil(student, pooling, store, [make_text("xx", 13, 0)[0]], folder=place, checkpoint_every=2)
+    text, pairs = make_text("xx", 13, 0)
+    given = LinkedWords(WordStore(place / "store", student), [text], [pairs]) if words else None
+    found = method.distil(student, pooling, store, [text], words=given, folder=place, checkpoint_every=2)
     return method.history, found.encoder.model.state_dict() | found.pooling.state_dict()
 
 
@@ -156,6 +160,7 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "senses": senses,
     "distilled": distilled,
+    "distilled-words": partial(distilled, words=0.5),
     "clcr": key_points,
 }
 

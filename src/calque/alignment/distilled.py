@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from calque.alignment.distilled_words import LinkedWords, TaughtWords, WordLoss
 from calque.alignment.distilling import DistilledText, Distilling
 from calque.alignment.freezing import freeze_below
 from calque.distributed import Processes
@@ -56,6 +57,12 @@ class Distillation:
     knowledge distillation", Section 3; they divide by the number of dimensions, which with Adam changes the rate alone).
     Where the teacher's vectors have length 1, so have the student's.
 
+    With `words`, a weight, it learns words as well: for the links (i, j) of the batch, a word i of s and the word j of t that
+    translates it, weight times the mean of ‖h(m_i(s)) − M_i(s)‖² and ‖h(m_j(t)) − M_i(s)‖² (or what `loss` and `ranking` say),
+    all of length 1. M_i is the teacher's vector of a word in its sentence, and h a linear layer where the number of dimensions
+    differs; it is not kept, for the student's words are those of its own layer. Of text in the teacher's language alone, all
+    words are learnt. Sentences and words are read separately: as a text, and word by word. This is ours.
+
     Args:
         towards: the teacher's language.
         loss: "mse", as published, or "cosine": 1 − cos.
@@ -67,6 +74,7 @@ class Distillation:
         source_share: of the pairs of an update, the share whose sentence in the teacher's language the student reads, too, 1 as
             published: texts of several languages have it in common, so a part of it teaches as much.
         dense: a linear layer from the student's vector to the teacher's number of dimensions: None where they differ.
+        words: weight of words, 0 for none.
         epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
         batch: sentence pairs of each language, or sentences of text in one language, in an update.
         freeze, accumulate, budget, precision: see `Tuner`.
@@ -79,6 +87,7 @@ class Distillation:
     negatives: int = 0
     source_share: float = 1.0
     dense: bool | None = None
+    words: float = 0.0
     epochs: float = 5.0
     learning_rate: float | None = None
     warmup: float = 0.1
@@ -100,6 +109,7 @@ class Distillation:
         if self.loss not in ("mse", "cosine"):
             raise SettingError(f"loss is mse or cosine, got {self.loss!r}")
         check_number("ranking", self.ranking, least=0)
+        check_number("words", self.words, least=0)
         check_number("temperature", self.temperature, above=0)
         check_number("negatives", self.negatives, least=0, whole=True)
         if self.negatives and not self.ranking:
@@ -119,6 +129,7 @@ class Distillation:
         corpora: Sequence[ParallelCorpus],
         texts: Sequence[Sentences] = (),
         *,
+        words: LinkedWords | None = None,
         folder: str | Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
@@ -130,6 +141,7 @@ class Distillation:
             teacher: gets the vectors that it does not have yet.
             corpora: parallel text, one side of each in the teacher's language.
             texts: more text in the teacher's language.
+            words: the same text divided into words, with links; if the weight of words is above 0.
             folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
             checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
             progress: show bars on standard error.
@@ -137,13 +149,16 @@ class Distillation:
         Raises:
             SettingError: nothing to train on, settings that do not fit together, or a checkpoint of another run in `folder`.
         """
+        static = isinstance(student, SubwordVectors)
+        if (words is not None) != (self.words > 0) or (static and self.words):
+            fact = "static vectors know no context" if static else "linked words and a weight of words go together"
+            raise SettingError(f"words={self.words}: {fact}; leave out words")
         processes = Processes(self.precision)
         ours = [corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora]
         read = Sentences.joined([*(corpus.source for corpus in ours), *texts])
         share = {"rank": processes.rank, "world": processes.world, "meet": processes.meet}
         self.computed = teacher.fill(read, progress=progress, **share)
         text = DistilledText(student, pooling, teacher, ours, texts)
-        static = isinstance(student, SubwordVectors)
         tuned: Any = float32_copy(cast(HuggingFaceEncoder, student), processes.device)
         tuned.model.train()
         if not static:
@@ -156,10 +171,24 @@ class Distillation:
         identity = self.settings() | {
             "encoder": student.fingerprint, "text": text.fingerprint, "teacher": teacher.key
         }  # fmt: skip
+        taught = None
+        if words is not None:
+            words = words.towards(self.towards)
+            self.words_computed = words.teacher.fill(words.read, progress=progress, **share)
+            taught = TaughtWords(cast(HuggingFaceEncoder, student), words, [*map(len, ours), *map(len, texts)])
+            identity |= {"words": [self.words, taught.fingerprint, words.teacher.key]}
         with Threads(1 if static else shares_at_once(tuned, processes.device)) as threads:
+            of_words = None
+            if words is not None and taught is not None:
+                head = self._head(student.dim, words.teacher.dim).to(processes.device)
+                of_words = WordLoss(
+                    tuned, head, taught, words.teacher, processes, threads, terms=self.terms, weight=self.words,
+                    budget=self.budget, accumulate=self.accumulate,
+                )  # fmt: skip
             objective = Distilling(
                 tuned, ending, text, teacher, processes, threads, terms=self.terms, budget=self.budget,
                 accumulate=self.accumulate, negatives=self.negatives, source_share=self.source_share, seed=self.seed,
+                words=of_words,
             )  # fmt: skip
             loop = Loop(
                 objective,
@@ -174,7 +203,9 @@ class Distillation:
                 title="distil",
             )
             self.history = loop.run(plan)
-        self.used, self.counts = schedule, text.counts
+        self.used, self.counts = schedule, dict(text.counts)
+        if taught is not None:
+            self.counts |= {"words": len(taught.words), "links_without_vector": taught.without_vector}
         tuned.model.eval().requires_grad_(True)
         return Student(tuned, ending.cpu().eval())
 
@@ -200,14 +231,24 @@ class Distillation:
             prompt=pooling.prompt,
         )  # fmt: skip
 
+    def _head(self, width: int, dim: int) -> nn.Module:
+        """From the student's word vectors to the teacher's."""
+        if self.dense is False and width != dim:
+            raise SettingError(f"the student's words have {width} dimensions, the teacher's {dim}: leave dense as None")
+        if not (self.dense or width != dim):
+            return UnitLength()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return nn.Sequential(nn.Linear(width, dim), UnitLength())
+
     def terms(self, vectors: Tensor, own: Tensor, candidates: Tensor, n: int) -> dict[str, Tensor]:
         """A share of the loss.
 
         Args:
-            vectors: the student's `[k, dim]`, of some texts of an update.
+            vectors: the student's `[k, dim]`, of some texts of an update, or of words.
             own: int64 `[k]`, which candidate is the teacher's vector of each.
             candidates: the teacher's distinct vectors of the whole update, `[m, dim]`.
-            n: texts of the whole update.
+            n: texts, or words, of the whole update.
         """
         wanted = candidates[own]
         if self.loss == "mse":
@@ -224,7 +265,8 @@ class Distillation:
         names = (
             "towards", "loss", "ranking", "temperature", "negatives", "source_share", "dense", "batch", "freeze", "precision"
         )  # fmt: skip
-        return {"method": "distillation", **{name: getattr(self, name) for name in names}}
+        words = {"words": self.words} if self.words else {}
+        return {"method": "distillation", **{name: getattr(self, name) for name in names}, **words}
 
     def record(self) -> dict[str, Any]:
         """What the model card tells of the last `distil`."""

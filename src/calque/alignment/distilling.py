@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from calque.alignment.distilled_words import WordLoss
 from calque.alignment.static_student import BagSource
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
@@ -89,6 +90,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         terms: of the loss, see `Distillation.terms`.
         budget, accumulate: see `Tuner`.
         negatives, source_share, seed: see `Distillation`.
+        words: the loss over words of the same texts; None for none.
     """
 
     def __init__(
@@ -106,8 +108,12 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         negatives: int = 0,
         source_share: float = 1.0,
         seed: int = 0,
+        words: WordLoss | None = None,
     ):
         self.module = nn.ModuleDict({"encoder": student.model, "pooling": pooling})
+        if words is not None:
+            self.module["words"] = words.head
+        self._words = words
         self.pooling, self.text, self.teacher, self.processes = pooling, text, teacher, processes
         if isinstance(student, SubwordVectors):
             self._source: VectorSource = BagSource(student.model, text.table)
@@ -155,5 +161,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
             if rows.grad is not None:
                 self._source.backward(rows.grad)
             total = {name: value.detach() + total.get(name, 0.0) for name, value in found.items()}
+        if self._words is not None:
+            total |= self._words.backward(numbers)
         shown = self.processes.sum_numbers(torch.stack(list(total.values())))
         return {"loss": float(shown.sum()), **dict(zip(total, shown.tolist(), strict=True))}

@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 
 from calque.cli.checks import finite, fraction, given, language, output_folder, positive, refuse_unused
-from calque.cli.options import Layer, Limit, MaxLength, Precision, Quiet, Seed, grouped, names_of, news, pairs_of
+from calque.cli.options import (
+    Layer,
+    Limit,
+    MaxLength,
+    Precision,
+    Pretokenized,
+    Quiet,
+    Seed,
+    grouped,
+    names_of,
+    news,
+    pairs_of,
+)
 from calque.cli.tracking import Tracking
 
 
@@ -37,6 +49,14 @@ class Learning:
             help="The student reads the source of so many pairs; below 1 for texts that share their source language.",
         ),
     ] = 1.0
+    words: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            callback=finite,
+            help="Weight of words: a word and its translation learn the vector that the teacher gives the word in its sentence.",
+        ),
+    ] = 0.0
     epochs: Annotated[float, typer.Option(callback=positive, help="Passes over the longest text.")] = 5.0
     learning_rate: Annotated[
         float | None, typer.Option(callback=positive, help="Peak learning rate; default: by the student's width.")
@@ -100,6 +120,11 @@ def distil(
             metavar="FOLDER", help="Keep the teacher's vectors here for other runs; default: until this one ends."
         ),
     ] = None,
+    links: Annotated[
+        list[str] | None,
+        typer.Option(help="Pharaoh file with the word links for --words; default: link as calque words does."),
+    ] = None,
+    pretokenized: Pretokenized = False,
     layer: Layer = None,
     max_length: MaxLength = None,
     limit: Limit = None,
@@ -118,17 +143,21 @@ def distil(
 
     train, text = train or [], text or []
     output_folder("--out", out, [teacher, student, *train, *text])
+    if not learning.words:
+        why = "is for words, which --words WEIGHT has learnt, too"
+        refuse_unused(context, dict.fromkeys(("links", "pretokenized"), why))
     load = {name: value for name, value in (("layer", layer), ("max_length", max_length)) if value is not None}
     say = news(quiet)
     options = {name: getattr(learning, name) for name in names_of(Learning)}
     if static:
         why = "has no effect with --static: the student has no layers"
         refuse_unused(context, dict.fromkeys(("freeze", "layer", "max_length", "sentence_pooling", "precision"), why))
+        refuse_unused(context, {"words": "cannot be had with --static: its words have no context"})
         options |= {name: value for name, value in _STATIC.items() if name not in given(context)}
     result = run(
         train, langs=pairs_of(langs or [], len(train)) if train else [], teacher=teacher, student=student, out=out,
         towards=towards, monolingual=text, pooling=sentence_pooling, teacher_pooling=teacher_pooling, vectors=vectors,
-        limit=limit, load=load, options=options, static=static,
+        links=links or [], pretokenized=pretokenized, limit=limit, load=load, options=options, static=static,
         checkpoint_every=checkpoint_every, overwrite=overwrite, progress=not quiet, say=say,
     )  # fmt: skip
     say(f"saved to {result.folder} ({result.record['seconds']['method']:.0f} s)")

@@ -133,7 +133,7 @@ def align(
             texts=[
                 {name: n for name, n in each.record().items() if needs_links or name != "word_pairs"} for each in linked
             ],
-            **(_linked(words, links, chosen) if needs_links else {"pretokenized": words.pretokenized}),
+            **(links_record(words, links, chosen) if needs_links else {"pretokenized": words.pretokenized}),
             seconds={"words": round(begun - started, 2), "method": round(time.perf_counter() - begun, 2)},
         )  # fmt: skip
         leave(aligned, folder, base, record, keep_layers=keep_layers, merge=merge)
@@ -144,7 +144,7 @@ def align(
     return Aligned(aligned, Path(out), record)
 
 
-def _linked(words: Words, links: Sequence[str], chosen: Mapping[str, Any]) -> dict[str, Any]:
+def links_record(words: Words, links: Sequence[str], chosen: Mapping[str, Any]) -> dict[str, Any]:
     """What the record says of the links."""
     return {
         "words": {"model": "given links" if links else words.model, "symmetrize": words.symmetrize,

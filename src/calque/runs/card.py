@@ -177,6 +177,8 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
         what = f"What tells languages apart was removed from the word vectors of {langs} and {towards}"
     elif method == "distillation":
         what = f"Sentences in {', '.join([towards, *others])} were trained to have the sentence vectors of *{record['teacher']}*"
+        if record["settings"].get("words"):
+            what += ", and words and their translations its vectors of the words in their sentences"
     elif method == "senses":
         what = f"Hidden words of {langs} and {towards} were trained to predict their senses and those of their translations"
     else:
