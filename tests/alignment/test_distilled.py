@@ -280,7 +280,7 @@ def test_the_loss_over_words_is_the_formula(student, teacher, tmp_path, loss, ac
     assert given.teacher.fill(given.read) == 6
     taught = TaughtWords(student, given, [6, 2])
     update = np.array([0, 3, 6, 7, 9, 12, 13])  # sources 0 and 3, targets 0, 1 and 3, and both lines
-    head = method._head(student.dim, known.dim)
+    head: Any = method._head(student.dim, known.dim)
     student.model.zero_grad()
     with Threads(1) as threads:
         objective = WordLoss(student, head, taught, given.teacher, Processes.alone(), threads, terms=method.terms,

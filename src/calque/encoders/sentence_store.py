@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class _Store(ABC):
         """The arrays of a file, but for `texts`; `vectors` has the rows."""
 
     @abstractmethod
-    def _keep(self, parts: list[dict[str, np.ndarray]]) -> None:
+    def _keep(self, parts: Sequence[Mapping[str, np.ndarray]]) -> None:
         """Take in what is there."""
 
     def _read(self) -> None:
@@ -67,7 +67,7 @@ class _Store(ABC):
         self._keep(parts)
 
     @abstractmethod
-    def _is_whole(self, arrays: dict[str, np.ndarray]) -> bool:
+    def _is_whole(self, arrays: Mapping[str, np.ndarray]) -> bool:
         """Whether the arrays of a file fit each other."""
 
     def __len__(self) -> int:
@@ -154,10 +154,10 @@ class SentenceStore(_Store):
         self.folder = Path(folder) / self.key
         self._read()
 
-    def _is_whole(self, arrays: dict[str, np.ndarray]) -> bool:
+    def _is_whole(self, arrays: Mapping[str, np.ndarray]) -> bool:
         return len(arrays["texts"]) == len(arrays["vectors"])
 
-    def _keep(self, parts: list[dict[str, np.ndarray]]) -> None:
+    def _keep(self, parts: Sequence[Mapping[str, np.ndarray]]) -> None:
         pass
 
     def _compute(self, sentences: Sentences) -> dict[str, np.ndarray]:
@@ -191,12 +191,12 @@ class WordStore(_Store):
         self.folder = Path(folder) / self.key
         self._read()
 
-    def _is_whole(self, arrays: dict[str, np.ndarray]) -> bool:
+    def _is_whole(self, arrays: Mapping[str, np.ndarray]) -> bool:
         return len(arrays["texts"]) == len(arrays["sizes"]) and (
             arrays["sizes"].sum() == len(arrays["vectors"]) == len(arrays["covered"])
         )
 
-    def _keep(self, parts: list[dict[str, np.ndarray]]) -> None:
+    def _keep(self, parts: Sequence[Mapping[str, np.ndarray]]) -> None:
         empty = np.zeros(0, dtype=np.int64)
         self._first = offsets_of(np.concatenate([empty, *(part["sizes"] for part in parts)]))
         self._covered = np.concatenate([empty.astype(bool), *(part["covered"] for part in parts)]).astype(bool)
