@@ -111,13 +111,13 @@ def test_the_command(capsys, tiny_folder, tiny_encoder, texts, links, tmp_path):
     code, _, err = run(capsys, *words, "--also", f"en-yy={names[1]}", "--scores")
     assert code == 0, err
     held = HeldOut(tiny_encoder, texts, links, parts=3, tuner=small(tiny_encoder, "en", seed=4))
-    expected = calque.align_words(texts[0], model="hmm", prior=held, prior_weight=1)
+    expected = calque.align_words(texts[0], model="hmm", prior=held)
     found = calque.WordPairs.open(out)
     assert found == expected
     np.testing.assert_allclose(found.posterior, expected.posterior, rtol=1e-2)
     halved = Similarities(held.similarities[0].data / 2, held.similarities[0].rows, held.similarities[0].columns)
-    assert run(capsys, *words, "--also", f"en-yy={names[1]}", "--scores", "--prior-weight", 0.5)[0] == 0
-    expected = calque.align_words(texts[0], model="hmm", prior=lambda _: halved, prior_weight=1)
+    assert run(capsys, *words, "--also", f"en-yy={names[1]}", "--scores", "--prior-weight", 1)[0] == 0
+    expected = calque.align_words(texts[0], model="hmm", prior=lambda _: halved)
     np.testing.assert_allclose(calque.WordPairs.open(out).posterior, expected.posterior, rtol=1e-2)
     assert "add --prior" in fails(capsys, *plain, "--cross-fit", 3)
     assert "add --cross-fit" in fails(capsys, *plain, "--prior", "--also", f"en-yy={names[1]}")

@@ -60,7 +60,7 @@ def words(
     ] = False,
     prior_weight: Annotated[
         float | None,
-        typer.Option(min=0, help="--prior: how much similarities count; default: 2, or 1 with --cross-fit."),
+        typer.Option(min=0, help="--prior: how much similarities count; default: 2."),
     ] = None,
     cross_fit: Annotated[
         int | None,

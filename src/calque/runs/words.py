@@ -25,8 +25,6 @@ from calque.wordalign.matrices import writing
 if TYPE_CHECKING:
     from calque.alignment.held_out import HeldOut
 
-CROSS_FITTED = 1.0  # weight of a cross-fitted prior
-
 
 def link_words(
     text: str,
@@ -62,7 +60,7 @@ def link_words(
         prior: an encoder, whose similarities are a prior of the aligner, in training and in linking.
         weight: of the prior, see `calque.align_words`.
         cross_fit: first align copies of the encoder on this very text and take the similarities of each of so many parts from the
-            copy that was aligned on the others, see `calque.HeldOut`. The weight is then `CROSS_FITTED` if none is given.
+            copy that was aligned on the others, see `calque.HeldOut`.
         also: more texts to align it on, of any languages, `en-nl=FILE`.
         load: further arguments of `load_encoder`.
         progress, say: show bars on standard error; take a line of news.
@@ -99,7 +97,6 @@ def link_words(
                     )
                 )
                 similar = lambda text: fit()(text)  # noqa: E731
-                weight = CROSS_FITTED if weight is None else weight
             more = None
             for path in extra:
                 part = words.read(path, langs)
