@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,7 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from calque.cli.options import grouped
+from calque.cli.options import by_name, grouped
+from calque.errors import SettingError
 
 
 @dataclass(frozen=True)
@@ -72,3 +74,15 @@ def test_two_groups_with_one_option_are_refused():
 
     with pytest.raises(ValueError, match="duplicate parameter name: 'size'"):
         grouped(twice)
+
+
+@pytest.mark.parametrize("text", ["[query,value]", "query, value", '["query", "value"]', "['query','value']"])
+def test_a_list_of_names_needs_no_quotes(text):
+    assert by_name([f"targets={text}"], {"targets": Sequence[str] | None}) == {"targets": ["query", "value"]}
+    assert by_name(["targets=query"], {"targets": Sequence[str]}) == {"targets": ["query"]}
+
+
+@pytest.mark.parametrize("text", ["[]", "[a,,b]", '[a, "b]', "[[a]]", ""])
+def test_what_is_no_list_of_names_is_told(text):
+    with pytest.raises(SettingError, match="--option targets = .*expected a list of text"):
+        by_name([f"targets={text}"], {"targets": Sequence[str]})

@@ -82,6 +82,12 @@ def test_other_numbers_of_answers(tmp_path):
         read_choices(write(tmp_path, {"a": 1}), lang="en")
 
 
+def test_a_file_that_is_no_table_is_told_by_its_name(tmp_path):
+    (tmp_path / "lines.txt").write_text("one line\n")
+    with pytest.raises(InputError, match=r"lines\.txt: no table, by its name; expected one of \.parquet, \.jsonl"):
+        read_choices(tmp_path / "lines.txt", lang="en")
+
+
 def test_what_does_not_fit_together():
     column = Sentences.of([["a"]], "en")
     with pytest.raises(InputError, match="1 answers to choose from, expected 2 or more"):

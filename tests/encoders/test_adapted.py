@@ -294,3 +294,14 @@ def test_what_cannot_be_is_said_before_training(tiny_encoder, tmp_path):
         Contrastive(towards="en", lora_alpha=4)
     with pytest.raises(SettingError, match="lora must be at least 1"):
         Contrastive(towards="en", lora=0)
+
+
+def test_a_file_has_no_adapters_to_merge(tmp_path):
+    from calque.runs.merge import merge
+
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(
+        InputError, match="file: is a file, expected a folder of adapters, as calque align --lora saves"
+    ):
+        merge(str(tmp_path / "file"), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

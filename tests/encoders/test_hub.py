@@ -239,6 +239,18 @@ def test_a_storage_that_refuses_is_told_as_what_it_is(folder, hub):
     assert not hub.files
 
 
+def test_what_is_no_folder_is_told_as_what_it_is(tmp_path, hub):
+    (tmp_path / "file").write_bytes(b"x")
+    for name, said in (
+        (tmp_path / "none", r"none: no such folder; is the path right\?"),
+        (tmp_path / "file", "file: is a file, expected the folder of an encoder"),
+        ("mini", "mini: the encoder of this name comes with calque and is no folder"),
+    ):
+        with pytest.raises(InputError, match=said):
+            push(name, "me/x")
+    assert not hub.asked
+
+
 def test_the_command_says_where_it_went(folder, hub, capsys):
     _, err = works(capsys, "push", folder, "me/aligned", "--license", "mit", "--message", "By hand")
     assert "/me/x/commit/0" in err

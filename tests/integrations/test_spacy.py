@@ -129,6 +129,10 @@ def test_what_is_wrong_is_told(make):
         retokenizer.merge(doc[:2])
     with pytest.raises(SettingError, match="retokenized"):
         _ = doc[0]._.calque
+    with pytest.raises(
+        SettingError, match=r"str is no doc of spaCy: hand over what a pipeline with calque made, nlp\(text\)"
+    ):
+        nlp("a")._.calque_links("a house")
     with pytest.raises(SettingError, match="batch_size must be at least 1"):
         make(batch_size=0)
 

@@ -259,6 +259,11 @@ def test_what_is_no_toml_is_refused_in_one_line(text, tmp_path):
         read_study(tmp_path / "study.toml")
 
 
+def test_a_file_that_is_not_there_is_told_without_its_number():
+    with pytest.raises(InputError, match=r"^none\.toml: not a study that can be read \(No such file or directory\)$"):
+        read_study("none.toml")
+
+
 def test_a_file_that_is_not_there_is_named_before_anything_is_done(tmp_path):
     with pytest.raises(InputError, match=r"a\.tsv: no such file or folder"):
         laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")

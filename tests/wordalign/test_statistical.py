@@ -249,6 +249,9 @@ def test_what_users_get_wrong(text, aligners, tmp_path):
             WordAligner.open(tmp_path / "wrong")
     with pytest.raises(InputError, match="not a word aligner"):
         WordAligner.open(tmp_path / "absent")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="folder: is a folder, expected the file of a word aligner"):
+        WordAligner.open(tmp_path / "folder")
 
 
 def test_no_heavy_imports():

@@ -129,7 +129,9 @@ def _open(datasets: Any, path: str) -> Any:
         name, config, split = named
     folder = Path(name)
     if folder.is_file():
-        kind = TABLES[Path(unpacked_name(folder)).suffix.lower()]
+        kind = TABLES.get(Path(unpacked_name(folder)).suffix.lower())
+        if kind is None:
+            raise InputError(f"no table, by its name; expected one of {', '.join(TABLES)}, or a folder", path=path)
         return datasets.load_dataset(kind, data_files=str(folder), split="train", streaming=True)
     if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
         data = datasets.load_from_disk(str(folder))

@@ -12,7 +12,7 @@ from typing import Any
 from calque.corpora.by_name import hub_ids, hub_place, name_of
 from calque.encoders.checkpoint import unconnected
 from calque.encoders.elmo_files import file_pair
-from calque.encoders.folder import ABOUT_FILE, holds_encoder, read_about
+from calque.encoders.folder import ABOUT_FILE, BUNDLED, holds_encoder, read_about
 from calque.encoders.sentence_transformers import modules_of
 from calque.encoders.use import word_vector_code
 from calque.errors import InputError, OutputError, SettingError
@@ -57,7 +57,13 @@ def push(
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     path = Path(folder)
-    if not path.is_dir() or not holds_encoder(path):
+    if not path.is_dir():
+        if fspath(folder) in BUNDLED:
+            what = "comes with calque and is no folder: save what you made of it, and push that"
+            raise InputError(f"the encoder of this name {what}", path=folder)
+        fact = "is a file, expected the folder of an encoder" if path.exists() else "no such folder; is the path right?"
+        raise InputError(fact, path=folder)
+    if not holds_encoder(path):
         raise InputError("no encoder in this folder, expected one that calque or transformers saved", path=path)
     text = card(path, repo, license=license)
     if get_token() is None:

@@ -137,7 +137,9 @@ def _read_text(file: _Reader, path, n: int | None, dim: int, limit: int | None, 
                 block[place] = np.fromiter(map(float, fields[1:]), dtype=np.float64, count=dim)
         except ValueError as error:
             raise InputError(
-                f"not a number in the vector of {fields[0][:40]!r} ({error})", path=path, line=line
+                f"not a number in the vector of {fields[0][:40]!r} ({error}); is this a file of word vectors?",
+                path=path,
+                line=line,
             ) from None
         if not np.isfinite(block[place]).all():
             raise InputError(f"the vector of {fields[0][:40]!r} is not finite", path=path, line=line)

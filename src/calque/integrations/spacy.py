@@ -146,6 +146,10 @@ def _parts(doc: Doc) -> list[np.ndarray]:
 
 # -- what docs and tokens have -----------------------------------------------------------------------------------------
 def _vectors(doc: Doc) -> np.ndarray:
+    if not isinstance(doc, Doc):
+        raise SettingError(
+            f"{type(doc).__name__} is no doc of spaCy: hand over what a pipeline with calque made, nlp(text)"
+        )
     vectors = doc._.calque_vectors
     if vectors is None:
         raise SettingError("this doc has no vectors: the component calque has not seen it")

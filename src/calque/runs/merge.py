@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 from calque.runs.align import save_with_card
 from calque.runs.card import add_scores
 from calque.runs.folder import writing
@@ -22,11 +22,14 @@ def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrit
         overwrite: replace a finished encoder in `out`.
 
     Raises:
+        InputError: a file instead of their folder.
         SettingError: there are no adapters.
     """
     from calque.encoders.adapted import AdaptedEncoder
     from calque.encoders.loading import load_encoder
 
+    if Path(adapters).is_file():
+        raise InputError("is a file, expected a folder of adapters, as calque align --lora saves them", path=adapters)
     encoder = load_encoder(adapters)
     if not isinstance(encoder, AdaptedEncoder):
         raise SettingError(f"{adapters} has no adapters to merge: expected what calque align --lora saves")

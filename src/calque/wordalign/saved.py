@@ -76,6 +76,10 @@ def open_tables(path: str | PathLike[str], kinds: Mapping[str, type[Model]]) -> 
     """
     from safetensors import SafetensorError, safe_open
 
+    if os.path.isdir(path):
+        raise InputError(
+            "is a folder, expected the file of a word aligner, as calque words --tables writes it", path=path
+        )
     try:
         with safe_open(fspath(path), framework="numpy") as file:
             metadata = file.metadata() or {}

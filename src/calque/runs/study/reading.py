@@ -28,7 +28,8 @@ def read_study(path: str | Path) -> Study:
         with open(path, "rb") as file:
             tables = tomllib.load(file)
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"not a study that can be read ({error})", path=path) from error
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise InputError(f"not a study that can be read ({reason})", path=path) from error
     for name in tables:
         if name not in TOP:
             raise InputError(f"unknown part {name!r} of a study, expected {', '.join(sorted(TOP))}", path=path)

@@ -132,8 +132,12 @@ def parsed(where: str, text: str, wanted: Any) -> Any:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
-    if not _is(value, wanted) and _is(text, wanted):
-        value = text
+    if not _is(value, wanted):
+        inside = text.strip().removeprefix("[").removesuffix("]")
+        words = [] if any(sign in inside for sign in "[]\"'") else [word.strip() for word in inside.split(",")]
+        value = next(
+            (each for each in (text, words) if _is(each, wanted)), value
+        )  # a list of names needs no quotes here
     check_value(where, value, wanted)
     return value
 
