@@ -206,6 +206,23 @@ def test_the_folder_holds_the_pooling(student, teacher, tmp_path):
     assert sentence_vectors(read, text, pooling).data.shape == (6, 24)
 
 
+@pytest.mark.parametrize(
+    ("modes", "width", "layers"), [(("mean",), 32, 0), (("mean",), 64, 1), (("cls", "mean"), 64, 1)]
+)
+def test_a_linear_layer_stands_where_vectors_are_made_otherwise(student, tmp_path, modes, width, layers):
+    after = [nn.Linear(32, width)] if width != 32 else []
+    store = SentenceStore(tmp_path, student, SentencePooling("own", "subwords", ("mean",), after=after))
+    store.fill(corpus().source)
+    pooling = SentencePooling("own", "subwords", modes)
+    method = Distillation(towards="en")
+    once = method._pooling(student, pooling, store)
+    again = method._pooling(student, once, store)
+    for found in (once, again):
+        assert sum(isinstance(part, nn.Linear) for part in found.after) == layers, (
+            "and a student taught before gets no other"
+        )
+
+
 def test_what_cannot_be_is_said(student, teacher, tmp_path):
     cases: Any = ({"loss": "l1"}, {"ranking": -1}, {"temperature": 0}, {"batch": 0}, {"freeze": -1})
     for wrong in cases:

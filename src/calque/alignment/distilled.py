@@ -73,7 +73,8 @@ class Distillation:
             from, beside the update's: the student reads nothing for them, so they cost next to nothing.
         source_share: of the pairs of an update, the share whose sentence in the teacher's language the student reads, too, 1 as
             published: texts of several languages have it in common, so a part of it teaches as much.
-        dense: a linear layer from the student's vector to the teacher's number of dimensions: None where they differ.
+        dense: a linear layer from the student's vector to the teacher's number of dimensions: None where they differ, or where
+            the student's vector is several one behind the other, as long as the teacher's only by chance.
         words: weight of words, 0 for none.
         epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
         batch: sentence pairs of each language, or sentences of text in one language, in an update.
@@ -215,7 +216,8 @@ class Distillation:
         """A copy of the student's pooling that ends in vectors like the teacher's."""
         width = _width(pooling, student.dim)
         after: list[nn.Module] = [part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)]
-        dense = self.dense if self.dense is not None else width != teacher.dim
+        joined = len(pooling.modes) > 1 and not any(isinstance(part, nn.Linear) for part in after)
+        dense = self.dense if self.dense is not None else joined or width != teacher.dim
         if not dense and width != teacher.dim:
             raise SettingError(
                 f"the student's vectors have {width} dimensions, the teacher's {teacher.dim}: leave dense as None"
