@@ -169,10 +169,9 @@ def distil(student, teacher, place, folder, **options):
     return method, found
 
 
-def test_stopped_and_resumed_is_the_same_bit_by_bit(student, teacher, tmp_path, monkeypatch):
-    whole, one = distil(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=4)
-    assert whole.history[-1]["loss"] < whole.history[0]["loss"]
-    usual, calls = Distillation.terms, []
+def stopped_at_the_sixth(monkeypatch, kind, name):
+    """Have the sixth call of a method stop the run; the list grows by one with each call."""
+    usual, calls = getattr(kind, name), []
 
     def stops(self, *given):
         calls.append(1)
@@ -180,7 +179,14 @@ def test_stopped_and_resumed_is_the_same_bit_by_bit(student, teacher, tmp_path, 
             raise KeyboardInterrupt
         return usual(self, *given)
 
-    monkeypatch.setattr(Distillation, "terms", stops)
+    monkeypatch.setattr(kind, name, stops)
+    return calls
+
+
+def test_stopped_and_resumed_is_the_same_bit_by_bit(student, teacher, tmp_path, monkeypatch):
+    whole, one = distil(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=4)
+    assert whole.history[-1]["loss"] < whole.history[0]["loss"]
+    calls = stopped_at_the_sixth(monkeypatch, Distillation, "terms")
     with pytest.raises(KeyboardInterrupt):
         distil(student, teacher, tmp_path / "store", tmp_path / "again", epochs=4)
     again, other = distil(student, teacher, tmp_path / "store", tmp_path / "again", epochs=4)
@@ -388,15 +394,7 @@ def test_words_are_learnt_and_a_stopped_run_goes_on_bit_by_bit(student, teacher,
     assert last["words_mse"] < 0.8 * first["words_mse"]
     assert last["mse"] < first["mse"]
     assert whole.counts["words"] == 2 * (len(LINKS) + 2) + sum(map(len, mono()))
-    usual, calls = WordLoss.backward, []
-
-    def stops(self, *given):
-        calls.append(1)
-        if len(calls) == 6:
-            raise KeyboardInterrupt
-        return usual(self, *given)
-
-    monkeypatch.setattr(WordLoss, "backward", stops)
+    calls = stopped_at_the_sixth(monkeypatch, WordLoss, "backward")
     with pytest.raises(KeyboardInterrupt):
         distil_words(student, teacher, tmp_path / "store", tmp_path / "again", epochs=6)
     again, other = distil_words(student, teacher, tmp_path / "store", tmp_path / "again", epochs=6)
