@@ -1,29 +1,26 @@
-"""Records what every command answers and writes, and compares two records: proves that a refactoring changed nothing.
+"""Record what every command answers and writes, and compare two records.
 
     python dev/golden.py record before --source ../frozen/src --jobs 2
-    python dev/golden.py record after --open before          # what the old code wrote is also read by the new code
-    python dev/golden.py compare before after
+    python dev/golden.py record after --open before          # the new code also opens what the old code wrote
+    python dev/golden.py compare before after                # exact
+    python dev/golden.py compare before after --points 0.1   # within a tolerance, see `Tolerance`
     python dev/golden.py record some --only "align/*" "evaluate/ner"; python dev/golden.py compare before some
 
-A record is a folder: `golden.json`, and `work/`, where each step has a folder of its own with the files that it wrote. A step is
-one command or several, on the encoder and the text that come with calque, or on data that is planted here. `@align/rotation/out`
-in a command is what another step wrote, which therefore runs first; `@in/…` is an input. Steps `open/…` measure an encoder that
-another step saved. With `--open OLD`, every step that reads what others wrote runs once more on what stands in OLD, and must
-answer what OLD answered: folders of the old code, opened by the new.
+A record is a folder with `golden.json` and a folder for each step, which holds the files that the step wrote. A step is one or
+several commands on the encoder and the text that come with calque, or on data planted here. `@align/rotation/out` in a command is
+what another step wrote, which therefore runs first; `@in/…` is an input. Steps `open/…` measure an encoder that another step saved.
+With `--open OLD`, every step that reads what other steps wrote runs once more on the folders in OLD.
 
-Scores, tensors and settings are compared exactly; times, dates and hashes of code are not (see `NOISE`, `TIMES`). Differences of
-figures come first; those of wording, where every number is the same (and all of help, and of what commands that fail say), in a
-section of their own, because wording may be mended on purpose. Either kind makes `compare` end with 1.
+Times, dates and hashes of code are not compared (`NOISE`, `TIMES`). Differences of scores and files come first; differences of wording
+alone come in a section of their own, because wording may change on purpose. Either kind makes `compare` end with 1.
 
-Libraries are imported once, and every command is a fork of that process, with one thread; calque itself is imported anew by each.
+Libraries are imported once, and every command is a fork of that process, with one thread.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import hashlib
-import html.parser
 import json
 import os
 import pickle
@@ -36,11 +33,8 @@ import struct
 import sys
 import time
 import traceback
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -271,10 +265,6 @@ clcr/keypoints: clcr keypoints @clcr/train/out @in/de.txt --lang de --out points
   @in/en.txt --lang en --steps transform,extract --out english
 clcr/nli: evaluate @clcr/train/out nli --train en=@in/nli.tsv --test de=@in/nli.de.tsv --head esim --seeds 1 --epochs 1
   --hidden 8 --out scores.jsonl
-explore/encoders: explore @align/rotation/out @align/contrastive/out <test> --text es=@in/es.txt --cache cache --layers
-  3,-1
-explore/demo: explore @demo/de/out --cache cache --limit 60
-
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
@@ -427,10 +417,6 @@ test = { de = "test.tsv" }
 """,
     "wrong": '[methods.base]\n[tasks.retrieval]\ntest = { de = "test.tsv" }\nlimits = 3\nencoders = ["mini"]\n',
 }
-ANSWERS = """about search?q=bank&lang=en sentence?id=3 sentence?text=The+bank+closes&lang=en
-neighbours?encoder={e}&id=3&word=1&n=4 neighbours?encoder={e}&text=The+bank&word=1&n=3
-occurrences?encoder={e}&word=the&near=bank&limit=5 links?encoder={e}&id=3&to_text=Die+Bank+schließt&to_lang=de&method=softmax
-neighbours?encoder=none&id=1&word=0 nosuch"""
 
 
 def steps() -> dict[str, list[str]]:
@@ -620,30 +606,6 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def explore(arguments: list[str], out: Path, err: Path, source: Path) -> int:
-    """Start the server, keep what it answers as files, and stop it as Ctrl-C does."""
-    pid = give([*arguments, "--no-browser", "--port", "0"], out, err, source)
-    while not (found := re.search(r"http://\S+", out.read_text())):
-        time.sleep(0.1)
-        if (status := os.waitpid(pid, os.WNOHANG))[0]:
-            return os.waitstatus_to_exitcode(status[1])
-    names: list[str] = []
-    for number, asked in enumerate(ANSWERS.split()):
-        for name in names or [""]:
-            path = urllib.parse.quote(asked.replace("{e}", name), safe="/?&=+%")
-            try:
-                with urllib.request.urlopen(f"{found[0]}api/{path}") as answer:
-                    said = answer.read()
-            except urllib.error.HTTPError as error:
-                said = json.dumps({"status": error.code, **json.loads(error.read())}).encode()
-            names = names or [each["name"] for each in json.loads(said)["encoders"]]
-            Path(f"answer-{number}-{Path(name).name if '{e}' in asked else ''}.json").write_bytes(said)
-            if "{e}" not in asked:
-                break
-    os.kill(pid, signal.SIGINT)
-    return ended(pid)
-
-
 def perform(name: str, commands: list[str], folder: Path, base: str, source: Path) -> dict[str, Any]:
     """One step in its own folder: exit codes, what was said and what was written. `@` stands for `base`."""
     place = folder / "steps" / name
@@ -661,8 +623,6 @@ def perform(name: str, commands: list[str], folder: Path, base: str, source: Pat
         ]
         if words[:1] == ["copy"]:
             shutil.copytree(words[1], words[2])
-        elif words[:1] == ["explore"] and name.startswith("explore/"):
-            codes.append(explore(words[0:], out, err, source))
         else:
             codes.append(ended(give(words, out, err, source)))
     shown = Shown(folder, source, base)
@@ -719,7 +679,8 @@ class Shown:
             if path.suffix in (".html", ".md"):
                 text = TIMES_IN_TEXT.sub("TIME", text)
             if path.suffix == ".html":
-                return self.page(text)
+                bare = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", "\n", text)
+                return {"text": [line.strip() for line in bare.splitlines() if line.strip()]}
             if len(text) > LARGEST:
                 return {"sha256": _hash(text.encode()), "characters": len(text)}
             if path.suffix == ".json":
@@ -739,32 +700,6 @@ class Shown:
             for name, each in head.items()
         }  # fmt: skip
 
-    def page(self, text: str) -> dict[str, Any]:
-        """Text, pictures and markup apart."""
-        reader = _Text()
-        reader.feed(text)
-        plots = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-        return {"page": reader.lines, "plots": [_hash(plot.encode()) for plot in plots], "markup": _hash(text.encode())}
-
-
-class _Text(html.parser.HTMLParser):
-    """The lines that a reader of a page sees."""
-
-    def __init__(self):
-        super().__init__()
-        self.lines: list[str] = []
-        self.hidden = False
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.hidden = tag in ("script", "style")
-
-    def handle_endtag(self, tag: str) -> None:
-        self.hidden = False
-
-    def handle_data(self, data: str) -> None:
-        if data.strip() and not self.hidden:
-            self.lines.append(" ".join(data.split()))
-
 
 def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:24]
@@ -777,16 +712,63 @@ def timeless(value: Any) -> Any:
 
 
 # -- differences -------------------------------------------------------------------------------------------------------
+NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
+
+
+class Tolerance:
+    """How far two records may differ.
+
+    Args:
+        points: of a score in per cent; a fraction may differ by a hundredth of it, any other number by as much relative to
+            its size. 0 asks for equality.
+        tensors: largest difference relative to the largest entry of a tensor; used unless `points` is 0.
+        trained: patterns of steps whose training computes in another order. Of these only names and shapes are compared: their
+            scores are compared as means over several seeds.
+    """
+
+    def __init__(self, points: float, trained: Iterable[str], folders: Sequence[Path], tensors: float = 1e-5):
+        self.points, self.trained, self.folders, self.tensors = points, tuple(trained), folders, tensors
+
+    def numbers(self, x: float, y: float) -> bool:
+        return x == y or abs(x - y) <= self.points / 100 * max(1.0, abs(x), abs(y))
+
+    def lines(self, x: str, y: str) -> bool:
+        """Whether two lines differ only in numbers, and these by no more than `points`."""
+        if NUMBER.sub("#", x) != NUMBER.sub("#", y):
+            return False
+        pairs = zip(*([float(n.replace(",", "")) for n in NUMBER.findall(line)] for line in (x, y)), strict=True)
+        return all(abs(a - b) <= self.points * max(1.0, abs(a) / 100) * 1.0001 for a, b in pairs)
+
+    def files(self, step: str, name: str, tensor: str) -> bool:
+        """Whether a tensor of a file in both records is equal within `tensors`."""
+        from safetensors import safe_open
+
+        paths = [folder / "steps" / step / name for folder in self.folders]
+        if not self.points or not all(path.is_file() for path in paths):
+            return False
+        x, y = (safe_open(path, "pt").get_tensor(tensor).double() for path in paths)
+        return x.shape == y.shape and bool((x - y).abs().max() <= self.tensors * x.abs().max())
+
+    def equal(self, step: str, path: str, x: Any, y: Any) -> bool:
+        if x == y and type(x) is type(y):
+            return True
+        if not self.points or isinstance(x, bool) or isinstance(y, bool):
+            return False
+        if isinstance(x, (int, float)) and isinstance(y, (int, float)):
+            return self.numbers(x, y)
+        if found := re.match(r"files › (.*) › tensor (.*)$", path):
+            return isinstance(x, str) and isinstance(y, str) and self.files(step, *found.groups())
+        if isinstance(x, list) and isinstance(y, list) and len(x) == len(y):
+            return all(map(self.lines, x, y))
+        return False
+
+
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every figure with the keys that lead to it; texts stay whole."""
+    """Yield every value of a record with the keys that lead to it; texts stay whole."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, f"{path} › {key}" if path else str(key))
-    elif (
-        isinstance(value, list)
-        and value
-        and path.rpartition(" › ")[2] not in ("out", "err", "text", "page", "commands")
-    ):
+    elif isinstance(value, list) and value and path.rpartition(" › ")[2] not in ("out", "err", "text", "commands"):
         for number, inner in enumerate(value):
             yield from leaves(inner, f"{path}[{number}]")
     else:
@@ -794,59 +776,59 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def unordered(value: Any) -> Any:
-    """What a report says, in any order: its runs come in that of their folders, whose names hold hashes of code."""
+    """Return what a report says, sorted: its runs come in the order of folders whose names hold hashes of code."""
     if isinstance(value, dict):
-        return {key: unordered(inner) for key, inner in value.items() if key != "markup"}
+        return {key: unordered(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return sorted(map(unordered, value), key=lambda inner: json.dumps(inner, sort_keys=True))
     return re.sub(r"-[0-9a-f]{20}\b", "-KEY", value) if isinstance(value, str) else value
 
 
-def differences(old: dict[str, Any], new: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Of two records of a step: those of figures, and those of wording."""
-    figures, wording = [], []
+def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: Tolerance) -> tuple[list[str], list[str]]:
+    """Return the differences of scores and files of a step, and those of wording."""
+    if any(fnmatch(step, pattern) for pattern in allowed.trained):
+        names = [(record["codes"], sorted(record["files"])) for record in (old, new)]
+        return ([] if names[0] == names[1] else [f"codes and files: {names[0]} → {names[1]}"]), []
+    scores, wording = [], []
     if new["commands"][0].startswith("report ") and old.get("files"):
         old, new = unordered(old), unordered(new)
-    a, b, nothing = dict(leaves(old)), dict(leaves(new)), object()
-    prose = re.compile(r"^(out|err)$|\.md › text$| › (page|markup)$")
+    a, b = dict(leaves(old)), dict(leaves(new))
+    prose = re.compile(r"^(out|err)$|\.(md|html) › text$")
     for path in dict.fromkeys([*a, *b]):
-        x, y = a.get(path, nothing), b.get(path, nothing)
-        if x is y or (x == y and type(x) is type(y)):
+        x, y = a.get(path, "nothing"), b.get(path, "nothing")
+        if path in a and path in b and allowed.equal(step, path, x, y):
             continue
         if isinstance(x, list) and isinstance(y, list):
-            lines = list(difflib.unified_diff(x, y, n=0, lineterm=""))[2:]
-            said = "\n      ".join([path, *(line[:400] for line in lines if not line.startswith("@@"))])
+            lost, come = [line for line in x if line not in y], [line for line in y if line not in x]
+            said = "\n      ".join([path, *(f"-{line[:300]}" for line in lost), *(f"+{line[:300]}" for line in come)])
+            failed = 2 in new["codes"] or "--help" in new["commands"][0]
             words = prose.search(path) and (
-                2 in new["codes"] or "--help" in new["commands"][0] or numbers(x) == numbers(y)
+                failed or NUMBER.findall("\n".join(lost)) == NUMBER.findall("\n".join(come))
             )
         else:
-            said = f"{path}: {'nothing' if x is nothing else repr(x)[:300]} → {'nothing' if y is nothing else repr(y)[:300]}"
-            words = bool(prose.search(path))
-        (wording if words else figures).append(said)
-    return figures, wording
+            said, words = f"{path}: {x!r:.300} → {y!r:.300}", prose.search(path)
+        (wording if words else scores).append(said)
+    return scores, wording
 
 
-def numbers(lines: list[str]) -> list[str]:
-    return re.findall(r"\d[\d.,]*", "\n".join(lines))
-
-
-def compare(old: dict[str, Any], new: dict[str, Any], only: list[str]) -> int:
-    """Print how two records differ; how many differences there are."""
+def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: Tolerance) -> int:
+    """Print how two records differ, and return the number of differences."""
     asked = only or new["only"]
     names = [name for name in old["steps"] if name in new["steps"] or any(fnmatch(name, p) for p in asked)]
-    figures, wording = [], []
+    scores, wording = [], []
     for name in dict.fromkeys([*names, *new["steps"]]):
         if only and not any(fnmatch(name, pattern) for pattern in only):
             continue
         if name not in old["steps"] or name not in new["steps"]:
-            figures.append(f"{name}: only in the {'old' if name in old['steps'] else 'new'} record")
+            scores.append(f"{name}: only in the {'old' if name in old['steps'] else 'new'} record")
             continue
-        for section, found in zip((figures, wording), differences(old["steps"][name], new["steps"][name]), strict=True):
-            section += [f"{name}: {said}" for said in found]
-    for title, section in (("figures", figures), ("wording", wording)):
+        found = differences(name, old["steps"][name], new["steps"][name], allowed)
+        for section, lines in zip((scores, wording), found, strict=True):
+            section += [f"{name}: {said}" for said in lines]
+    for title, section in (("scores and files", scores), ("wording", wording)):
         print(f"-- {title}: {len(section)} differences")
         print("".join(f"   {said}\n" for said in section), end="")
-    return len(figures) + len(wording)
+    return len(scores) + len(wording)
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
@@ -874,7 +856,7 @@ def run(wanted: dict[str, list[str]], folder: Path, base: str, source: Path, job
 
 
 def record(folder: Path, only: list[str], source: Path, old: Path | None, jobs: int) -> int:
-    """Make a record; how many differences there were to what an old one says of its own folders."""
+    """Make a record, and return the number of differences to what an old one says of its own folders."""
     began, known = time.perf_counter(), steps()
     wanted = {name for name in known if not only or any(fnmatch(name, pattern) for pattern in only)}
     if not wanted:
@@ -895,7 +877,7 @@ def record(folder: Path, only: list[str], source: Path, old: Path | None, jobs: 
     opened = folder / "opened"
     shutil.copytree(folder / "steps" / "in", opened / "steps" / "in")
     got = {"only": [*again], "steps": run(again, opened, f"{old}/steps/", source, jobs)}
-    return compare(json.loads((old / "golden.json").read_text()), got, [*again])
+    return compare(json.loads((old / "golden.json").read_text()), got, [*again], Tolerance(0.1, (), (old, opened)))
 
 
 def main() -> int:
@@ -910,12 +892,17 @@ def main() -> int:
     one.add_argument("--jobs", type=int, default=1, help="steps side by side")
     two = verbs.add_parser("compare", help="print how two records differ")
     two.add_argument("records", type=Path, nargs=2)
+    two.add_argument("--points", type=float, default=0.0, help="tolerance of scores in points; default: equality")
+    two.add_argument(
+        "--trained", nargs="+", default=[], metavar="PATTERN", help="steps whose training computes in another order"
+    )
     for each in (one, two):
         each.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="steps, e.g. 'align/*'")
     options = parser.parse_args()
     if options.verb == "compare":
         old, new = (json.loads((path / "golden.json").read_text(encoding="utf-8")) for path in options.records)
-        return 1 if compare(old, new, options.only) else 0
+        allowed = Tolerance(options.points, options.trained, options.records)
+        return 1 if compare(old, new, options.only, allowed) else 0
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets decides which of equally frequent words get anchors
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     source, folder = options.source.resolve(), options.folder.resolve()

@@ -93,10 +93,3 @@ def test_the_check_sees_an_upward_import(tmp_path):
     file = tmp_path / "x.py"
     file.write_text("def f():\n    from calque.tasks import Score\n")
     assert list(imports(file)) == [("calque.tasks", 2)]
-
-
-def test_no_file_is_longer_than_can_be_read_at_once():
-    """350 lines; what needs more has two concepts in it."""
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in ROOT.rglob("*.py")}
-    long = [f"{path.relative_to(ROOT)}: {n} lines" for path, n in lengths.items() if n > 350]
-    assert not long, "\n".join(long)

@@ -1,0 +1,119 @@
+"""Ratchets: sizes of the project that may only fall.
+
+A test fails when a size exceeds its limit here, and also when the limit is more than a fiftieth above the size, so that what
+was saved cannot be spent unseen. Whoever makes a size fall lowers its limit in the same commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import calque
+from calque.alignment import METHODS
+from calque.cli import verbs
+
+SOURCE = Path(calque.__file__).parent
+PROJECT = SOURCE.parents[1]
+
+#: lines and files of Python
+LINES = {"src": 72_135, "tests": 39_480, "benchmarks": 3_996, "dev": 2_921}
+FILES = 485
+#: options that `calque VERB --help` prints
+OPTIONS = {"align": 63, "evaluate": 78, "words": 32, "pretrain": 49, "distil": 34, "analyze": 28}
+#: settings of the class behind a method
+SETTINGS = {"contrastive": 39, "finetune": 29, "senses": 24, "clcr": 33}
+#: calque's modules, and their lines, that importing the class of a method executes
+LOADED_MODULES, LOADED_LINES = 121, 17_300
+
+
+def lines(folder: Path) -> int:
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py"))
+
+
+def options_of(verb: str) -> int:
+    """Return the number of options that the help of a verb prints."""
+    command: Any = typer.main.get_command(verbs.app)
+    parameters = command.commands[verb].params
+    return sum(each.param_type_name == "option" and not each.hidden for each in parameters)
+
+
+def settings_of(method: str) -> int:
+    """Return the number of arguments that the class of a method can be built with."""
+    module, _, name = METHODS[method].target.partition(":")
+    return len(inspect.signature(getattr(importlib.import_module(module), name)).parameters)
+
+
+def loaded_by(module: str) -> dict[str, Path]:
+    """Return calque's modules that importing one executes, found in the syntax trees of its files.
+
+    Imports inside functions and under `if TYPE_CHECKING:` are not executed, and are left out.
+    """
+    found: dict[str, Path] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        place = SOURCE.parent.joinpath(*name.split("."))
+        path = next((p for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file()), None)
+        if path is None or name in found:
+            continue
+        found[name] = path
+        waiting += [name.rpartition(".")[0]] if "." in name else []
+        statements = list(ast.parse(path.read_text(encoding="utf-8")).body)
+        while statements:
+            node = statements.pop()
+            if isinstance(node, ast.Import):
+                waiting += [alias.name for alias in node.names if alias.name.startswith("calque")]
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("calque"):
+                waiting += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.ClassDef | ast.With | ast.Try | ast.If):
+                for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+                statements += [] if for_types else node.body
+    return found
+
+
+def check(size: int, limit: int, of: str) -> None:
+    assert size <= limit, f"{of}: {size}, and the limit is {limit}: take something away first"
+    assert limit - size <= max(2, limit // 50), f"{of}: {size}, well below the limit of {limit}: lower the limit"
+
+
+@pytest.mark.parametrize("folder", LINES)
+def test_lines_only_fall(folder):
+    check(lines(SOURCE if folder == "src" else PROJECT / folder), LINES[folder], f"lines of {folder}")
+
+
+def test_files_only_fall():
+    check(len(list(SOURCE.rglob("*.py"))), FILES, "files of src")
+
+
+@pytest.mark.parametrize("verb", OPTIONS)
+def test_options_only_fall(verb):
+    check(options_of(verb), OPTIONS[verb], f"options of calque {verb}")
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_settings_only_fall(method):
+    check(settings_of(method), SETTINGS[method], f"settings of {method}")
+
+
+def test_what_importing_a_method_loads_only_falls():
+    found = loaded_by("calque.alignment.contrastive")
+    check(len(found), LOADED_MODULES, "modules that calque.alignment.contrastive loads")
+    check(
+        sum(len(path.read_text(encoding="utf-8").splitlines()) for path in set(found.values())), LOADED_LINES,
+        "lines that calque.alignment.contrastive loads",
+    )  # fmt: skip
+
+
+def test_a_ratchet_holds_in_both_directions():
+    check(100, 100, "a size")
+    with pytest.raises(AssertionError, match="take something away"):
+        check(101, 100, "a size")
+    with pytest.raises(AssertionError, match="lower the limit"):
+        check(90, 100, "a size")
