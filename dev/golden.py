@@ -8,11 +8,11 @@
 
 A record is a folder with `golden.json` and a folder for each step, which holds the files that the step wrote. A step is one or
 several commands on the encoder and the text that come with calque, or on data planted here. `@align/rotation/out` in a command is
-what another step wrote, which therefore runs first; `@in/…` is an input. Steps `open/…` measure an encoder that another step saved.
+what another step wrote, which runs first; `@in/…` is an input. Steps `open/…` measure an encoder that another step saved.
 With `--open OLD`, every step that reads what other steps wrote runs once more on the folders in OLD.
 
-Times, dates and hashes of code are not compared (`NOISE`, `TIMES`). Differences of scores and files come first; differences of wording
-alone come in a section of their own, because wording may change on purpose. Either kind makes `compare` end with 1.
+Times, dates and hashes of code are not compared (`NOISE`, `TIMES`). Differences of scores and files come first; differences of
+wording alone come in a section of their own, because wording may change on purpose. Either kind makes `compare` end with 1.
 
 Libraries are imported once, and every command is a fork of that process, with one thread.
 """
@@ -275,52 +275,6 @@ OPENED = (
     "anchors senses dict-layers whitened together identical static-text static static-rcsls static-distributions "
     "static-adversarial unsupervised released released-two elmo elmo-text"
 )
-ERRORS = """
-align @in/train.tsv --langs en de --encoder mini --towards en --method rotations --out out
-align @in/train.tsv --langs en de --encoder mini --towards fr --method rotation --out out
-align @in/train.tsv --encoder mini --towards en --out out
-align @in/train.tsv --langs en de --encoder mini --towards en --method rotation --epochs 2 --out out
-align @in/train.tsv --langs en de --encoder mini --towards en --method finetune --temperature 2 --out out
-align --encoder mini --towards en --out out
-align --dictionary @in/dict.tsv --langs en de --encoder mini --towards en --out out
-align --unsupervised --langs en de --encoder en=@in/en.vec,de=@in/de.vec --towards en --start-option nosuch=1 --out out
-align --released @in --encoder mini --towards en --out out
-words nosuch.tsv --langs en de --out links
-words @in/train.tsv --langs en de --model best --out links
-words @in/train.tsv --langs en en --out links
-words @in/train.tsv --langs en de fr --out links
-words @in/train.tsv --langs en de --out @in
-words @in/train.tsv --langs en de --use @in/dict.tsv --out links
-evaluate mini chess --test @in/test.tsv
-evaluate mini retrieval --test @in/test.tsv --langs en de --epochs 3
-evaluate mini ner --test @in/ner.test.tsv
-evaluate mini ner --train en=@in/ner.tsv --test de=@in/slots.de.tsv --seeds 1 --epochs 1
-evaluate mini pos --train en=@in/nli.tsv --test de=@in/tree.de.conllu --column nosuch --seeds 1
-evaluate mini lexicon --test @in/dict.tsv --langs en de --entries 5
-evaluate mini wsd --test @in/senses.test.data.xml
-evaluate mini parsing --train en=@in/ner.tsv --test de=@in/ner.de.tsv
-evaluate nosuch/encoder retrieval --test @in/test.tsv --langs en de
-evaluate mini retrieval --test @in/test.tsv --langs en de --layer 99
-analyze mini --test @in/test.tsv --langs en de --only beauty
-analyze mini --test @in/test.tsv --langs en de --only pos
-analyze mini --test @in/test.tsv --langs en de --only rank --sizes 10
-anchors @in/en.txt --encoder mini --out out
-anchors @in/en.txt --lang en --encoder mini --shard 3/2 --out out
-encode mini @in/damaged.txt --lang en --out vectors.safetensors
-encode mini @in/en.txt --lang en --pooling middle --out vectors.safetensors
-pretrain en=@in/en.txt --model gpt --out out
-pretrain en=@in/en.txt --heads 3 --dim 32 --updates 1 --out out
-perplexity @in/en.vec en=@in/en.txt
-senses mini bank
-neighbours --encoder mini --lang1 en --sentence1 "A bank" --word1 river --lang2 de --text2 @in/de.txt
-study @in/wrong.toml --out out
-report @in/dict.tsv --out report.html
-report @in --out report.html
-explore @in --port 0
-demo --languages xx --out out
-translate @in/en.txt
-"""
-
 STUDIES = {
     "parallel": """
 seeds = 1
@@ -415,7 +369,6 @@ de = "train.tsv"
 [tasks.retrieval]
 test = { de = "test.tsv" }
 """,
-    "wrong": '[methods.base]\n[tasks.retrieval]\ntest = { de = "test.tsv" }\nlimits = 3\nencoders = ["mini"]\n',
 }
 
 
@@ -436,7 +389,7 @@ def steps() -> dict[str, list[str]]:
     found |= {f"help/{verb}": [f"{verb} --help"] for verb in HELP.split()} | {
         "help/calque": ["--help", "--version", "", "words"]
     }
-    return found | {f"error/{n:02}": [line] for n, line in enumerate(ERRORS.strip().splitlines(), 1)}
+    return found
 
 
 def needed(commands: list[str], known: dict[str, list[str]]) -> list[str]:

@@ -22,17 +22,17 @@ def golden(*arguments) -> subprocess.CompletedProcess[str]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="every command is a fork")
 def test_a_record_is_the_same_twice_and_a_change_is_found(tmp_path):
     for name in ("one", "two"):
-        made = golden("record", tmp_path / name, "--only", "error/01", "words/fast")
+        made = golden("record", tmp_path / name, "--only", "help/report", "words/fast")
         assert made.returncode == 0, made.stderr
     assert golden("compare", tmp_path / "one", tmp_path / "two").returncode == 0
     path = tmp_path / "two" / "golden.json"
     record = json.loads(path.read_text(encoding="utf-8"))
     record["steps"]["words/fast"]["codes"][0] = 1
-    record["steps"]["error/01"]["err"][-1] += " or so"
+    record["steps"]["help/report"]["out"][-1] += " or so"
     path.write_text(json.dumps(record), encoding="utf-8")
     compared = golden("compare", tmp_path / "one", tmp_path / "two")
     figures, _, wording = compared.stdout.partition("-- wording")
     assert compared.returncode == 1
     assert "words/fast: codes[0]: 0 → 1" in figures
-    assert "error/01" not in figures
+    assert "help/report" not in figures
     assert "or so" in wording
