@@ -14,8 +14,7 @@ import numpy as np
 import torch
 
 from calque.algebra.rows import Rows
-from calque.algebra.similarity import Neighbours
-from calque.algebra.sweep import dots, sweep
+from calque.algebra.similarity import Neighbours, dots, largest_products
 from calque.errors import InputError, MissingExtraError
 
 CANDIDATES = 100  # that are compared exactly
@@ -138,7 +137,7 @@ def recall(queries: Rows, rows: Rows, index: Index, k: int = 10, seed: int = 0) 
     """Share of the exact `k` nearest rows by cosine that are among the candidates, over a sample of the queries."""
     sample = np.sort(np.random.default_rng(seed).choice(len(queries), min(_SAMPLE, len(queries)), replace=False))
     asked = queries.take(sample)
-    exact = sweep(asked, rows, k).rows.indices
+    exact = largest_products(asked, rows, k)[1]
     near = index.candidates(asked.numpy())
     return float(np.mean([np.isin(right, found).mean() for right, found in zip(exact, near, strict=True)]))
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from calque.algebra.normalize import unit_rows
-from calque.algebra.similarity import cosine_neighbours, csls_neighbours
-from calque.algebra.sweep import Engine, dots
+from calque.algebra.similarity import cosine_neighbours, csls_neighbours, dots
 from calque.errors import SettingError
 
 Margin = Literal["ratio", "distance", "absolute"]
@@ -50,9 +49,7 @@ def check_margin(margin: str) -> Margin:
     raise SettingError(f"margin={margin!r}, expected one of {', '.join(MARGINS)}")
 
 
-def best_by_margin(
-    source: np.ndarray, target: np.ndarray, *, margin: Margin = "ratio", k: int = 4, engine: Engine | None = None
-) -> Best:
+def best_by_margin(source: np.ndarray, target: np.ndarray, *, margin: Margin = "ratio", k: int = 4) -> Best:
     """The best of all target vectors for each source vector, and the other way round (Artetxe & Schwenk 2019, §3.1, Eq. 2).
 
     margin(cos(x, y), (r(x) + r(y)) / 2), where r is the mean cosine with the k nearest of the other side, and margin(a, b) is
@@ -70,7 +67,6 @@ def best_by_margin(
         margin: see above. A ratio whose neighbourhoods are not similar at all, r(x) + r(y) ≤ 0, says nothing, and is
             nobody's best.
         k: size of the neighbourhoods.
-        engine: see `calque.algebra.sweep.sweep`.
 
     Raises:
         SettingError: another margin, shapes that do not fit, a component that is not finite, or k below 1.
@@ -81,23 +77,22 @@ def best_by_margin(
         nobody, worst = ([np.full(len(side), value) for side in (x, y)] for value in (-1, -np.inf))
         return Best(nobody[0], worst[0], nobody[1], worst[1])
     if margin == "absolute":
-        near = cosine_neighbours(x, y, engine=engine)
+        near = cosine_neighbours(x, y)
         return Best(near.targets[:, 0], near.target_scores[:, 0], near.sources[:, 0], near.source_scores[:, 0])
-    near = csls_neighbours(x, y, k=k, n_best=1 if margin == "distance" else _LISTED, engine=engine)
+    near = csls_neighbours(x, y, k=k, n_best=1 if margin == "distance" else _LISTED)
     if margin == "distance":
         return Best(near.targets[:, 0], near.target_scores[:, 0] / 2, near.sources[:, 0], near.source_scores[:, 0] / 2)
     assert near.source_hubness is not None
     assert near.target_hubness is not None
     of_x, of_y = near.source_hubness, near.target_hubness
     return Best(
-        *_best_ratios(x, y, near.targets, near.target_scores, of_x, of_y, engine),
-        *_best_ratios(y, x, near.sources, near.source_scores, of_y, of_x, engine),
+        *_best_ratios(x, y, near.targets, near.target_scores, of_x, of_y),
+        *_best_ratios(y, x, near.sources, near.source_scores, of_y, of_x),
     )
 
 
 def _best_ratios(
     x: np.ndarray, y: np.ndarray, names: np.ndarray, csls: np.ndarray, of_x: np.ndarray, of_y: np.ndarray,
-    engine: Engine | None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Row and value of the largest ratio of each x, from the first few by CSLS and, where these do not settle it, from all."""
     ratios = _ratios(csls, of_x[:, None] + of_y[names])
@@ -110,19 +105,19 @@ def _best_ratios(
     step = max(1, _HELD // len(y))
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        best[part], scores[part] = _search_all(x, y, part, of_x, of_y, engine)
+        best[part], scores[part] = _search_all(x, y, part, of_x, of_y)
     return best, scores
 
 
 def _search_all(
-    x: np.ndarray, y: np.ndarray, rows: np.ndarray, of_x: np.ndarray, of_y: np.ndarray, engine: Engine | None
+    x: np.ndarray, y: np.ndarray, rows: np.ndarray, of_x: np.ndarray, of_y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The largest ratio of some rows of x over all of y."""
     sums = of_x[rows, None] + of_y
     ratios = _ratios(2 * (x[rows].astype(np.float64) @ y.T.astype(np.float64)) - sums, sums)
     largest = ratios.max(axis=1, keepdims=True)
     owners, names = np.nonzero((ratios >= largest - _CLOSE * np.maximum(1, np.abs(largest))) & (sums > 0))
-    exact = dots(torch.from_numpy(x), torch.from_numpy(y), rows[owners], names, engine=engine)
+    exact = dots(torch.from_numpy(x), torch.from_numpy(y), rows[owners], names)
     values = np.full(ratios.shape, -np.inf)
     values[owners, names] = _ratios(2 * exact - sums[owners, names], sums[owners, names])
     return _first_largest(np.broadcast_to(np.arange(len(y)), values.shape), values)
@@ -141,9 +136,7 @@ def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, n
     return np.where(np.isfinite(largest), chosen, -1), largest
 
 
-def xsim_neighbours(
-    source: np.ndarray, target: np.ndarray, *, margin: Margin = "ratio", k: int = 4, engine: Engine | None = None
-) -> np.ndarray:
+def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, margin: Margin = "ratio", k: int = 4) -> np.ndarray:
     """For each source vector the target vector with the largest margin among its k nearest by cosine (LASER's `xsim.py`).
 
     Args:
@@ -158,7 +151,7 @@ def xsim_neighbours(
         return np.full(len(x), -1)
     if k < 1:
         raise SettingError(f"a margin needs a neighbourhood of at least 1, got k={k}")
-    near = cosine_neighbours(x, y, n_best=1 if margin == "absolute" else k, engine=engine)
+    near = cosine_neighbours(x, y, n_best=1 if margin == "absolute" else k)
     if margin == "absolute":
         return near.targets[:, 0]
     sums = near.target_scores.mean(axis=1, keepdims=True) + near.source_scores.mean(axis=1)[near.targets]

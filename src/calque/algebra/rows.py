@@ -71,7 +71,7 @@ class HeldRows(Rows):
         return self.matrix[start:stop]
 
     def take(self, rows: np.ndarray) -> Tensor:
-        return self.matrix[torch.from_numpy(np.asarray(rows, dtype=np.int64)).to(self.device)]
+        return self.matrix.index_select(0, torch.from_numpy(np.asarray(rows, dtype=np.int64)).to(self.device))
 
     def held(self) -> Tensor | None:
         return self.matrix

@@ -1,27 +1,34 @@
-"""Exact nearest neighbours by cosine and by CSLS, both directions from one pass over the similarities."""
+"""Exact nearest neighbours by cosine and by CSLS, both directions from one product that is never held.
+
+The vectors of each side are sorted into small groups. One pass over `x @ y.T` keeps the largest product of every vector with
+every group of the other side. These maxima bound everything that follows: the k nearest of a vector lie in the k groups with the
+largest maxima, and its best neighbour by CSLS lies in one of the few groups whose upper bound exceeds the largest lower bound.
+Only these groups are multiplied again, and products that decide are computed in float64. Memory beyond the vectors: at most 1 GiB
+of maxima for each side.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from calque.algebra.products import bfloat16_is_fast, error_bound, full_precision
-from calque.algebra.rows import HeldRows, Rows
-from calque.algebra.sweep import Engine, Lists, dots, sweep
+from calque.algebra.products import error_bound, full_precision, products
+from calque.algebra.rows import HeldRows, Rows, as_rows
 from calque.errors import SettingError
 
-Precision = Literal["auto", "float32", "bfloat16"]
-
-_SPARE = 15  # candidates kept beyond those asked for: the more, the fewer rows lack the certificate
-_STRIDE = 32  # one vector in so many is the sample that predicts hubness
-_BFLOAT16_FROM = 16_384  # vectors a side; below, a product is too short to be worth a second look at its results
-_BLOCK = (2048, 4096)  # rows and columns of the search for challengers
-_ROWS = 65_536  # rows whose lists are decided together
+_SMALLEST = 32  # vectors in a group; more where the maxima would exceed `_MAXIMA`
+_MAXIMA = 2**28  # maxima of one side
+_TILE = 4096  # rows and columns that are read, and sorted into groups, together
+_STRIPE = 1024  # rows multiplied at a time
+_SAMPLED = 32  # one vector in so many is in the sample that predicts hubness
+_PAIRS = 512  # pairs whose float64 products are computed at once
+_PIECE = 16_384  # pairs whose vectors are read together, and most queries decided together
+_DECIDED = 2**25  # maxima looked at together
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Neighbours:
         sources, source_scores: the same for the target queries.
         source_hubness, target_hubness: float64 `[n]` and `[m]`, mean cosine of each vector with its k
             nearest on the other side: r in CSLS. None for plain cosine.
-        searched: how much of the similarity matrix was looked at a second time, from 0 to 1.
+        searched: fraction of the similarity matrix that was computed a second time.
     """
 
     targets: np.ndarray
@@ -55,46 +62,28 @@ def csls_neighbours(
     n_best: int = 1,
     source_queries: np.ndarray | None = None,
     target_queries: np.ndarray | None = None,
-    keep: int | None = None,
-    precision: Precision = "auto",
-    engine: Engine | None = None,
 ) -> Neighbours:
-    """Nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
+    """Return nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
 
     CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target
     vectors and r(y) that of y with its k nearest source vectors. Equal scores go to the smaller index.
-
-    One sweep (see `calque.algebra.sweep`) keeps two lists for every row and column: the k largest cosines,
-    which give r, and the `keep` largest of cos − r̂/2, where r̂ is a guess of the other side's r from a
-    sample. Ranked again by CSLS, the second list gives candidates. If its last value is c, any vector y
-    outside the list has 2·cos(x, y) − r(y) ≤ 2c + r̂(y) − r(y): where that is below the best candidate for
-    every y, the candidate is certainly the best. For the other rows the products with just those y that
-    could be better are computed again. Without the guess (r̂ = 0) this is the certificate
-    best ≥ 2·cos − min r of the last cosine kept, which in an encoder's off-centre space fails so often that
-    another third to three quarters of the products are needed; with it, a few per cent.
-
-    Cosines that decide are recomputed in float64, and c is widened by a bound of the sweep's rounding error:
-    the result is that of a float64 search, whatever the precision of the sweep.
+    The result is that of a search in float64.
 
     Args:
         source, target: `[n, dim]` and `[m, dim]`, rows of length 1 (or 0), as `unit_rows` makes them. A
             tensor's device is where the work is done. `UnitRows` makes them of vectors in float16 or in a mapped file, a
             block at a time, with the same result.
         k: neighbourhood size.
-        n_best: how many neighbours to return for each query.
+        n_best: number of neighbours to return for each query.
         source_queries, target_queries: row numbers to find neighbours for; all if None. r and the candidates
             are always those of all rows.
-        keep: length of the lists; a matter of speed alone.
-        precision: of the sweep; "auto" takes bfloat16 from 16,384 vectors a side on where the machine is
-            fast at it.
-        engine: see `sweep`.
 
     Raises:
         SettingError: shapes that do not fit, a component that is not finite, or k or n_best below 1.
     """
     if k < 1:
         raise SettingError(f"CSLS needs a neighbourhood of at least 1, got k={k}")
-    return _neighbours(source, target, k, n_best, source_queries, target_queries, keep, precision, engine)
+    return _neighbours(source, target, k, n_best, source_queries, target_queries)
 
 
 def cosine_neighbours(
@@ -104,15 +93,107 @@ def cosine_neighbours(
     n_best: int = 1,
     source_queries: np.ndarray | None = None,
     target_queries: np.ndarray | None = None,
-    keep: int | None = None,
-    precision: Precision = "auto",
-    engine: Engine | None = None,
 ) -> Neighbours:
-    """Nearest neighbours by cosine; arguments as in `csls_neighbours`."""
-    return _neighbours(source, target, 0, n_best, source_queries, target_queries, keep, precision, engine)
+    """Return nearest neighbours by cosine; arguments as in `csls_neighbours`."""
+    return _neighbours(source, target, 0, n_best, source_queries, target_queries)
 
 
-def _neighbours(source, target, k, n_best, source_queries, target_queries, keep, precision, engine) -> Neighbours:
+def largest_products(x: Tensor | Rows, y: Tensor | Rows, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the `k` largest inner products of every row of `x` with rows of `y`, in float32, and their rows of `y`.
+
+    Args:
+        x, y: float32 `[n, dim]` and `[m, dim]`, on one device, all finite.
+        k: at most m are returned.
+
+    Returns:
+        float32 and int64 `[n, min(k, m)]`, from large to small.
+    """
+    x, y = as_rows(x), as_rows(y)
+    k = min(k, len(y))
+    values, names = np.full((len(x), k), -np.inf, dtype=np.float32), np.zeros((len(x), k), dtype=np.int64)
+    with full_precision():
+        for top in range(0, len(x), _STRIPE):
+            stripe, rows = x.block(top, top + _STRIPE), slice(top, top + _STRIPE)
+            best, places = torch.from_numpy(values[rows]).to(x.device), torch.from_numpy(names[rows]).to(x.device)
+            for left in range(0, len(y), 2 * _TILE):
+                part = y.block(left, left + 2 * _TILE)
+                found = products(stripe, part, stripe.new_empty(len(stripe), len(part)))
+                found, where = found.topk(min(k, len(part)), dim=1)
+                best, order = torch.cat([best, found], dim=1).topk(k, dim=1)
+                places = torch.cat([places, where + left], dim=1).gather(1, order)
+            values[rows], names[rows] = best.cpu().numpy(), places.cpu().numpy()
+    return values, names
+
+
+def dots(x: Tensor | Rows, y: Tensor | Rows, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return `x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties stay ties."""
+    sides = as_rows(x), as_rows(y)
+    out = np.empty(len(rows))
+    for start in range(0, len(rows), _PIECE):  # neighbouring pairs share their rows, so little is read twice
+        piece, parts = slice(start, start + _PIECE), []
+        for side, numbers in zip(sides, (rows[piece], columns[piece]), strict=True):
+            if (held := side.held()) is not None:
+                parts.append((held, torch.from_numpy(np.asarray(numbers, dtype=np.int64)).to(held.device)))
+            else:
+                used, places = np.unique(numbers, return_inverse=True)
+                parts.append((side.take(used), torch.from_numpy(places)))
+        out[piece] = _pair_products(*parts[0], *parts[1])
+    return out
+
+
+def _pair_products(x: Tensor, rows: Tensor, y: Tensor, columns: Tensor) -> np.ndarray:
+    """Return float64 inner products of pairs, summed in blocks of one shape, so that every sum has one order."""
+    size, dim = len(rows), x.shape[1]
+    out = torch.empty(size, dtype=torch.float64, device=x.device)
+    work = torch.zeros(_PAIRS, dim, dtype=torch.float64, device=x.device)
+    with torch.inference_mode():
+        for start in range(0, size, _PAIRS):
+            n = min(_PAIRS, size - start)
+            work[:n] = x.index_select(0, rows[start : start + n])
+            work[:n] *= y.index_select(0, columns[start : start + n])
+            out[start : start + n] = work.sum(dim=1)[:n]
+    return out.cpu().numpy()
+
+
+# -- the search --------------------------------------------------------------------------------------------------------
+class _Side:
+    """The vectors of one side, sorted into groups.
+
+    Vectors are sorted tile by tile by a prediction of their hubness, so that the hubness within a group varies little.
+
+    Attributes:
+        rows: the vectors.
+        size: number of vectors in a group; the last of a tile may have fewer.
+        order: int64 `[n]`, the vector at each place.
+        starts: int64 `[n_groups + 1]`, the first place of each group.
+    """
+
+    def __init__(self, rows: Rows, others: int, predicted: np.ndarray | None):
+        self.rows, self.size = rows, _SMALLEST
+        while len(rows) * others / self.size > _MAXIMA and self.size < _TILE:
+            self.size *= 2
+        self.order = np.arange(len(rows))
+        starts = []
+        for start in range(0, len(rows), _TILE):
+            if predicted is not None:
+                part = predicted[start : start + _TILE]
+                self.order[start : start + _TILE] = start + np.argsort(part, kind="stable")
+            starts.append(np.arange(start, min(start + _TILE, len(rows)), self.size))
+        self.starts = np.append(np.concatenate(starts), len(rows))
+
+    def tiles(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the first place and the sorted vectors of each tile."""
+        for start in range(0, len(self.rows), _TILE):
+            order = torch.from_numpy(self.order[start : start + _TILE] - start)
+            block = self.rows.block(start, start + _TILE)
+            yield start, block[order.to(block.device)]
+
+    def groups(self, start: int, stop: int) -> slice:
+        """Return which groups the places `start` to `stop` are, where a group begins at both."""
+        return slice(*np.searchsorted(self.starts, (start, stop)).tolist())
+
+
+def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Neighbours:
     if n_best < 1:
         raise SettingError(f"at least one neighbour must be asked for, got n_best={n_best}")
     x, y = _matrix(source, "source"), _matrix(target, "target")
@@ -120,42 +201,40 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries, keep,
         raise SettingError(
             f"source vectors of {x.shape[1]} dimensions on {x.device}, target vectors of {y.shape[1]} on {y.device}"
         )
-    if not math.isfinite(error_bound(x, y)):
+    error = error_bound(x, y)
+    if not math.isfinite(error):
         raise SettingError("a vector has a component that is not a finite number")
+    queries = [
+        np.arange(len(side)) if rows is None else np.asarray(rows, dtype=np.int64)
+        for side, rows in ((x, source_queries), (y, target_queries))
+    ]
     if not len(x) or not len(y):
-        return _nobody(x, y, k, source_queries, target_queries)
-    fast = min(len(x), len(y)) >= _BFLOAT16_FROM and bfloat16_is_fast(str(x.device))
-    rounded = precision == "bfloat16" or (precision == "auto" and fast)
-    dtype = torch.bfloat16 if rounded else torch.float32
-    ranked = max(keep or n_best + _SPARE, n_best) * (2 if rounded else 1)  # rounded cosines settle less: longer lists
-    nearest = (k + 2 if k else 0) * (4 if rounded else 1)
-    if k:
-        bias_x, bias_y = _foresee(x, y, k, torch.bfloat16 if fast else dtype, engine)
-    else:
-        bias_x, bias_y = (np.zeros(len(side), dtype=np.float32) for side in (x, y))
-    source_ranked, target_ranked = (
-        0 if rows is not None and not len(rows) else ranked for rows in (source_queries, target_queries)
-    )
-    asked = source_ranked, target_ranked
-    seen = sweep(x, y, nearest, asked, bias_x=bias_x, bias_y=bias_y, dtype=dtype, engine=engine)
-    source_hubness = _hubness(x, y, seen.rows, seen.error, k, dtype, engine)
-    target_hubness = _hubness(y, x, seen.columns, seen.error, k, dtype, engine)
-    targets, target_scores, forward_searched = _rank(
-        x, y, seen.ranked_rows, seen.error, bias_y, target_hubness, n_best, source_queries, engine
-    )
-    sources, source_scores, backward_searched = _rank(
-        y, x, seen.ranked_columns, seen.error, bias_x, source_hubness, n_best, target_queries, engine
-    )
-    searched = (forward_searched + backward_searched) / (len(x) * len(y))
-    if k:
-        target_scores -= source_hubness[slice(None) if source_queries is None else source_queries][:, None]
-        source_scores -= target_hubness[slice(None) if target_queries is None else target_queries][:, None]
-        return Neighbours(targets, target_scores, sources, source_scores, source_hubness, target_hubness, searched)
-    return Neighbours(targets, target_scores / 2, sources, source_scores / 2, None, None, searched)
+        empty = [np.zeros((len(rows), 0), dtype=kind) for rows in queries for kind in (np.int64, np.float64)]
+        hubness = (np.zeros(len(x)), np.zeros(len(y))) if k else (None, None)
+        return Neighbours(empty[0], empty[1], empty[2], empty[3], *hubness, 0.0)
+    left = _Side(x, len(y), _predicted(x, y, k))
+    right = _Side(y, len(x), _predicted(y, x, k))
+    with full_precision():
+        rows_by_group, columns_by_group = _maxima(left, right)
+        forward = _Search(left, right, rows_by_group, error)
+        backward = _Search(right, left, columns_by_group, error)
+        hubness = [np.zeros(len(x)), np.zeros(len(y))]
+        if k:
+            hubness = [
+                each.best(np.arange(len(each.side.rows)), k, 1.0, None)[1].mean(axis=1) for each in (forward, backward)
+            ]
+        targets, target_scores = forward.best(queries[0], n_best, 2.0, hubness[1])
+        sources, source_scores = backward.best(queries[1], n_best, 2.0, hubness[0])
+    searched = (forward.searched + backward.searched) / (len(x) * len(y))
+    if not k:
+        return Neighbours(targets, target_scores / 2, sources, source_scores / 2, None, None, searched)
+    target_scores -= hubness[0][queries[0]][:, None]
+    source_scores -= hubness[1][queries[1]][:, None]
+    return Neighbours(targets, target_scores, sources, source_scores, hubness[0], hubness[1], searched)
 
 
 def _matrix(vectors: np.ndarray | Tensor | Rows, name: str) -> Rows:
-    """As contiguous float32 rows; copied only where they are not that already."""
+    """Return contiguous float32 rows; copied only where they are not that already."""
     if isinstance(vectors, Rows):
         return vectors
     if isinstance(vectors, np.ndarray):
@@ -167,161 +246,116 @@ def _matrix(vectors: np.ndarray | Tensor | Rows, name: str) -> Rows:
     return HeldRows(matrix)
 
 
-def _nobody(x: Rows, y: Rows, k: int, source_queries, target_queries) -> Neighbours:
-    """What there is to say where one side is empty."""
-    counts = [
-        len(x if source_queries is None else source_queries),
-        len(y if target_queries is None else target_queries),
-    ]
-    hubness = (np.zeros(len(x)), np.zeros(len(y))) if k else (None, None)
-    names, scores = ([np.zeros((n, 0), dtype=kind) for n in counts] for kind in (np.int64, np.float64))
-    return Neighbours(names[0], scores[0], names[1], scores[1], *hubness, 0.0)
+def _predicted(x: Rows, y: Rows, k: int) -> np.ndarray | None:
+    """Return a guess that sorts the vectors of `x` by hubness: their mean cosine with the nearest in a sample of `y`."""
+    if not k or len(y) < 8 * _SAMPLED:
+        return None
+    sample = y.take(np.arange(0, len(y), _SAMPLED))
+    return largest_products(x, HeldRows(sample), max(1, k // 4))[0].mean(axis=1)
 
 
-def _foresee(x: Rows, y: Rows, k: int, dtype: torch.dtype, engine: Engine | None) -> tuple[np.ndarray, np.ndarray]:
-    """Guess r/2 of every vector of both sides from a sample of the other side; float32 `[n]` and `[m]`.
+def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
+    """Return the largest product of each vector with each group: `[n_right_groups, n]` and `[n_left_groups, m]`, by places."""
+    n, m, device = len(left.rows), len(right.rows), left.rows.device
+    of_rows = torch.empty(len(right.starts) - 1, n, device=device)
+    of_columns = torch.empty(len(left.starts) - 1, m, device=device)
+    stripe = max(_STRIPE, left.size)
+    for top, tile in left.tiles():
+        for across, columns in right.tiles():
+            groups = right.groups(across, across + len(columns))
+            buffer = tile.new_empty(min(stripe, len(tile)), len(columns))
+            for start in range(0, len(tile), stripe):
+                rows = tile[start : start + stripe]
+                found = products(rows, columns, buffer[: len(rows)])
+                first = top + start
+                of_rows[groups, first : first + len(rows)] = _grouped_max(found, 1, right.size).T
+                places = left.groups(first, first + len(rows))
+                of_columns[places, across : across + len(columns)] = _grouped_max(found, 0, left.size)
+    return of_rows, of_columns
 
-    Every 32nd vector of a side is compared with the whole other side. The largest cosines with the sample
-    predict the mean of the k largest with all; the weights are fitted on the vectors in the sample, whose r
-    is now known.
+
+def _grouped_max(found: Tensor, dim: int, size: int) -> Tensor:
+    """Return the largest of each `size` neighbouring entries along a dimension, whose last group may be smaller."""
+    whole = found.shape[dim] // size * size
+    parts = [found.narrow(dim, 0, whole).unflatten(dim, (-1, size)).amax(dim + 1)] if whole else []
+    if whole < found.shape[dim]:
+        parts.append(found.narrow(dim, whole, found.shape[dim] - whole).amax(dim, keepdim=True))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+class _Search:
+    """A search for the best of `others` for vectors of `side`, in the groups whose maxima allow it.
+
+    Args:
+        maxima: `[n_groups, n]`, largest product of each place of `side` with each group of `others`.
+        error: bound of the rounding error of a product in float32.
+
+    Attributes:
+        searched: number of products computed again.
     """
-    samples = [np.arange(0, len(side), min(_STRIDE, max(1, len(side) // 128))) for side in (x, y)]
-    part_x, part_y = (side.take(rows) for side, rows in zip((x, y), samples, strict=True))
-    down, across = (sweep(*sides, k, dtype=dtype, engine=engine) for sides in ((part_x, y), (x, part_y)))
-    return (
-        _predict(across.rows.values, samples[0], down.rows.values, k) / 2,
-        _predict(down.columns.values, samples[1], across.columns.values, k) / 2,
-    )
 
+    def __init__(self, side: _Side, others: _Side, maxima: Tensor, error: float):
+        self.side, self.others, self.maxima, self.error = side, others, maxima, error
+        self.places = np.empty(len(side.order), dtype=np.int64)
+        self.places[side.order] = np.arange(len(side.order))
+        self.searched = 0
 
-def _predict(seen: np.ndarray, sample: np.ndarray, known: np.ndarray, k: int) -> np.ndarray:
-    """Least squares on three features: the largest seen, and the mean of the 4 and of the k largest."""
-    features = np.stack([seen[:, : min(size, seen.shape[1])].mean(axis=1) for size in (1, 4, k)], axis=1)
-    features = np.hstack([features, np.ones((len(seen), 1))]).astype(np.float64)
-    weights = np.linalg.lstsq(features[sample], known.mean(axis=1, dtype=np.float64), rcond=1e-6)[0]
-    return np.clip(features @ weights, -1.0, 1.0).astype(np.float32)
+    def best(
+        self, queries: np.ndarray, n: int, factor: float, hubness: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the `n` best of the other side for each query by factor · product − hubness, best first.
 
+        Args:
+            queries: int64 `[q]`, row numbers.
+            hubness: float64, of each vector of the other side; zero if None.
 
-def _hubness(
-    x: Rows, y: Rows, lists: Lists, error: float, k: int, dtype: torch.dtype, engine: Engine | None
-) -> np.ndarray:
-    """r: the mean of the k largest cosines, or of all there are; zero for k = 0, which makes CSLS cosine."""
-    hubness = np.zeros(len(x))
-    for start in range(0, len(x) if k else 0, _ROWS):
-        rows = np.arange(start, min(start + _ROWS, len(x)))
-        hubness[rows] = _mean_of_largest(x, y, lists, rows, error, k, dtype, engine)
-    return hubness
+        Returns:
+            int64 and float64 `[q, min(n, m)]`: row numbers, and scores in float64.
+        """
+        n = min(n, len(self.others.rows))
+        less = np.zeros(len(self.others.rows)) if hubness is None else hubness[self.others.order]
+        asked, back = np.unique(queries, return_inverse=True)
+        names, scores = np.empty((len(asked), n), dtype=np.int64), np.empty((len(asked), n))
+        size = min(_PIECE, max(256, _DECIDED // len(self.maxima)))
+        for start in range(0, len(asked), size):
+            piece = slice(start, start + size)
+            owners, found = self._candidates(self.places[asked[piece]], n, factor, less)
+            columns = self.others.order[found]
+            values = factor * dots(self.side.rows, self.others.rows, asked[piece][owners], columns) - less[found]
+            order = np.lexsort((columns, -values, owners))
+            first = np.searchsorted(owners[order], np.arange(len(asked[piece])))
+            chosen = order[first[:, None] + np.arange(n)]
+            names[piece], scores[piece] = columns[chosen], values[chosen]
+        return names[back], scores[back]
 
-
-def _mean_of_largest(x, y, lists: Lists, rows: np.ndarray, error: float, k: int, dtype, engine) -> np.ndarray:
-    """r of some rows, by cosines in float64 of all that can be among the k largest."""
-    seen, names = lists.values[rows], lists.indices[rows]
-    width = names.shape[1]
-    k = min(k, width)
-    close = seen >= seen[:, [k - 1]].astype(np.float64) - 2 * error
-    owners, places = np.nonzero(close)
-    cosines = np.full(seen.shape, -np.inf)
-    cosines[owners, places] = dots(x, y, rows[owners], names[owners, places], engine=engine)
-    if dtype != torch.float32 and width < len(y):
-        largest = -np.partition(-cosines, k - 1, axis=1)[:, k - 1]
-        again = np.flatnonzero(largest < seen[:, -1].astype(np.float64) + error)
-        if len(again):
-            part = x.take(rows[again])
-            found = sweep(part, y, width, engine=engine).rows.indices
-            owners = np.repeat(np.arange(len(again)), width)
-            cosines[again] = dots(part, y, owners, found.reshape(-1), engine=engine).reshape(found.shape)
-    return np.sort(cosines, axis=1)[:, -k:].mean(axis=1)
-
-
-def _rank(
-    x: Rows,
-    y: Rows,
-    lists: Lists,
-    error: float,
-    bias: np.ndarray,
-    hubness: np.ndarray,
-    n_best: int,
-    queries: np.ndarray | None,
-    engine: Engine | None,
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """The `n_best` of each query by 2·cos − hubness: certified, or searched for."""
-    rows = np.arange(len(x)) if queries is None else np.asarray(queries, dtype=np.int64)
-    n_best = min(n_best, len(y))
-    best, scores = np.empty((len(rows), n_best), dtype=np.int64), np.empty((len(rows), n_best))
-    for start in range(0, len(rows), _ROWS):
-        piece = slice(start, start + _ROWS)
-        best[piece], scores[piece] = _best_listed(x, y, lists, rows[piece], error, bias, hubness, n_best, engine)
-    if lists.indices.shape[1] == len(y) or not len(rows):
-        return best, scores, 0
-    ceiling = 2 * (lists.values[rows, -1].astype(np.float64) + error)  # of 2·cos − 2·bias outside the list
-    searched = _search_challengers(x, y, rows, ceiling, 2.0 * bias - hubness, hubness, best, scores, engine)
-    return best, scores, searched
-
-
-def _best_listed(x, y, lists, rows, error, bias, hubness, n_best, engine) -> tuple[np.ndarray, np.ndarray]:
-    """The best of the lists of some rows, and their exact scores."""
-    names, seen = lists.indices[rows], lists.values[rows]
-    # What the sweep saw says which candidates deserve an exact score: those within its error of the n-th.
-    scores = 2 * (seen.astype(np.float64) + bias[names]) - hubness[names]
-    close = scores >= -np.partition(-scores, n_best - 1, axis=1)[:, [n_best - 1]] - 4 * error
-    owners, places = np.nonzero(close)
-    chosen = names[owners, places]
-    scores[...] = -np.inf
-    scores[owners, places] = 2 * dots(x, y, rows[owners], chosen, engine=engine) - hubness[chosen]
-    order = np.lexsort((names, -scores), axis=1)[:, :n_best]
-    return np.take_along_axis(names, order, axis=1), np.take_along_axis(scores, order, axis=1)
-
-
-def _search_challengers(x, y, rows, ceiling, surplus, hubness, best, scores, engine) -> int:
-    """Look for vectors outside the lists that could be among the best; change `best` and `scores` in place.
-
-    A vector y outside the list of x scores at most ceiling(x) + surplus(y). Those who can reach the n-th
-    best score of x are the first so many by surplus; rows that reach about equally far share a product.
-
-    Returns the number of products computed.
-    """
-    order = np.argsort(-surplus, kind="stable")
-    reach = len(order) - np.searchsorted(surplus[order[::-1]], scores[:, -1] - ceiling, side="left")
-    uncertain = np.argsort(-reach, kind="stable")
-    uncertain = uncertain[: np.count_nonzero(reach)]
-    falling = -reach[uncertain]
-    slack = 2 * error_bound(x, y) + 1e-6  # of the float32 product below
-    start = searched = 0
-    while start < len(uncertain):
-        far = -int(falling[start])
-        stop = max(np.searchsorted(falling, -0.8 * far, side="right"), start + _BLOCK[0] // 8)
-        block = uncertain[start : min(stop, start + _BLOCK[0])]
-        start += len(block)
-        stripe = x.take(rows[block])
-        for left in range(0, far, _BLOCK[1]):
-            names = order[left : min(left + _BLOCK[1], far)]
-            searched += len(block) * len(names)
-            with full_precision():
-                product = stripe @ y.take(names).T
-                product *= 2
-                product -= torch.from_numpy(hubness[names]).to(product)
-                floor = torch.from_numpy(scores[block, -1] - slack).to(product)
-                hits = torch.nonzero(product >= floor[:, None]).cpu().numpy()
-            if len(hits):
-                pairs = rows[block[hits[:, 0]]], names[hits[:, 1]]
-                values = 2 * dots(x, y, *pairs, engine=engine) - hubness[pairs[1]]
-                _admit(best, scores, block, hits[:, 0], pairs[1], values)
-    return searched
-
-
-def _admit(best, scores, block, owners, names, values) -> None:
-    """Merge new candidates and their scores into the lists of the rows `block`; `owners` are positions in it."""
-    width = best.shape[1]
-    owners = np.concatenate([np.repeat(np.arange(len(block)), width), owners])
-    names = np.concatenate([best[block].reshape(-1), names])
-    values = np.concatenate([scores[block].reshape(-1), values])
-    order = np.lexsort((names, -values, owners))
-    owners, names, values = owners[order], names[order], values[order]
-    # A candidate that was in the list already comes twice, with the same score: side by side.
-    fresh = np.ones(len(owners), dtype=bool)
-    fresh[1:] = (owners[1:] != owners[:-1]) | (names[1:] != names[:-1])
-    owners, names, values = owners[fresh], names[fresh], values[fresh]
-    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
-    chosen = place < width
-    best[block[owners[chosen]], place[chosen]] = names[chosen]
-    scores[block[owners[chosen]], place[chosen]] = values[chosen]
+    def _candidates(self, places: np.ndarray, n: int, factor: float, less: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return pairs of a query (its position in `places`) and a place of the other side; among them are its `n` best."""
+        starts, device = self.others.starts, self.maxima.device
+        least, most = np.minimum.reduceat(less, starts[:-1]), np.maximum.reduceat(less, starts[:-1])
+        maxima = factor * self.maxima[:, torch.from_numpy(places).to(device)]
+        error = factor * self.error + 2.0**-22 * float(np.abs(less).max())
+        # The n-th largest lower bound of a group: at least n vectors score that much.
+        lower = maxima - torch.from_numpy(most).to(maxima)[:, None]
+        floor = torch.full((len(places),), -torch.inf, device=device)
+        if len(lower) >= n:
+            floor = lower.topk(n, dim=0).values[-1] - 2 * error
+        wanted = maxima - torch.from_numpy(least).to(maxima)[:, None] >= floor - error
+        hits = torch.nonzero(wanted)
+        counts = torch.bincount(hits[:, 0], minlength=len(wanted)).tolist()
+        offsets = torch.from_numpy(less).to(maxima)
+        owners, found, start = [], [], 0
+        place_of, sorted_rows = self.side.order[places], self.others.order
+        for group, count in enumerate(counts):
+            if not count:
+                continue
+            own = hits[start : start + count, 1]
+            start += count
+            begin, end = int(starts[group]), int(starts[group + 1])
+            rows = self.side.rows.take(place_of[own.cpu().numpy()])
+            columns = self.others.rows.take(sorted_rows[begin:end])
+            self.searched += count * (end - begin)
+            scores = factor * (rows @ columns.T) - offsets[begin:end]
+            where = torch.nonzero(scores >= floor[own, None] - error)
+            owners.append(own[where[:, 0]])
+            found.append(where[:, 1] + begin)
+        return torch.cat(owners).cpu().numpy(), torch.cat(found).cpu().numpy()

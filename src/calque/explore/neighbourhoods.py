@@ -54,7 +54,7 @@ class Neighbourhoods:
         """
         import torch
 
-        from calque.algebra.sweep import sweep
+        from calque.algebra.similarity import csls_neighbours, largest_products
 
         rows = [_rows(collection.rows(lang), covered) for lang in collection.languages]
         hubness = np.zeros((len(rows), len(data)), dtype=np.float32)
@@ -67,12 +67,15 @@ class Neighbourhoods:
                     continue
                 x, y = (torch.from_numpy(_part(data, rows[side])) for side in (a, b))
                 with self.lock:
-                    lists = sweep(x, y, K if a != b else K + 1)
-                if a != b:
-                    hubness[b, rows[a]] = _mean(lists.rows.values)
-                    hubness[a, rows[b]] = _mean(lists.columns.values)
-                elif len(rows[a]) > 1:
-                    hubness[a, rows[a]] = _mean(lists.rows.values[:, 1:])  # the first of each is itself
+                    if a != b:
+                        nobody = np.zeros(0, dtype=np.int64)
+                        found = csls_neighbours(x, y, k=K, source_queries=nobody, target_queries=nobody)
+                        hubness[b, rows[a]], hubness[a, rows[b]] = found.source_hubness, found.target_hubness
+                    elif len(rows[a]) > 1:
+                        values, _ = largest_products(x, y, K + 1)
+                        hubness[a, rows[a]] = values[:, 1:].mean(
+                            axis=1, dtype=np.float64
+                        )  # the first of each is itself
                 shown.update(len(rows[a]) * len(rows[b]))
         return hubness
 
@@ -87,7 +90,3 @@ def _part(data: np.ndarray, rows: np.ndarray) -> np.ndarray:
     if rows[-1] - rows[0] + 1 == len(rows):
         return np.asarray(data[rows[0] : rows[-1] + 1])
     return np.ascontiguousarray(data[rows])
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    return values.mean(axis=1, dtype=np.float64).astype(np.float32)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
-from calque.algebra.dropped import best_of_kept
 from calque.algebra.procrustes import procrustes
 from calque.algebra.products import full_precision
-from calque.algebra.sweep import sweep
 from calque.errors import SettingError
 
-_HELD = 400_000_000  # similarities at most, from one look at them to the second
+_STRIPE = 2_000_000  # similarities looked at together
 
 
 def distribution_start(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10, **options: Any) -> np.ndarray:
@@ -72,7 +71,7 @@ def self_learning(
     Args:
         x, z: rows of length 1, the most frequent words first.
         pairs: int64 `[n_pairs, 2]`, to begin with.
-        frequent: words of each side, the first so many; a round takes `frequent²` similarities.
+        frequent: number of words of each side, the first ones; a round holds `frequent²` similarities in float32.
         k: neighbourhood of CSLS.
         keep, growth, patience, threshold: see above; the defaults are the paper's.
         most_rounds: at most.
@@ -88,14 +87,13 @@ def self_learning(
     left, right = (side[:frequent] for side in every)
     random = np.random.default_rng(seed)
     best, waited = -math.inf, 0
-    held = left.new_empty(len(left), len(right)) if len(left) * len(right) <= _HELD else None
     for _ in range(most_rounds):
         with full_precision():
             sources, targets = (torch.from_numpy(side).to(device) for side in pairs.T)
             cross = every[0][sources].T @ every[1][targets]
             turn = torch.from_numpy(procrustes(cross.double().cpu().numpy()).astype(np.float32)).to(device)
             turned = left @ turn
-        forward, backward, value = _best(turned, right, k, keep=keep, seed=int(random.integers(2**63)), held=held)
+        forward, backward, value = _best(turned, right, k, keep=keep, seed=int(random.integers(2**63)))
         pairs = _both_ways(forward, backward)
         if value >= best + threshold:
             best, waited = value, 0
@@ -115,14 +113,43 @@ def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
 
 
 def _best(
-    x: torch.Tensor, z: torch.Tensor, k: int, *, keep: float = 1.0, seed: int = 0, held: torch.Tensor | None = None
+    x: torch.Tensor, z: torch.Tensor, k: int, *, keep: float = 1.0, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Nearest word of each word by CSLS, both ways, and the mean of the largest similarities of both sides.
+    """Return the nearest word of each word by CSLS, both ways, and the mean of the largest similarities of both sides.
 
-    Each similarity less hubness counts with probability `keep`, and is 0 else, as published. `held` is room for them.
+    Each similarity less hubness counts with probability `keep`, to a 256th, and is 0 otherwise, as published; each direction
+    draws for itself. Of equal similarities the first is taken.
     """
-    near = sweep(x, z, k, held=held)
-    hub_x, hub_z = (side.values.mean(axis=1) / 2 for side in (near.rows, near.columns))
-    forward, backward = best_of_kept(x, z, hub_x, hub_z, keep, seed, held=held)
-    largest = [float(side.values[:, 0].mean(dtype=np.float64)) for side in (near.rows, near.columns)]
-    return forward, backward, sum(largest) / 2
+    random = torch.Generator(device=x.device).manual_seed(seed)
+    limit = max(1, round(256 * keep))
+    with full_precision():
+        similarities = x @ z.T
+        sides = similarities, similarities.T
+        near = [
+            torch.cat([part.topk(min(k, part.shape[1]), dim=1).values for part in _stripes(side)]) for side in sides
+        ]
+        hubness = [side.mean(dim=1) for side in near]
+        best = []
+        for side, others in zip(sides, reversed(hubness), strict=True):
+            places = []
+            for part in _stripes(side):
+                scores = part - others / 2
+                if limit < 256:
+                    scores *= _random_bytes(scores.numel(), random).view_as(scores) < limit
+                places.append(scores.argmax(dim=1))
+            best.append(torch.cat(places).cpu().numpy())
+    largest = sum(float(side[:, 0].double().mean()) for side in near)
+    return best[0], best[1], largest / 2
+
+
+def _stripes(matrix: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield rows of a matrix, a few million entries at a time."""
+    height = max(1, _STRIPE // matrix.shape[1])
+    for start in range(0, len(matrix), height):
+        yield matrix[start : start + height].contiguous()
+
+
+def _random_bytes(n: int, random: torch.Generator) -> torch.Tensor:
+    """Return `n` random uint8, drawn eight at a time."""
+    words = torch.empty(-(-n // 8), dtype=torch.int64, device=random.device)
+    return words.random_(-(2**63), None, generator=random).view(torch.uint8)[:n]

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from calque.algebra.normalize import unit_rows
-from calque.algebra.similarity import cosine_neighbours
-from calque.algebra.sweep import dots
+from calque.algebra.similarity import cosine_neighbours, dots
 from calque.corpora import read_sentences
 from calque.corpora.languages import language_and_path
 from calque.encoders import load_encoder
