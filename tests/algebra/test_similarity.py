@@ -20,7 +20,15 @@ from calque.errors import SettingError
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Let groups, tiles and stripes be so small that a small matrix has many of each, some of them incomplete."""
-    for name, size in (("_SMALLEST", 4), ("_TILE", 24), ("_STRIPE", 8), ("_SAMPLED", 3), ("_PAIRS", 7), ("_PIECE", 19)):
+    for name, size in (
+        ("_SMALLEST", 4),
+        ("_TILE", 24),
+        ("_STRIPE", 8),
+        ("_SAMPLED", 3),
+        ("_PAIRS", 7),
+        ("_PIECE", 19),
+        ("_DECIDED", 9),
+    ):
         monkeypatch.setattr(similarity, name, size)
 
 

@@ -27,7 +27,7 @@ _TILE = 4096  # rows and columns that are read, and sorted into groups, together
 _STRIPE = 1024  # rows multiplied at a time
 _SAMPLED = 32  # one vector in so many is in the sample that predicts hubness
 _PAIRS = 512  # pairs whose float64 products are computed at once
-_PIECE = 16_384  # pairs whose vectors are read together, and most queries decided together
+_PIECE = 16_384  # pairs whose vectors are read together
 _DECIDED = 2**25  # maxima looked at together
 
 
@@ -314,16 +314,17 @@ class _Search:
         """
         n = min(n, len(self.others.rows))
         less = np.zeros(len(self.others.rows)) if hubness is None else hubness[self.others.order]
-        asked, back = np.unique(queries, return_inverse=True)
-        names, scores = np.empty((len(asked), n), dtype=np.int64), np.empty((len(asked), n))
-        size = min(_PIECE, max(256, _DECIDED // len(self.maxima)))
-        for start in range(0, len(asked), size):
+        places, back = np.unique(self.places[queries], return_inverse=True)
+        rows = self.side.order[places]
+        names, scores = np.empty((len(rows), n), dtype=np.int64), np.empty((len(rows), n))
+        size = max(256, _DECIDED // len(self.maxima))
+        for start in range(0, len(rows), size):
             piece = slice(start, start + size)
-            owners, found = self._candidates(self.places[asked[piece]], n, factor, less)
+            owners, found = self._candidates(places[piece], n, factor, less)
             columns = self.others.order[found]
-            values = factor * dots(self.side.rows, self.others.rows, asked[piece][owners], columns) - less[found]
+            values = factor * dots(self.side.rows, self.others.rows, rows[piece][owners], columns) - less[found]
             order = np.lexsort((columns, -values, owners))
-            first = np.searchsorted(owners[order], np.arange(len(asked[piece])))
+            first = np.searchsorted(owners[order], np.arange(len(rows[piece])))
             chosen = order[first[:, None] + np.arange(n)]
             names[piece], scores[piece] = columns[chosen], values[chosen]
         return names[back], scores[back]
@@ -332,7 +333,10 @@ class _Search:
         """Return pairs of a query (its position in `places`) and a place of the other side; among them are its `n` best."""
         starts, device = self.others.starts, self.maxima.device
         least, most = np.minimum.reduceat(less, starts[:-1]), np.maximum.reduceat(less, starts[:-1])
-        maxima = factor * self.maxima[:, torch.from_numpy(places).to(device)]
+        if len(places) == places[-1] + 1 - places[0]:
+            maxima = factor * self.maxima[:, places[0] : places[-1] + 1]
+        else:
+            maxima = factor * self.maxima.index_select(1, torch.from_numpy(places).to(device))
         error = factor * self.error + 2.0**-22 * float(np.abs(less).max())
         # The n-th largest lower bound of a group: at least n vectors score that much.
         lower = maxima - torch.from_numpy(most).to(maxima)[:, None]
