@@ -69,12 +69,8 @@ words/gibbs: words @in/train.tsv --langs en de --model gibbs --out links --table
 words/hmm: words @in/train.tsv --langs en de --model hmm --symmetrize grow-diag --posteriors --out links --tables tables
 words/fast: words @in/train.tsv --langs en de --model fast-align --symmetrize union --extra @in/test.tsv --out links
 words/use: words @in/test.tsv --langs en de --use @words/gibbs/tables --posteriors --out links
-words/use-hmm: words @in/test.tsv --langs en de --use @words/hmm/tables --symmetrize intersection --out links
 words/moses: words @in/moses --langs en de --pretokenized --limit 50 --seed 3 --symmetrize grow-diag-final-and --out
   links
-words/tmx: words @in/text.tmx --langs en de --out links
-words/po: words @in/text.po --langs en de --out links
-
 align/rotation: <align> --method rotation ; <align> --method rotation ; <align> --method rotation --overwrite --quiet
 align/normalized: <align> --method normalized-rotation --layers -2,-1 --combine concat
 align/sentences: <align> --method sentence-rotation --pooling mean --max-length 24
@@ -82,11 +78,8 @@ align/linear: <align> --method linear --layers 0,3,-1 --combine mean --links @wo
 align/means: <align> --method means --layers 2,-1 --combine mean
 align/lsar: align --encoder mini --towards en --out out --method lsar <texts>
 align/lir: <align> --method lir --option rank=2
-align/sum: <align> --method rotation --layer 3 --pooling first --model hmm --symmetrize union --limit 60 --seed 2
 align/three: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --encoder mini --towards en --method
   rotation --out out
-align/towards: align @in/train.tsv --langs en de --encoder mini --towards de --method linear --combine sum --layers
-  -2,-1 --pretokenized --out out
 align/finetune: <align> --method finetune --epochs 1 --batch 8
 align/published: <align> --method finetune --epochs 1 --reduction mean --target frozen --weight 0.5 --freeze 2 --layer 4
   --keep-layers
@@ -96,31 +89,18 @@ align/layers: <align> --method contrastive --epochs 0.5 --layers 2,-1 --accumula
 align/bfloat16: <align> --method contrastive --epochs 0.5 --batch 16 --precision bfloat16 --limit 40
 align/several: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --encoder mini --towards en --method
   contrastive --epochs 0.5 --batch 16 --out out
-align/again: align @in/spanish.tsv --langs en es --encoder @align/contrastive/out --towards en --method rotation --out
-  out
 align/static-text: align @in/static.pairs.tsv --langs en de --pretokenized --method rotation <static>
 align/dictionary: <dict> <texts>
 align/anchors: <dict> --method linear --anchors en=@anchors/mean/out de=@anchors/german/out --refine 0 --held-out 0
-align/senses: <dict> --anchors en=@anchors/split/out de=@anchors/german/out
 align/dict-layers: <dict> <texts> --method rcsls --layers 2,-1 --combine mean --refine 2
-align/whitened: <dict> <texts> --method whitened --most 60 --at-least 2 --occurrences 3
-align/dict-normalized: <dict> <texts> --method normalized-rotation --limit 80 --pretokenized --seed 1
 align/together: align --dictionary @in/dict.tsv @in/dict.es.tsv --langs en de --langs en es --encoder mini --towards en
   --together --text en=@in/en.txt de=@in/de.txt es=@in/es.txt --out out
 align/identical: align --dictionary identical --langs en de --encoder mini --towards en <texts> --out out
 align/static: align --dictionary @in/static.tsv --langs en de <static> --normalise unit
 align/static-rcsls: align --dictionary @in/static.tsv --langs en de --method rcsls <static> --held-out 0.2
-align/static-identical: align --dictionary identical --langs en de --encoder en=@in/en.vec,de=@in/en.vec --towards en
-  --out out
 align/static-distributions: align --unsupervised --langs en de <static> --restarts 2 --start-option frequent=150 --start-option
   patience=5
-align/static-adversarial: align --unsupervised --start adversarial --langs en de <static> --restarts 1 --start-option epochs=2
-  --start-option updates=60 --start-option hidden=32
-align/unsupervised: align --unsupervised --langs en de --encoder mini --towards en <texts> --start-option patience=3
-  --out out
 align/released: align --released @in/maps --encoder mini --towards en --out out
-align/released-two: align --released @in/maps @in/maps2 --encoder mini --layers 3,-1 --combine sum --towards en --out
-  out
 align/elmo: align --dictionary @in/dict.tsv --langs en de --encoder en=@pretrain/elmo/out,de=@pretrain/elmo-de/out
   --towards en <texts> --layers 1,2 --combine concat --out out
 align/elmo-text: align @in/train.tsv --langs en de --encoder @pretrain/elmo/out --towards en --method rotation --out out
@@ -130,9 +110,6 @@ align/record: copy @align/rotation/out out ; evaluate mini retrieval <test> --ou
 anchors/mean: anchors @in/en.txt --lang en --encoder mini --out out
 anchors/german: anchors @in/de.txt --lang de --encoder mini --out out --occurrences 4 --pretokenized
 anchors/split: anchors @in/long.txt --lang en --encoder mini --senses split --samples 20 --out out
-anchors/drop: anchors @in/long.txt --lang en --encoder mini --senses drop --samples 20 --seed 1 --out out
-anchors/options: anchors @in/en.txt @in/long.txt --lang en --encoder mini --layers 0,2,-1 --at-least 2 --most 50
-  --format avg_embeds --pooling mean --limit 60 --vocabulary @in/vocabulary.txt --out out
 anchors/part: anchors @in/en.txt --lang en --encoder mini --shard 1/2 --out one ; anchors @in/en.txt --lang en --encoder
   mini --shard 2/2 --out two
 anchors/merge: anchors @anchors/part/one/sums-1-of-2.safetensors @anchors/part/two/sums-2-of-2.safetensors --merge --out
@@ -140,18 +117,11 @@ anchors/merge: anchors @anchors/part/one/sums-1-of-2.safetensors @anchors/part/t
 
 encode/mini: encode mini @in/en.txt --lang en --out vectors.safetensors ; encode mini @in/en.txt --lang en --out
   vectors.safetensors
-encode/options: encode mini @in/de.txt --lang de --layer 3 --pooling mean --max-length 16 --limit 30 --pretokenized
-  --precision high --out vectors.safetensors
 encode/static: encode @in/en.vec @in/static.txt --lang en --out vectors.safetensors
-encode/zh: encode mini @in/zh.txt --lang zh --layer 0 --pooling first --out vectors.safetensors
 encode/elmo: encode @pretrain/elmo/out @in/en.txt --lang en --layer 1 --out vectors.safetensors
 
 pretrain/bert: pretrain en=@in/en.txt de=@in/de.txt --layers 2 --dim 32 --vocabulary 300 --length 32 --batch 8 --updates
   12 --checkpoint-every 5 --out out ; perplexity out en=@in/en.txt de=@in/de.txt --json
-pretrain/start: pretrain en=@in/en.txt --start mini --updates 3 --batch 4 --length 32 --half --alpha 1 --learning-rate
-  0.001 --out out
-pretrain/tokenizer: pretrain en=@in/en.txt --tokenizer @pretrain/bert/out --layers 1 --dim 16 --heads 2 --positions 64
-  --updates 3 --batch 4 --length 16 --seed 5 --out out
 pretrain/elmo: pretrain en=@in/en.txt de=@in/de.txt --model elmo --dim 8 --hidden 16 --vocabulary 300 --length 16
   --batch 8 --updates 10 --held-out 10 --out out
 pretrain/elmo-de: pretrain de=@in/de.txt --model elmo --dim 8 --hidden 16 --vocabulary 200 --length 16 --batch 8
@@ -163,28 +133,17 @@ pretrain/senses-bert: pretrain en=@in/en.txt de=@in/de.txt --senses 3 --sense-ax
 
 senses/elmo: senses @pretrain/senses/out the --text en=@in/en.txt de=@in/de.txt --limit 40 --out senses.jsonl ; senses
   @pretrain/senses/out --text en=@in/en.txt de=@in/de.txt --direction forward --out numbers.txt
-senses/bert: senses @pretrain/senses-bert/out a --json ; senses @pretrain/senses-bert/out --text en=@in/en.txt --limit 40
-  --out numbers.txt
-
 perplexity/mini: perplexity mini en=@in/en.txt de=@in/de.txt --limit 40 --share 0.3 --seed 1
-perplexity/elmo: perplexity @pretrain/elmo/out en=@in/en.txt --json
-
 evaluate/retrieval: evaluate mini retrieval <test> --out scores.jsonl ; evaluate mini retrieval <test> --json --out
   scores.jsonl
-evaluate/retrieval-options: evaluate mini retrieval <test> --train @in/train.tsv --candidates linked --similarity cosine
-  --layer 3 --pooling mean --model hmm --limit 40 --seed 4 --json
 evaluate/retrieval-links: evaluate mini retrieval <test> --links @words/use/links --train @in/train.tsv --train-links
   @words/gibbs/links --non-contextual --max-length 20 --json
 evaluate/retrieval-two: evaluate @align/three/out retrieval --test @in/test.tsv @in/test.es.tsv --langs en de --langs en
   es --json
 evaluate/aligned: evaluate @align/rotation/out retrieval <test> --out scores.jsonl
 evaluate/word-alignment: evaluate mini word-alignment --test @in/gold.tsv --langs en de --out scores.jsonl
-evaluate/word-alignment-methods: evaluate mini word-alignment --test @in/gold.tsv --langs en de --extract iterative
-  --json ; evaluate mini word-alignment --test @in/gold.tsv --langs en de --extract softmax --layer 3 --json ; evaluate
-  mini word-alignment --test @in/test.tsv --langs en de --links @words/use/links --extract transport --tokenize --json
 evaluate/ner: evaluate mini ner --train en=@in/ner.tsv --test en=@in/ner.test.tsv de=@in/ner.de.tsv --per-type
   --test-limit 30 <quick>
-evaluate/ner-tune: evaluate mini ner --train en=@in/ner.tsv --test de=@in/ner.de.tsv --select last --limit 60 <tune>
 evaluate/ner-linear: evaluate @align/rotation/out ner --train en=@in/ner.tsv --dev de=@in/ner.de.tsv --select target
   --head linear-crf --test de=@in/ner.de.tsv --ceiling de=@in/ner.de.tsv --rename LOC=PER --unknown miss --epochs 2
   --seeds 2 --json
@@ -200,19 +159,14 @@ evaluate/projection: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.
 evaluate/nli: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick>
 evaluate/nli-esim: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick> --head esim
   --translated de=@in/nli.test.tsv
-evaluate/nli-tune: evaluate mini nli --train en=@in/nli.tsv --test de=@in/nli.de.tsv --limit 60 <tune> --head cls
 evaluate/sentiment: evaluate mini sentiment --train en=@in/mood.jsonl --test en=@in/mood.test.tsv de=@in/mood.de.tsv
   --batch 16 <quick>
 evaluate/sentiment-tune: evaluate mini sentiment --train en=@in/mood.jsonl --test de=@in/mood.de.tsv --format auto
   --limit 60 <tune>
-evaluate/sentiment-bilstm: evaluate @align/contrastive/out sentiment --train en=@in/mood.jsonl --test de=@in/mood.de.tsv
-  --rename good=fine --head bilstm --on-error skip <quick>
 evaluate/parsing: evaluate mini parsing --train en=@in/tree.conllu --test en=@in/tree.test.conllu de=@in/tree.de.conllu
   --upos 4 <quick>
-evaluate/parsing-tune: evaluate mini parsing --train en=@in/tree.conllu --test de=@in/tree.de.conllu --limit 40 <tune>
 evaluate/lexicon: evaluate mini lexicon --test @in/dict.tsv --langs en de <texts> --out scores.jsonl ; evaluate mini
   lexicon --test @in/dict.tsv --langs en de <texts> --entries 10-40 --lower --similarity cosine --limit 60 --json
-evaluate/lexicon-static: evaluate @align/static/out lexicon --test @in/static.tsv --langs en de --out scores.jsonl
 evaluate/wsd: evaluate mini wsd --train @in/senses.data.xml --test @in/senses.test.data.xml --out scores.jsonl ;
   evaluate mini wsd --train @in/senses.data.xml --test @in/senses.test.data.xml --first-senses @in/index.sense
   --restrict none --test-limit 20 --json
@@ -222,24 +176,12 @@ neighbours/mini: neighbours --encoder mini --lang1 en --sentence1 "The bank clos
 neighbours/aligned: neighbours --encoder mini --aligned @align/contrastive/out --lang1 en --sentence1 "I sat on the bank
   ." --word1 bank --lang2 de --sentence2 "Ich saß auf der Bank ." --sentence2 "Die Bank ist geschlossen ."
   --pretokenized --json
-neighbours/maps: neighbours --encoder @align/rotation/out --lang1 en --sentence1 "The bank closes." --word1 bank --lang2
-  de --text2 @in/de.txt --limit 20 --json
-
 analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.tsv --upos en=@in/pos.test.tsv
   de=@in/pos.de.tsv --sizes 30,100 --bootstrap 50 --out findings.jsonl
 analyze/tuned: analyze base=mini @align/finetune/out <test> --bootstrap 20 --non-contextual --layer 4 --limit 40 --out
   findings.jsonl
-analyze/treebank: analyze mini <test> --only pos,subwords --treebank en=@in/tree.conllu --bootstrap 20 --seed 3 --out
-  findings.jsonl
-analyze/points: analyze mini @align/rotation/out <test> --only points,examples --projection pca --pairs 30 --forms 3
-  --out findings.jsonl
-analyze/tsne: analyze mini <test> --only points --projection tsne --pairs 20 --out findings.jsonl
-analyze/linear: analyze mini <test> --only data-size --train @in/train.tsv --sizes 60 --map linear --links
-  @words/use/links --train-links @words/gibbs/links --out findings.jsonl
 analyze/shape: analyze mini @pretrain/bert/out <test> --only isometry,anisotropy,hubness,language,rank --bootstrap 20
   --out findings.jsonl
-advise/pos: advise mini @in/train.tsv --langs en de --task pos --train en=@in/pos.tsv --option hidden=16
-  --option column=2 --json
 analyze/correlation: analyze --only correlation --results @evaluate/retrieval/scores.jsonl
   @evaluate/aligned/scores.jsonl @evaluate/pos/scores.jsonl @evaluate/ner/scores.jsonl @study/parallel/out/results.jsonl
   --out findings.jsonl
@@ -247,14 +189,10 @@ analyze/correlation: analyze --only correlation --results @evaluate/retrieval/sc
 study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out --test
   pos=es=@in/pos.test.tsv
 study/dictionary: study @in/dictionary.toml --out out
-study/pretrain: study @in/pretrain.toml --data @in --out out
-
 report/html: report @study/parallel/out @analyze/all/findings.jsonl --out report.html --plots plots
 report/md: report @study/parallel/out @analyze/all/findings.jsonl --out report.md --title Words
 report/json: report @study/dictionary/out @evaluate/lexicon/scores.jsonl --out report.json --base base ; report
   @evaluate/ner/scores.jsonl @evaluate/wsd/scores.jsonl --format md --out scores.txt
-report/one: report @evaluate/retrieval/scores.jsonl --out one.html ; report @analyze/correlation/findings.jsonl --out
-  two.md
 report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
 demo/de: demo --languages de --out out --seed 1
 
@@ -263,17 +201,16 @@ clcr/train: clcr train en=mini de=mini @in/train.tsv --langs en de --pivot en --
 clcr/pivots: clcr pivots @clcr/train/out @in/test.tsv --langs en de --out links
 clcr/keypoints: clcr keypoints @clcr/train/out @in/de.txt --lang de --out points ; clcr keypoints @clcr/train/out
   @in/en.txt --lang en --steps transform,extract --out english
-clcr/nli: evaluate @clcr/train/out nli --train en=@in/nli.tsv --test de=@in/nli.de.tsv --head esim --seeds 1 --epochs 1
-  --hidden 8 --out scores.jsonl
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
-HELP = "words align anchors neighbours evaluate analyze advise study encode pretrain perplexity senses clcr demo report explore"
+HELP = (
+    "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses clcr demo report explore"
+)
 # Every encoder folder that a step leaves is opened and measured.
 OPENED = (
-    "rotation normalized sentences linear sum three towards finetune published contrastive layers several again dictionary "
-    "anchors senses dict-layers whitened together identical static-text static static-rcsls static-distributions "
-    "static-adversarial unsupervised released released-two elmo elmo-text"
+    "rotation normalized sentences linear three finetune published contrastive layers several dictionary anchors dict-layers "
+    "together identical static-text static static-rcsls static-distributions released elmo elmo-text"
 )
 STUDIES = {
     "parallel": """
@@ -339,36 +276,6 @@ test = { de = "dict.tsv" }
 train = ["senses.data.xml"]
 test = ["senses.test.data.xml"]
 """,
-    "pretrain": """
-seeds = 1
-together = false
-towards = "target"
-[encoders.elmo.pretrain]
-model = "elmo"
-apart = true
-dim = 8
-hidden = 16
-updates = 4
-batch = 8
-length = 16
-vocabulary = 200
-texts = { en = "en.txt", de = "de.txt" }
-[encoders.bert.pretrain]
-layers = 1
-dim = 16
-heads = 2
-vocabulary = 300
-length = 16
-batch = 4
-updates = 4
-texts = { en = "en.txt", de = "de.txt" }
-[methods.base]
-[methods.rotation]
-[supervision.parallel]
-de = "train.tsv"
-[tasks.retrieval]
-test = { de = "test.tsv" }
-""",
 }
 
 
@@ -405,9 +312,7 @@ def plant(folder: Path, source: Path) -> None:
 
     folder.mkdir(parents=True)
     sample = next(source.rglob("sample/en.txt")).parent
-    text = {
-        lang: (sample / f"{lang}.txt").read_text(encoding="utf-8").splitlines() for lang in ("en", "de", "es", "zh")
-    }
+    text = {lang: (sample / f"{lang}.txt").read_text(encoding="utf-8").splitlines() for lang in ("en", "de", "es")}
     cut = {lang: [re.findall(r"\w+|[^\w\s]", line) for line in lines] for lang, lines in text.items()}
     train, test = [n for n in range(len(text["en"])) if n % 3 != 1][:120], list(range(1, 180, 3))
     rng = np.random.default_rng(0)
@@ -428,16 +333,8 @@ def plant(folder: Path, source: Path) -> None:
     write("long.txt", text["en"])
     write("damaged.txt", ["", ""])
     shutil.copy(sample / "gold.en-de.tsv", folder / "gold.tsv")
-    said = ((lang, text[lang][n].replace("&", "and")) for n in train[:30] for lang in ("en", "de"))
-    units = [f"<tuv xml:lang='{lang}'><seg>{line}</seg></tuv>" for lang, line in said]
-    units = "".join(f"<tu>{a}{b}</tu>\n" for a, b in zip(units[::2], units[1::2], strict=True))
-    write("text.tmx", [f"<?xml version='1.0'?><tmx version='1.4'><header srclang='en'/><body>{units}</body></tmx>"])
-    write("text.po", ['msgid ""\nmsgstr "Language: de\\n"\n'] + [
-        f"msgid {json.dumps(text['en'][n])}\nmsgstr {json.dumps(text['de'][n], ensure_ascii=False)}\n" for n in train[:30]
-    ])  # fmt: skip
     for name, other in (("dict", "de"), ("dict.es", "es")):
         write(f"{name}.tsv", _dictionary([(cut["en"][n], cut[other][n]) for n in train]))
-    write("vocabulary.txt", sorted({word for n in train for word in cut["en"][n]})[::2])
     # Vectors of 300 words of two languages, one a rotation of the other with noise.
     vectors, turn = rng.normal(size=(300, 24)), np.linalg.qr(rng.normal(size=(24, 24)))[0]
     for lang, values in (("en", vectors), ("de", vectors @ turn + 0.1 * rng.normal(size=vectors.shape))):
@@ -452,12 +349,10 @@ def plant(folder: Path, source: Path) -> None:
         "static.pairs.tsv", [f"{' '.join(f'en{n}' for n in row)}\t{' '.join(f'de{n}' for n in row)}" for row in drawn]
     )
     write("static.tsv", [f"en{n}\tde{n}" for n in range(40, 160)])
-    for name, dim in (("maps", 128), ("maps2", 128)):
-        (folder / name).mkdir()
-        for lang in ("en", "de"):
-            (folder / name / f"{lang}_best_mapping.pth").write_bytes(
-                pickle.dumps(np.linalg.qr(rng.normal(size=(dim, dim)))[0])
-            )
+    (folder / "maps").mkdir()
+    for lang in ("en", "de"):
+        map_ = np.linalg.qr(rng.normal(size=(128, 128)))[0]
+        (folder / "maps" / f"{lang}_best_mapping.pth").write_bytes(pickle.dumps(map_))
     for suffix, lang, rows in (("", "en", train), (".test", "en", test), (".de", "de", test)):
         _label([cut[lang][n] for n in rows], suffix, lang, write)
     write("index.sense", ["bank%1:17:01:: 09213565 1 20", "bank%1:14:00:: 08420278 2 10"])
@@ -766,18 +661,15 @@ def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: To
 
 def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: Tolerance) -> int:
     """Print how two records differ, and return the number of differences."""
-    asked = only or new["only"]
-    names = [name for name in old["steps"] if name in new["steps"] or any(fnmatch(name, p) for p in asked)]
-    scores, wording = [], []
-    for name in dict.fromkeys([*names, *new["steps"]]):
-        if only and not any(fnmatch(name, pattern) for pattern in only):
-            continue
-        if name not in old["steps"] or name not in new["steps"]:
-            scores.append(f"{name}: only in the {'old' if name in old['steps'] else 'new'} record")
-            continue
-        found = differences(name, old["steps"][name], new["steps"][name], allowed)
-        for section, lines in zip((scores, wording), found, strict=True):
-            section += [f"{name}: {said}" for said in lines]
+    both = [name for name in old["steps"] if name in new["steps"]]
+    print(f"{len(both)} steps in both records, {len(old['steps']) - len(both)} in the old alone")
+    scores = [f"{name}: only in the new record" for name in new["steps"] if name not in old["steps"]]
+    wording: list[str] = []
+    for name in both:
+        if not only or any(fnmatch(name, pattern) for pattern in only):
+            found = differences(name, old["steps"][name], new["steps"][name], allowed)
+            for section, lines in zip((scores, wording), found, strict=True):
+                section += [f"{name}: {said}" for said in lines]
     for title, section in (("scores and files", scores), ("wording", wording)):
         print(f"-- {title}: {len(section)} differences")
         print("".join(f"   {said}\n" for said in section), end="")
