@@ -7,15 +7,11 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING
 
 from calque.corpora.parallel import read_parallel
 from calque.errors import InputError, SettingError, SkippedWarning
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
-
-if TYPE_CHECKING:
-    from calque.wordalign.filtering import LinkFilter
 
 Say = Callable[[str], None]
 
@@ -96,40 +92,6 @@ class Words:
             pairs = pairs.slice(0, len(corpus))
         pairs = pairs.check(corpus, path=path)
         return pairs.one_to_one() if self.symmetrize == "one-to-one" else pairs
-
-
-def read_filter(
-    langs: Sequence[tuple[str, str]],
-    *,
-    min_posterior: float | None = None,
-    dictionaries: Sequence[str] = (),
-    keep_unlisted: bool = False,
-) -> LinkFilter:
-    """A filter of links, with its dictionaries from files.
-
-    Args:
-        langs: the languages of the texts; a dictionary that does not name its own (`en-de=FILE`) is of these, if they are
-            the same two for all texts.
-        min_posterior, keep_unlisted: see `LinkFilter`.
-        dictionaries: files.
-
-    Raises:
-        SettingError: the languages of a dictionary are not known.
-    """
-    from calque.corpora.dictionary import read_dictionary
-    from calque.corpora.languages import pair_and_path
-    from calque.wordalign.filtering import LinkFilter
-
-    read, pairs = [], list(dict.fromkeys(langs))
-    for named in dictionaries:
-        pair, path = pair_and_path(named)
-        if pair is None and len(pairs) != 1:
-            a, b = pairs[0]
-            raise SettingError(
-                f"--link-dictionary {named}: which languages? Say them before the name, as in {a}-{b}={named}"
-            )
-        read.append(read_dictionary(path, langs=pairs[0] if pair is None else pair))
-    return LinkFilter(min_posterior, tuple(read), keep_unlisted)
 
 
 def read_languages(

@@ -16,21 +16,21 @@ from calque.distributed import Processes
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.threads import Threads
-from calque.wordalign import pivoted
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
 
 @pytest.fixture
 def texts():
-    """German spells words backwards, French sentences: en-de, fr-en, and de-fr made of these."""
+    """German spells words backwards, French sentences: en-de, fr-en and de-fr of the same sentences."""
     rng = np.random.default_rng(0)
     english = [[WORDS[k] for k in rng.permutation(10)[:4]] for _ in range(5)]
     de = ParallelCorpus.of(english, [[word[::-1] for word in words] for words in english], ("en", "de"))
     fr = ParallelCorpus.of([words[::-1] for words in english], english, ("fr", "en"))
     links = [WordPairs.of([[(k, k) for k in range(4)]] * 5), WordPairs.of([[(3 - k, k) for k in range(4)]] * 5)]
-    (between,) = pivoted([de, fr], links, "en")
-    return [de, fr, between.corpus], [*links, between.pairs]
+    german, french = ([list(each.words) for each in side] for side in (de.target, fr.source))
+    between = ParallelCorpus.of(german, french, ("de", "fr"))
+    return [de, fr, between], [*links, WordPairs.of([[(k, 3 - k) for k in range(4)]] * 5)]
 
 
 def update(tuner, encoder, corpora, pairs, chosen=np.array([0, 2, 3])):

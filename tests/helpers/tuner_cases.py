@@ -23,8 +23,8 @@ from calque.annotated import Dictionary
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import SentenceStore, WordStore
 from calque.encoders.sentence_vectors import SentencePooling
+from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
-from calque.wordalign import pivoted
 from linked_text import make_text
 
 # Adam divides a gradient by its own size. With this epsilon a gradient that is 0 but for rounding makes no whole step, and
@@ -94,10 +94,10 @@ def by_pivot(folder: str, place: Path, stop: int | None) -> Outcome:
     """With a text of two languages beside that which all move towards."""
     first, links = make_text("xx", 7, 0)
     words = [[word + "s" for word in sentence.words] for sentence in first.target]
-    second = ParallelCorpus.of([list(sentence.words) for sentence in first.source], words, ("en", "yy"))
-    texts = [(first, links), (second, links)]
-    made = pivoted([first, second], [links, links], "en")
-    texts += [(each.corpus, each.pairs) for each in made]
+    english, others = ([list(sentence.words) for sentence in side] for side in (first.source, first.target))
+    second, between = ParallelCorpus.of(english, words, ("en", "yy")), ParallelCorpus.of(others, words, ("xx", "yy"))
+    same = WordPairs.of([[(k, k) for k in range(len(each))] for each in words])
+    texts = [(first, links), (second, links), (between, same)]
     return _tune(Contrastive(**SETTINGS), folder, place, stop, texts)
 
 

@@ -109,13 +109,6 @@ def learns_from(method: str, supervision: str) -> bool:
     return method in methods_for(supervision) or (supervision == "parallel" and is_path(method))
 
 
-def learns_between(method: str) -> bool:
-    """Whether a method can also learn from text of two languages neither of which the others move towards: those that train
-    one encoder do."""
-    row = METHODS[method]
-    return learns_from(method, "parallel") and row.trains and not row.of_each
-
-
 def trained_with_dictionaries() -> tuple[str, ...]:
     """Names of the methods that learn from dictionaries and text of each language, and change the encoder's weights."""
     return tuple(name for name in methods_for("dictionary") if METHODS[name].trains)

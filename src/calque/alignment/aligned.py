@@ -54,7 +54,7 @@ class AlignedText:
     """Corpora with their word links, split into subwords once.
 
     In every corpus the side in language `towards` is called the target, as in Cao (2020): the source moves towards it. A
-    corpus of two other languages (see `calque.wordalign.pivoted`) keeps its order, and of its words none is regularised:
+    corpus of two other languages keeps its order, and of its words none is regularised:
     both sides move.
 
     Args:

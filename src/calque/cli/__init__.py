@@ -21,7 +21,7 @@ from calque.errors import CalqueError, CalqueWarning, SettingError
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
-    "align": (("--dictionary", "--link-dictionary", "--text", "--anchors", "--released"), 0),
+    "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
     "evaluate": (
         (
             "--test",
@@ -30,8 +30,6 @@ _SEVERAL = {
             "--text",
             "--ceiling",
             "--translated",
-            "--code-switch",
-            "--code-switch-from",
             "--project",
             "--rename",
             "--links",

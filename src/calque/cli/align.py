@@ -13,7 +13,6 @@ import typer
 from calque.alignment import METHODS, learns_from, methods_for, trained_with_dictionaries
 from calque.cli.checks import given, language, output_folder, refuse_unused
 from calque.cli.dictionary import Fitting, from_text, named_dictionaries, train_with_dictionaries, with_dictionaries
-from calque.cli.links import Choosing
 from calque.cli.options import (
     Limit,
     Linking,
@@ -55,7 +54,6 @@ def align(
     out: Annotated[Path, typer.Option(help="Folder for the aligned encoder.")],
     loading: Loading,
     linking: Linking,
-    choosing: Choosing,
     tuning: Tuning,
     fitting: Fitting,
     tracking: Tracking,
@@ -129,7 +127,7 @@ def align(
         raise SettingError(f"align with one of {', '.join(kinds)}; got {got}")
     say = news(quiet)
     dictionary, langs = named_dictionaries(dictionary or [], langs or [])
-    sources = [*texts, *dictionary, *(released or []), *(links or []), *choosing.files(), *fitting.files()]
+    sources = [*texts, *dictionary, *(released or []), *(links or []), *fitting.files()]
     output_folder("--out", out, [*encoder.split(","), *sources])
     place: dict[str, Any] = {
         "encoder": encoder, "towards": towards, "out": out, "load": loading.arguments(), "overwrite": overwrite
@@ -146,9 +144,8 @@ def align(
         pairs = pairs_of(langs or [], len(train))
         result = run(
             train, langs=pairs, method=method, links=links or [], words=linking.words(pretokenized, limit),
-            link_filter=choosing.filter(pairs), pivot_links=choosing.pivot_links, options=options,
-            keep_layers=tuning.keep_layers, merge=tuning.merge, checkpoint_every=tuning.checkpoint_every,
-            progress=not quiet, say=say, **place,
+            options=options, keep_layers=tuning.keep_layers, merge=tuning.merge,
+            checkpoint_every=tuning.checkpoint_every, progress=not quiet, say=say, **place,
         )  # fmt: skip
         seconds = result.record["seconds"]
         say(f"saved to {result.folder} (linking words {seconds['words']:.0f} s, {method} {seconds['method']:.0f} s)")
@@ -169,7 +166,7 @@ def align(
             texts, str(method), options, pretokenized=pretokenized, limit=limit, progress=not quiet, say=say, **place
         )
         return
-    only_text = {*names_of(Tuning), *names_of(Choosing), "links", "option", "model", "symmetrize"}
+    only_text = {*names_of(Tuning), "links", "option", "model", "symmetrize"}
     only_text -= {"keep_layers", "checkpoint_every"}
     refuse_unused(context, dict.fromkeys(only_text, "is only for parallel text"))
     place |= {"layers": numbers(layers), "combine": combine}
@@ -195,7 +192,7 @@ def _refuse_with_text(context: typer.Context, method: str, links: Sequence[str] 
             refuse_unused(context, dict.fromkeys(("accumulate", "precision"), why))
         if not METHODS[method].needs_links:
             unlinked = f"has no effect with --method {method}, which needs no word links"
-            refuse_unused(context, dict.fromkeys(("links", *names_of(Linking), *names_of(Choosing)), unlinked))
+            refuse_unused(context, dict.fromkeys(("links", *names_of(Linking)), unlinked))
     if links:
         refuse_unused(context, {"model": "has no effect with --links: the words are linked already"})
     refuse_unused(context, dict.fromkeys(names_of(Fitting), "is only for --dictionary and --unsupervised"))
@@ -204,23 +201,14 @@ def _refuse_with_text(context: typer.Context, method: str, links: Sequence[str] 
 def _refuse_with_senses(context: typer.Context, method: str) -> None:
     """Options that change nothing where weights are trained with dictionaries."""
     why = f"has no effect with --method {method}"
-    unused = {
-        *names_of(Fitting),
-        *names_of(Choosing),
-        "links",
-        "model",
-        "symmetrize",
-        "layers",
-        "combine",
-        "accumulate",
-    }
+    unused = {*names_of(Fitting), "links", "model", "symmetrize", "layers", "combine", "accumulate"}
     refuse_unused(context, dict.fromkeys(unused - {"text"}, why))
 
 
 def _with_text(context: typer.Context, method: str, **options: Any) -> dict[str, Any]:
     """The options that such a method has, after a complaint of those that change nothing with text alone."""
     why = f"has no effect with --method {method} and --text"
-    groups = (Tuning, Linking, Choosing, Fitting)
+    groups = (Tuning, Linking, Fitting)
     unused = {"langs", "links", *(name for group in groups for name in names_of(group))}
     refuse_unused(context, dict.fromkeys(unused - {"text"}, why))
     return options

@@ -31,12 +31,6 @@ def fraction(parameter: typer.CallbackParam, value: float | None) -> float | Non
     return value
 
 
-def share(parameter: typer.CallbackParam, value: float | None) -> float | None:
-    if value is not None and not 0 < value <= 1:  # false for nan
-        raise SettingError(f"{parameter.opts[0]} {value}: expected a share, above 0 and at most 1")
-    return value
-
-
 def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
     """A name for a language: not empty, and nothing that `LANG=FILE` could not hold."""
     if value is not None and not is_language(value):

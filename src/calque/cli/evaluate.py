@@ -12,7 +12,7 @@ import typer
 
 from calque.cli.about_task import TaskCommand
 from calque.cli.checks import given, output_file
-from calque.cli.evaluating import Measuring, Reading, Realigning, Switching, Texts, Training
+from calque.cli.evaluating import Measuring, Reading, Realigning, Texts, Training
 from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news, numbers
 from calque.cli.tracking import Tracking
 from calque.disk import append_lines
@@ -59,7 +59,6 @@ def evaluate(
     measuring: Measuring,
     reading: Reading,
     training: Training,
-    switching: Switching,
     realigning: Realigning,
     loading: Loading,
     linking: Linking,
@@ -113,7 +112,7 @@ def evaluate(
         from calque.runs.compare import read_scores
 
         base = read_scores(output.against)
-    files = {name: value for name, value in (vars(texts) | vars(switching)).items() if value and name in FILES}
+    files = {name: value for name, value in vars(texts).items() if value and name in FILES}
     inputs = Inputs(
         task,
         **files,
@@ -124,7 +123,7 @@ def evaluate(
     )
     if realigning.realign:
         inputs = replace(inputs, realign=_realignment(realigning, inputs, named, linking, training))
-    options = {name: value for group in (measuring, reading, training, switching)
+    options = {name: value for group in (measuring, reading, training)
                for name, value in vars(group).items() if name in named and name not in FILES}  # fmt: skip
     for name, read in (("entries", _range), ("rename", _renaming), ("mix", _layers)):
         if name in options:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from calque.cli.checks import finite, language, positive, share
+from calque.cli.checks import finite, language, positive
 
 
 @dataclass(frozen=True)
@@ -200,36 +200,6 @@ class Training:
     per_epoch: Annotated[
         int | None,
         typer.Option(min=1, help="Texts per epoch, each batch in one randomly chosen source language."),
-    ] = None
-
-
-@dataclass(frozen=True)
-class Switching:
-    """Code-switched training text."""
-
-    code_switch: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LANG=FILE...",
-            help="Replace words of --train by translations: dictionaries from the language of --train into LANG.",
-        ),
-    ] = None
-    code_switch_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LANG=FILE...",
-            help="The same with translations that are linked most often in this parallel text, the language of --train first.",
-        ),
-    ] = None
-    code_switch_texts: Annotated[
-        float | None, typer.Option(callback=share, metavar="P", help="How many texts are drawn; default 0.5.")
-    ] = None
-    code_switch_words: Annotated[
-        float | None, typer.Option(callback=share, metavar="P", help="How many of their words are drawn; default 0.5.")
-    ] = None
-    code_switch_copies: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of different copies to learn from; default 1, with --tune 5."),
     ] = None
 
 

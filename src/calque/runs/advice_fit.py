@@ -174,7 +174,7 @@ class _Measures:
         train = [self.plan.named(file) for file in listed(given.get("train"))]
         if learns(given["task"]) and train:
             own = [*option_names(TASKS.load(given["task"])), "pretokenized"]
-            options = {name: given[name] for name in own if name in given and not name.startswith("code_switch")}
+            options = {name: given[name] for name in own if name in given}
             settings = {**about, "task": given["task"], "train": [name for name, _ in train], "options": options}
             files = {**files, "train": [file for _, file in train]}
             cosine = self._done("gradient", row, settings, files, f"{label}, {task}")["gradient"]

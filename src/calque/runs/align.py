@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calque.alignment import METHODS, learns_between, learns_from, methods_for
+from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.by_name import name_of
 from calque.distributed import is_first
 from calque.errors import SettingError
@@ -19,8 +19,7 @@ from calque.pairs import WordPairs
 from calque.runs.card import add_scores, model_card
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.judged import scores_of
-from calque.runs.links import LinkedText, links_of, with_pivoted
-from calque.wordalign import LinkFilter
+from calque.runs.links import links_of
 
 if TYPE_CHECKING:
     from calque.alignment.base import Method
@@ -47,8 +46,6 @@ def align(
     out: str | Path,
     links: Sequence[str] = (),
     words: Words | None = None,
-    link_filter: LinkFilter | None = None,
-    pivot_links: bool = False,
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     keep_layers: bool = False,
@@ -71,9 +68,6 @@ def align(
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text. None
             for a method that needs none: it takes the sides for text of each language.
         words: how words are found and linked.
-        link_filter: which of the links are learnt from, if any are; None for all.
-        pivot_links: also learn from links between the other languages, by way of the same sentences in `towards`; see
-            `calque.wordalign.pivoted`.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
         options: keyword arguments of the method.
         keep_layers: save the layers above the aligned one as well; see `HuggingFaceEncoder.save`.
@@ -88,9 +82,6 @@ def align(
     how = make_method(method, towards, options or {})
     words = Words(symmetrize=METHODS[method].symmetrize) if words is None else words
     check(out, overwrite=overwrite)
-    if pivot_links and not learns_between(method):
-        fact = f"--pivot-links is for methods that train one encoder, and {method} moves each language to {towards}"
-        raise SettingError(f"{fact}: leave it out, or take --method contrastive or finetune")
     needs_links = METHODS[method].needs_links
     if links and not needs_links:
         raise SettingError(f"{method} does not use word links: leave out files of links")
@@ -100,8 +91,6 @@ def align(
     for path, corpus in zip(texts, corpora, strict=True):
         if towards not in corpus.langs:
             raise SettingError(f"--towards {towards}: {path} is in {corpus.langs[0]} and {corpus.langs[1]}")
-    if link_filter is not None:
-        link_filter.check(corpus.langs for corpus in corpora)
     base = load_encoder(encoder, alike=not METHODS[method].of_each, **dict(load or {}))
     with writing(out, overwrite=overwrite) as folder:
         started = time.perf_counter()
@@ -111,12 +100,6 @@ def align(
             pairs = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
         else:
             pairs = [WordPairs(*np.empty((3, 0), dtype=int), n_sentences=len(corpus)) for corpus in corpora]
-        linked = [LinkedText(name_of(path), corpus, p) for path, corpus, p in zip(texts, corpora, pairs, strict=True)]
-        if link_filter is not None and needs_links:
-            linked = [each.filtered(link_filter, say) for each in linked]
-        if pivot_links:
-            linked = with_pivoted(linked, towards, say)
-        corpora, pairs = [each.corpus for each in linked], [each.pairs for each in linked]
         begun = time.perf_counter()
         count = f", {sum(map(len, pairs)):,} word links" if needs_links else ""
         say(f"{method}: {sum(map(len, corpora)):,} sentence pairs{count}")
@@ -125,15 +108,16 @@ def align(
         )
         record = how.record()
         warn_of_unused(record.get("counts", {}), record["settings"].get("max_words"), corpora)
-        chosen = {} if link_filter is None else link_filter.record()
-        chosen |= {"pivoted": True} if pivot_links else {}
         record.update(
             method=method,
             towards=towards,
             texts=[
-                {name: n for name, n in each.record().items() if needs_links or name != "word_pairs"} for each in linked
+                {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus),
+                 **({"word_pairs": len(linked)} if needs_links else {}),
+                 "unusable_lines": sum(corpus.skipped.values())}
+                for path, corpus, linked in zip(texts, corpora, pairs, strict=True)
             ],
-            **(links_record(words, links, chosen) if needs_links else {"pretokenized": words.pretokenized}),
+            **(links_record(words, links) if needs_links else {"pretokenized": words.pretokenized}),
             seconds={"words": round(begun - started, 2), "method": round(time.perf_counter() - begun, 2)},
         )  # fmt: skip
         leave(aligned, folder, base, record, keep_layers=keep_layers, merge=merge)
@@ -144,11 +128,11 @@ def align(
     return Aligned(aligned, Path(out), record)
 
 
-def links_record(words: Words, links: Sequence[str], chosen: Mapping[str, Any]) -> dict[str, Any]:
+def links_record(words: Words, links: Sequence[str]) -> dict[str, Any]:
     """What the record says of the links."""
     return {
         "words": {"model": "given links" if links else words.model, "symmetrize": words.symmetrize,
-                  "pretokenized": words.pretokenized, "seed": words.seed, **chosen}
+                  "pretokenized": words.pretokenized, "seed": words.seed}
     }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         "## Use", "", *_use(record, others, plain), "",
         *_data(record["texts"]),
         *_left_out(record.get("counts", {}) | {"max_words": record["settings"].get("max_words")}),
-        *([_links(record["words"], record["towards"]), ""] if "words" in record else []),
+        *([f"Word links: {record['words']['model']}, {record['words']['symmetrize']}.", ""] if "words" in record else []),
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2, default=str), "```", "",
     ]  # fmt: skip
     if trained:
@@ -144,22 +144,6 @@ def _data(texts: list[dict[str, Any]]) -> list[str]:
     ]
     lines = [header, ["---", "---", *["---:"] * len(counted)], *rows]
     return ["## Data", "", *(f"| {' | '.join(line)} |" for line in lines), ""]
-
-
-def _links(words: Mapping[str, Any], towards: str) -> str:
-    """How words were linked, and which links were learnt from; the table of the texts counts the others."""
-    chosen = []
-    if "min_posterior" in words:
-        chosen.append(f"with a posterior of at least {words['min_posterior']:g}")
-    if "dictionary_entries" in words:
-        entries = ", ".join(f"{langs} {n:,}" for langs, n in words["dictionary_entries"].items())
-        unlisted = ", or of words that it does not have" if words["keep_unlisted"] else ""
-        chosen.append(f"in a dictionary (entries: {entries}){unlisted}")
-    only = f"; only those {' and '.join(chosen)}" if chosen else ""
-    more = (
-        f" Also between the other languages, by way of the same sentences in {towards}." if "pivoted" in words else ""
-    )
-    return f"Word links: {words['model']}, {words['symmetrize']}{only}.{more}"
 
 
 def _shown(value: float | None) -> str:

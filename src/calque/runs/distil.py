@@ -139,7 +139,7 @@ def distil(
             "seconds": {"method": round(time.perf_counter() - started, 2)},
         }  # fmt: skip
         if linked is not None:
-            record |= links_record(divided, links, {})
+            record |= links_record(divided, links)
             record["teacher_vectors"] |= {
                 "texts_of_words_computed": how.words_computed,
                 "texts_of_words_kept": len(linked.teacher),

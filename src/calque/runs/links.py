@@ -5,70 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from calque.distributed import is_first
-from calque.errors import InputError, SettingError
+from calque.errors import InputError
 from calque.linking import Say, Words, digest_of
 from calque.pairs import WordPairs
 from calque.vectors import map_arrays, write_arrays
-from calque.wordalign import LinkFilter, pivoted
 
 if TYPE_CHECKING:
     from calque.text import ParallelCorpus
-
-
-@dataclass(frozen=True)
-class LinkedText:
-    """A parallel text of a run with the links that it learns from.
-
-    Attributes:
-        name: of the file, or of the two files that it was made from.
-        corpus, pairs: its sentence pairs and their links.
-        left_out: how many links a filter left out, by reason.
-    """
-
-    name: str
-    corpus: ParallelCorpus
-    pairs: WordPairs
-    left_out: dict[str, int] = field(default_factory=dict)
-
-    def record(self) -> dict[str, Any]:
-        """What the model card tells of it."""
-        return {"path": self.name, "langs": list(self.corpus.langs), "sentence_pairs": len(self.corpus),
-                "word_pairs": len(self.pairs), "unusable_lines": sum(self.corpus.skipped.values()),
-                **self.left_out}  # fmt: skip
-
-    def filtered(self, by: LinkFilter, say: Say) -> LinkedText:
-        """The same with the links that a filter keeps."""
-        pairs, counts = by.apply(self.corpus, self.pairs)
-        if counts:
-            told = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items())
-            say(f"{self.name}: {len(pairs):,} of {len(self.pairs):,} links are kept ({told})")
-        return LinkedText(self.name, self.corpus, pairs, counts)
-
-
-def with_pivoted(texts: Sequence[LinkedText], pivot: str, say: Say) -> list[LinkedText]:
-    """The texts, and behind them one for each two languages that have the same sentences in the pivot language.
-
-    Raises:
-        SettingError: no two texts have.
-    """
-    made = pivoted([each.corpus for each in texts], [each.pairs for each in texts], pivot)
-    if not made:
-        raise SettingError(
-            f"--pivot-links: no two texts in different languages share a sentence in {pivot}; leave it out, or give text "
-            f"that was translated from the same {pivot} sentences"
-        )
-    more = [LinkedText(" + ".join(texts[k].name for k in each.of), each.corpus, each.pairs) for each in made]
-    for each in more:
-        langs = "-".join(each.corpus.langs)
-        say(f"{langs}: {len(each.pairs):,} links by way of {pivot}, {len(each.corpus):,} sentence pairs ({each.name})")
-    return [*texts, *more]
 
 
 def links_of(

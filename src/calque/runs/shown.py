@@ -74,10 +74,6 @@ def _notes(scores: Sequence[Score]) -> list[str]:
         f"epoch chosen by {by}{leak}",
         "The intervals cover both other training runs and other test texts." if n > 1 else ONE_RUN,
     ]
-    if "code_switched" in about:
-        from calque.tasks.switching import told
-
-        notes[1:1] = [f"{name}: {told(record)}" for name, record in about["code_switched"].items()]
     if "realign" in about:
         cosine = about["gradient_cosine"]
         notes.insert(1, f"Realigned {about['realign']}; cosine of the gradients {_cosine(cosine)} at the start"

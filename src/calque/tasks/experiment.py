@@ -6,7 +6,7 @@ import itertools
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -19,11 +19,10 @@ from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.tasks.base import Task
 from calque.tasks.bootstrap import Statistic
-from calque.tasks.datasets import Answers, Dataset, places_of_copies
+from calque.tasks.datasets import Answers, Dataset
 from calque.threads import Threads
 from calque.training.passes import shares_at_once
 from calque.training.sources import (
-    CopiedSource,
     FrozenSource,
     SubsetSource,
     TrainedSource,
@@ -189,9 +188,7 @@ class Experiment(Generic[D]):
         langs = [task.sources.index(each.lang) for each in task.train]
         self.groups = np.repeat(langs, sizes)[trained]
         texts = [self._data(each) for each in task.train]
-        copies = [self._data(replace(e, data=e.switched.data)) for e in task.train if e.switched is not None]
-        self.text: Any = type(texts[0]).joined([*texts, *copies])
-        self.copies = places_of_copies(task.train) if copies else None
+        self.text: Any = type(texts[0]).joined(texts)
         if not task.tune:  # the same tensors for every seed
             self.text = task.frozen(self.text, self.processes.device)
             self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
@@ -245,7 +242,7 @@ class Experiment(Generic[D]):
                 return float(np.mean(np.nan_to_num(values)))
 
             supervised.fit(
-                head, self.trained(source, seed), lambda given: task.losses(head, given, self.answers), groups=self.groups,
+                head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
                 processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
                 progress=self.progress, title=f"{task.name} {seed}",
             )  # fmt: skip
@@ -261,12 +258,6 @@ class Experiment(Generic[D]):
             if self.task.realign is not None and self.task.realign.when == "before":
                 self._aligned = self.task.realign.align(self.encoder, progress=self.progress)  # type: ignore[arg-type]
         return self._aligned  # type: ignore[return-value]
-
-    def trained(self, source: VectorSource, seed: int) -> VectorSource:
-        """The texts to learn from, or the copies that take their place."""
-        if self.copies is None:
-            return SubsetSource(source, self.kept)
-        return CopiedSource(source, self.kept, self.copies, seed=seed)
 
     def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
         """Sums of every test set, by figure."""

@@ -18,7 +18,7 @@ from calque.training.gradients import gradient_cosine as cosine_of
 from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan, Plan
 from calque.training.realignment import Realignment
-from calque.training.sources import float32_copy
+from calque.training.sources import SubsetSource, float32_copy
 from calque.training.supervised import HeadObjective, Supervised
 
 _RATE = 1e-3  # of a head alone, on vectors that stay as they are
@@ -65,7 +65,7 @@ def gradient_cosine(
         )
     head.eval()
     with Threads(shares_at_once(encoder, processes.device)) as threads:
-        learning = experiment.trained(task.learning(encoder, experiment.text, threads, processes), seed)
+        learning = SubsetSource(task.learning(encoder, experiment.text, threads, processes), experiment.kept)
         first = HeadObjective(head, learning, losses, processes, select=None, patience=None)
         beside = realign.beside(encoder, experiment.encoder, seed=seed, processes=processes, threads=threads)
         encoder.model.eval()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -138,30 +138,6 @@ class SubsetSource(VectorSource):
 
     def backward(self, gradient: Tensor) -> None:
         self._whole.backward(gradient)
-
-
-class CopiedSource(SubsetSource):
-    """Some texts of a source, by new numbers, each in one of several copies at a time; `take` says the old ones.
-
-    Args:
-        whole: has all copies of all texts.
-        kept: which texts these are.
-        places: int64 `[copies, n]`, where each copy of each text stands in `whole`.
-        seed: of the copies that an update takes: every text one, so that over updates each is as frequent as the others.
-    """
-
-    def __init__(self, whole: VectorSource, kept: np.ndarray, places: np.ndarray, *, seed: int = 0):
-        super().__init__(whole, kept)
-        self._places, self._seed, self._taken = places, seed, 0
-        self._texts = np.empty(places.max() + 1, dtype=np.int64)
-        self._texts[places] = np.arange(places.shape[1])
-
-    def take(self, numbers: np.ndarray) -> WordRows:
-        texts = self._kept[numbers]
-        turn = np.random.default_rng([self._seed, self._taken]).integers(len(self._places))
-        self._taken += 1
-        given = self._whole.take(self._places[(texts + turn) % len(self._places), texts])
-        return replace(given, numbers=self._texts[given.numbers])
 
 
 class TrainedSource(VectorSource):

@@ -9,15 +9,11 @@ from calque.named import exported
 if TYPE_CHECKING:
     from calque.wordalign.agreement import HmmSettings
     from calque.wordalign.diagonal import FastAlignSettings
-    from calque.wordalign.filtering import LinkFilter
     from calque.wordalign.matrices import Similarities
-    from calque.wordalign.pivoting import Pivoted, pivoted
     from calque.wordalign.sampler import GibbsSettings
     from calque.wordalign.similarity import links_from_embeddings
     from calque.wordalign.statistical import WordAligner, align_words
-    from calque.wordalign.switching import CodeSwitch
     from calque.wordalign.symmetrization import symmetrize
-    from calque.wordalign.translations import Translations
     from calque.wordalign.vocabulary import Classes
 
 # Imported when first asked for: a command that reads or links text need not know how everything else is read or linked.
@@ -25,35 +21,25 @@ __getattr__ = exported(
     __name__,
     {
         "Classes": "calque.wordalign.vocabulary:Classes",
-        "CodeSwitch": "calque.wordalign.switching:CodeSwitch",
         "FastAlignSettings": "calque.wordalign.diagonal:FastAlignSettings",
         "GibbsSettings": "calque.wordalign.sampler:GibbsSettings",
         "HmmSettings": "calque.wordalign.agreement:HmmSettings",
-        "LinkFilter": "calque.wordalign.filtering:LinkFilter",
         "Similarities": "calque.wordalign.matrices:Similarities",
-        "Pivoted": "calque.wordalign.pivoting:Pivoted",
-        "Translations": "calque.wordalign.translations:Translations",
         "WordAligner": "calque.wordalign.statistical:WordAligner",
         "align_words": "calque.wordalign.statistical:align_words",
         "links_from_embeddings": "calque.wordalign.similarity:links_from_embeddings",
-        "pivoted": "calque.wordalign.pivoting:pivoted",
         "symmetrize": "calque.wordalign.symmetrization:symmetrize",
     },
 )
 
 __all__ = [
     "Classes",
-    "CodeSwitch",
     "FastAlignSettings",
     "GibbsSettings",
     "HmmSettings",
-    "LinkFilter",
-    "Pivoted",
     "Similarities",
-    "Translations",
     "WordAligner",
     "align_words",
     "links_from_embeddings",
-    "pivoted",
     "symmetrize",
 ]

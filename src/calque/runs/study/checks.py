@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from calque.alignment import learns_between
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.runs.dictionary import STARTS
@@ -79,8 +78,6 @@ def _check_supervision(study: Study, name: str, given: Mapping[str, Any]) -> Non
         raise SettingError(f'supervision {name!r} has no text: expected de = "train.en-de.tsv"')
     if kind != "parallel":
         _covered(study, f"supervision {name!r}", given["texts"], study.languages(given))
-    else:
-        _check_links(study, where, given)
     for lang in study.languages(given):
         _check_other(study, where, lang)
         if study.towards not in ("target", study.source, lang):
@@ -88,20 +85,6 @@ def _check_supervision(study: Study, name: str, given: Mapping[str, Any]) -> Non
                 f"towards = {study.towards!r}, but {where} is between {study.source} and {lang}: expected "
                 f"{study.source!r}, or 'target' with together = false"
             )
-
-
-def _check_links(study: Study, where: str, given: Mapping[str, Any]) -> None:
-    """Which links of parallel text are learnt from."""
-    if "link_dictionaries" in given:
-        no_dictionary = [lang for lang in study.languages(given) if lang not in given["link_dictionaries"]]
-        no_text = [lang for lang in given["link_dictionaries"] if lang not in study.languages(given)]
-        if no_dictionary or no_text:
-            fact = f"has none for {', '.join(no_dictionary)}" if no_dictionary else f"names {', '.join(no_text)}"
-            raise SettingError(f"{where}.link_dictionaries {fact}: expected one for each language that has a text")
-    elif given.get("keep_unlisted"):
-        raise SettingError(f"{where}.keep_unlisted is about words missing from link_dictionaries, and there are none")
-    if given.get("pivot_links") and not study.together:
-        raise SettingError(f"{where}.pivot_links links the languages of one model with each other: set together = true")
 
 
 def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
@@ -125,12 +108,6 @@ def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
         )
     for kind in {study.supervision[supervision]["kind"] for supervision in study.supervisions(given)}:
         check(where, given, of_method(given, kind), f"{where} with a supervision of kind {kind!r}")
-    pivots = [each for each in study.supervisions(given) if study.supervision[each].get("pivot_links")]
-    if pivots and not learns_between(method):
-        raise SettingError(
-            f"{where}: {method} cannot learn from supervision.{pivots[0]} with pivot_links, which is for methods that train one "
-            "encoder; give it another supervision"
-        )
     no_repetition(f"{where}.layers", given.get("layers", []))
     check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
     make_method(where, given, study.towards)

@@ -11,13 +11,13 @@ from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import SettingError
 from calque.runs.dictionary import IDENTICAL, STARTS
-from calque.runs.study.options import OF_LINKS, of_anchors
+from calque.runs.study.options import of_anchors
 
 BASE = "base"
 RANDOM_STARTS = tuple(start for start in STARTS if start != IDENTICAL)
 KINDS = ("parallel", "dictionary", "text")
 #: settings in a table of supervision that are not languages
-OWN = ("kind", "texts", "entries", "link_dictionaries", *OF_LINKS, *of_anchors())
+OWN = ("kind", "texts", "entries", *of_anchors())
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ class Study:
             name, each with the `steps` of the encoder that it shows, such as "transform,extract", or "pivots"; or a table with
             `steps` and `delta`.
         supervision: by name, `kind` and what belongs to it. "parallel" (the default): a file for each language,
-            `limit`, `pretokenized`; `min_posterior`, `link_dictionaries` by language, `keep_unlisted` and `pivot_links`, as
-            options of `calque align`. "dictionary": a dictionary for each language, `texts` by language whose words get
+            `limit`, `pretokenized`. "dictionary": a dictionary for each language, `texts` by language whose words get
             anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
             "text": such texts alone, for starts, and for methods that need no translations (`means`, `lsar`, `lir`); these
             take the two sides of parallel text for texts, too.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calque.errors import SettingError
 from calque.runs.steps import Step
-from calque.runs.study.options import OF_LINKS, Types, options_of_method
+from calque.runs.study.options import Types, options_of_method
 from calque.runs.study.plan import Study
 from calque.runs.study.values import check
 
@@ -34,11 +34,7 @@ def check_realign(study: Study, where: str, task: Mapping[str, Any]) -> None:
     check(where, given, TYPES)
     if not task.get("tune"):
         raise SettingError(f"{where}: an encoder is realigned in the run that trains it for the task: set tune = true")
-    texts = study.supervision[supervision_of(study, where, given)]
-    if chosen := [name for name in (*OF_LINKS, "link_dictionaries") if name in texts]:
-        raise SettingError(
-            f"{where}: its supervision has {chosen[0]}, and a realignment learns from all links: name another"
-        )
+    supervision_of(study, where, given)
     how = {name: value for name, value in given.items() if name not in ("supervision", "options")}
     options = given.get("options", {})
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from calque.errors import SettingError
 from calque.runs.steps import Step
-from calque.runs.study.options import PARTS, SWITCHES
+from calque.runs.study.options import PARTS
 
 LINKS, ENTRIES, SCORES = "links.align", "entries.tsv", "scores.json"
 
@@ -60,22 +60,17 @@ def _entries(step: Step, folder: Path) -> None:
 
 
 def _align(step: Step, folder: Path) -> None:
-    from calque.linking import Words, read_filter
+    from calque.linking import Words
     from calque.runs.align import align
 
     options = dict(step.settings)
     options.pop("encoder", None)
     langs, words = [tuple(pair) for pair in options.pop("langs")], Words(**options.pop("words"))
     load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
-    of_filter = {name: options.pop(name) for name in ("min_posterior", "keep_unlisted") if name in options}
-    of_filter["dictionaries"] = [
-        f"{a}-{b}={file}" for (a, b), file in zip(langs, step.files.get("dictionary", ()), strict=False)
-    ]
     done = align(
         step.files["text"], langs=langs, encoder=encoder_of(step), method=options.pop("method"),
         towards=options.pop("towards"), out=folder, links=[str(Path(place) / LINKS) for place in step.after["links"]],
-        words=words, link_filter=read_filter(langs, **of_filter), pivot_links=options.pop("pivot_links", False), load=load,
-        options=options, overwrite=True,
+        words=words, load=load, options=options, overwrite=True,
     )  # fmt: skip
     _write_scores(folder, done.record.get("scores", []))
 
@@ -156,7 +151,6 @@ def _score(step: Step, folder: Path) -> None:
             given["altered"] = f"{lang}={file}" if lang else file
     else:
         given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
-        given |= {name: _texts(step, name) for name in SWITCHES if name in files}
         given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
     if "realign" in options:
         given["realign"] = realignment_of(step, Words(**options.pop("realign")["words"]), LINKS)
