@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.algebra.products import full_precision
-from calque.threads import Threads
+from calque.algebra.products import full_precision, in_threads
 
 _STRIPE = 2_000_000  # similarities computed at a time where they are not held
 
@@ -62,8 +61,7 @@ def _compiled(x, y, bias_x, bias_y, limit, seed, held) -> tuple[np.ndarray, np.n
             lists = forward, largest[thread], backward[thread]
             scan_kept(part.numpy(), bias_x, bias_y, limit, np.uint64(seed), top, *lists)
 
-    with Threads(threads) as pool:
-        pool.map(work, range(threads))
+    in_threads(work, threads)
     # Of equals the first: among the threads, too.
     backward[largest < largest.max(axis=0)] = n
     return forward.astype(np.int64), backward.min(axis=0).astype(np.int64)

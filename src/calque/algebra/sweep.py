@@ -18,9 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.algebra.products import error_bound, full_precision, products
+from calque.algebra.products import error_bound, full_precision, in_threads, products
 from calque.algebra.rows import HeldRows, Rows, as_rows
-from calque.threads import Threads
 
 Engine = Literal["numba", "torch"]
 
@@ -149,8 +148,7 @@ def _held_dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray, engi
             piece = slice(bounds[part], bounds[part + 1])
             dot_pairs(left, right, rows[piece], columns[piece], out[piece])
 
-        with Threads(len(bounds) - 1) as pool:
-            pool.map(work, range(len(bounds) - 1))
+        in_threads(work, len(bounds) - 1)
         return out
     for start in range(0, len(rows), _PAIRS):
         pairs = [torch.zeros(_PAIRS, dtype=torch.int64) for _ in range(2)]  # of one size: the sums are ordered alike
@@ -223,8 +221,7 @@ def _sweep_numba(
                         top, left, _GROUP,
                     )  # fmt: skip
 
-    with Threads(threads) as pool:
-        pool.map(work, range(threads))
+    in_threads(work, threads)
     for more in by_thread[1:]:
         for mine, others in zip(of_columns, more, strict=True):
             merge(mine.values, mine.indices, others.values, others.indices)
