@@ -15,7 +15,6 @@ from calque.alignment.update import Alignment
 from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.runs.realign import TextRealignment
-from calque.threads import Threads
 from calque.training.loop import Loop
 from linked_text import make_text
 
@@ -41,7 +40,7 @@ def update(tuner, encoder, text, chosen=CHOSEN, tuned=None):
     """The terms of one update, and the gradients in the model's weights."""
     tuned = tuned or moved(encoder)
     laid = tuner.text(encoder, [text[0]], [text[1]])
-    objective = tuner.objective(tuned, encoder, laid, Processes(), Threads(1))
+    objective = tuner.objective(tuned, encoder, laid, Processes())
     terms = objective.backward(chosen)
     return terms, {name: p.grad for name, p in tuned.model.named_parameters() if p.grad is not None}
 
@@ -144,7 +143,7 @@ def test_each_update_has_the_temperature_of_its_schedule(tiny_encoder, text):
 def test_a_learned_temperature_is_clipped_and_has_the_gradient_of_the_formula(tiny_encoder, text):
     tuner = Contrastive(towards="en", keep=0, sentences=0.5, temperature=0.05, temperature_schedule="learned")
     laid, tuned = tuner.text(tiny_encoder, [text[0]], [text[1]]), moved(tiny_encoder)
-    objective = tuner.objective(tuned, tiny_encoder, laid, Processes(), Threads(1))
+    objective = tuner.objective(tuned, tiny_encoder, laid, Processes())
     objective.backward(CHOSEN)
     small, losses = 0.02, []
     for step in (-small, small):  # of log 1/τ
@@ -255,7 +254,7 @@ def test_what_is_left_at_its_default_changes_no_bit(tiny_encoder, text):
     """Neither the options, nor that there could be some: objectives keep nothing of their own in a checkpoint."""
     plain = Contrastive(towards="en", batch=4)
     laid = plain.text(tiny_encoder, [text[0]], [text[1]])
-    objective = plain.objective(tiny_encoder, tiny_encoder, laid, Processes(), Threads(1))
+    objective = plain.objective(tiny_encoder, tiny_encoder, laid, Processes())
     assert (type(objective), objective.module, objective.state()) == (Alignment, tiny_encoder.model, {})
     assert laid.row_counts is laid.word_counts
     (part,) = laid.update(CHOSEN, budget=100)

@@ -19,7 +19,6 @@ from calque.encoders.sentence_vectors import SentencePooling, UnitLength, senten
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
-from calque.threads import Threads
 
 PAIRS = [
     ("the cat sees a house", "die Katze sieht ein Haus"), ("water", "Wasser"), ("the old ferry", "die alte Fähre"),
@@ -95,13 +94,12 @@ def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, 
     pooling = method._pooling(student, subwords(), store)
     laid = DistilledText(student, subwords(), store, [text], [lines])
     student.model.zero_grad()
-    with Threads(1) as threads:
-        objective = Distilling(student, pooling, laid, store, Processes.alone(), threads, terms=method.terms, budget=64,
-                               accumulate=accumulate, negatives=negatives)  # fmt: skip
-        where = store.places(Sentences.joined([text.source, lines]))
-        drawn = {([en for en, _ in PAIRS] + MONO)[list(where).index(place)] for place in objective._drawn()}
-        assert bool(drawn - {"the cat sees a house", "water", "the wind blows"}) == bool(negatives)
-        found = objective.backward([np.array([3, 0, 1]), np.array([0, 1])])
+    objective = Distilling(student, pooling, laid, store, Processes.alone(), terms=method.terms, budget=64,
+                           accumulate=accumulate, negatives=negatives)  # fmt: skip
+    where = store.places(Sentences.joined([text.source, lines]))
+    drawn = {([en for en, _ in PAIRS] + MONO)[list(where).index(place)] for place in objective._drawn()}
+    assert bool(drawn - {"the cat sees a house", "water", "the wind blows"}) == bool(negatives)
+    found = objective.backward([np.array([3, 0, 1]), np.array([0, 1])])
     weights = [*pooling.parameters(), *student.model.parameters()]
     gradients = [None if w.grad is None else w.grad.clone() for w in weights]
     for weight in weights:
@@ -121,12 +119,11 @@ def test_a_share_of_the_sources_is_read(student, teacher, tmp_path):
     store.fill(text.source)
     laid = DistilledText(student, subwords(), store, [text], [])
     targets = set(laid.parts[0][:, 1])
-    with Threads(1) as threads:
-        objective = Distilling(student, subwords(), laid, store, Processes.alone(), threads, terms=None, budget=64,
-                               source_share=0.25)  # fmt: skip
-        first, again = (objective._texts([np.arange(120)]) for _ in range(2))
-        objective.load_state({"updates": 1})
-        other = objective._texts([np.arange(120)])
+    objective = Distilling(student, subwords(), laid, store, Processes.alone(), terms=None, budget=64,
+                           source_share=0.25)  # fmt: skip
+    first, again = (objective._texts([np.arange(120)]) for _ in range(2))
+    objective.load_state({"updates": 1})
+    other = objective._texts([np.arange(120)])
     assert targets <= set(first)
     assert 15 < len(first) - 120 < 45
     assert list(first) == list(again) != list(other), "it is the update's number that counts"
@@ -305,10 +302,9 @@ def test_the_loss_over_words_is_the_formula(student, teacher, tmp_path, loss, ac
     update = np.array([0, 3, 6, 7, 9, 12, 13])  # sources 0 and 3, targets 0, 1 and 3, and both lines
     head: Any = method._head(student.dim, known.dim)
     student.model.zero_grad()
-    with Threads(1) as threads:
-        objective = WordLoss(student, head, taught, given.teacher, Processes.alone(), threads, terms=method.terms,
-                             weight=0.7, budget=64, accumulate=accumulate)  # fmt: skip
-        found = sum(objective.backward(update).values())
+    objective = WordLoss(student, head, taught, given.teacher, Processes.alone(), terms=method.terms,
+                         weight=0.7, budget=64, accumulate=accumulate)  # fmt: skip
+    found = sum(objective.backward(update).values())
     weights = [*head.parameters(), *student.model.parameters()]
     gradients = [None if w.grad is None else w.grad.clone() for w in weights]
     for weight in weights:

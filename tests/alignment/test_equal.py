@@ -18,7 +18,6 @@ from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.threads import Threads
 from calque.vectors import Embeddings
 
 N = 60  # occurrences of each word
@@ -146,7 +145,7 @@ def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pa
 
     tuned = copy.copy(tiny_encoder)
     tuned.model = copy.deepcopy(tiny_encoder.model)
-    Alignment(tuned, text, [3], Processes(), None, Threads(1), loss=loss, accumulate=2).backward([chosen])
+    Alignment(tuned, text, [3], Processes(), None, loss=loss, accumulate=2).backward([chosen])
     ((found, number),) = seen
     expected = []
     for part in np.array_split(chosen, 2):

@@ -15,7 +15,6 @@ from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.threads import Threads
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
@@ -35,7 +34,7 @@ def texts():
 
 def update(tuner, encoder, corpora, pairs, chosen=np.array([0, 2, 3])):
     """Terms of the loss and gradients of an update, for an encoder that has moved a little."""
-    text, processes, threads = AlignedText(corpora, pairs, encoder, towards=tuner.towards), Processes(), Threads(1)
+    text, processes = AlignedText(corpora, pairs, encoder, towards=tuner.towards), Processes()
     tuned = copy.copy(encoder)
     tuned.model = copy.deepcopy(encoder.model)
     with torch.no_grad():
@@ -43,9 +42,9 @@ def update(tuner, encoder, corpora, pairs, chosen=np.array([0, 2, 3])):
             weights.add_(0.01 * torch.randn(weights.shape, generator=torch.Generator().manual_seed(weights.numel())))
     frozen = None
     if tuner.needs_reference:
-        frozen = Reference(encoder, text, [3], tuner.budget, processes, threads)
+        frozen = Reference(encoder, text, [3], tuner.budget, processes)
         frozen.keep(tuner.reference, tuner.precision)
-    objective = Alignment(tuned, text, [3], processes, frozen, threads, loss=tuner.loss, over_all=tuner.terms_over_all,
+    objective = Alignment(tuned, text, [3], processes, frozen, loss=tuner.loss, over_all=tuner.terms_over_all,
                           accumulate=tuner.accumulate)  # fmt: skip
     terms = objective.backward([chosen] * len(corpora))
     return terms, {name: p.grad.clone() for name, p in tuned.model.named_parameters() if p.grad is not None}

@@ -16,13 +16,10 @@ from calque.alignment.freezing import freeze_below
 from calque.alignment.losses import info_nce
 from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes
-from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.per_language import PerLanguage
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.threads import Threads
-from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan
 from linked_text import cancels, make_text
 
@@ -36,7 +33,7 @@ def gradients(model) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def fast(tuner, encoder, corpora, pairs, chosen, threads=Threads(1)):
+def fast(tuner, encoder, corpora, pairs, chosen):
     """Loss terms and gradients of one update, by the library."""
     text = AlignedText(corpora, pairs, encoder, towards=tuner.towards, special=tuner.special)
     layers, processes = encoder.layer_numbers(tuner.layers), Processes()
@@ -48,10 +45,10 @@ def fast(tuner, encoder, corpora, pairs, chosen, threads=Threads(1)):
     freeze_below(tuned.model, tuner.freeze)
     reference = None
     if tuner.needs_reference:
-        reference = Reference(encoder, text, layers, tuner.budget, processes, threads)
+        reference = Reference(encoder, text, layers, tuner.budget, processes)
         reference.keep(tuner.reference, tuner.precision)
     terms = Alignment(
-        tuned, text, layers, processes, reference, threads,
+        tuned, text, layers, processes, reference,
         loss=tuner.loss, over_all=tuner.terms_over_all, budget=tuner.budget, accumulate=tuner.accumulate,
     ).backward(chosen)  # fmt: skip
     return terms, gradients(tuned.model), tuned
@@ -165,33 +162,11 @@ def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropo
         text = AlignedText([corpus], [pairs], noisy, towards="en", special=False)
         noisy.model.train()
         loss = make(towards="en", **options).loss
-        alignment = Alignment(noisy, text, (2,), Processes(), None, Threads(1), loss=loss, accumulate=3)
+        alignment = Alignment(noisy, text, (2,), Processes(), None, loss=loss, accumulate=3)
         part = text.update(chosen, budget=100, accumulate=3)[1]
         first, again, other = (alignment._pass(part, seed).vectors[2] for seed in (5, 5, 6))
         torch.testing.assert_close(first, again)
         assert not torch.equal(first, other)
-        monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-        assert shares_at_once(noisy, torch.device("cpu")) == 3
-        monkeypatch.setattr(HuggingFaceEncoder, "keyed_dropout", lambda encoder: False)
-        assert shares_at_once(noisy, torch.device("cpu")) == 1, "threads would share one source of random numbers"
-
-
-@pytest.mark.parametrize("make", [FineTune, Contrastive])
-@pytest.mark.parametrize("freeze", [None, 0, 1])
-def test_an_update_in_threads_equals_one_in_one_piece(tiny_encoder, text, make, freeze):
-    found = []
-    for count in (1, 3, 2, 2):
-        with Threads(count) as threads:
-            tuner = make(towards="en", layers=(1, 2), freeze=freeze)
-            found.append(fast(tuner, tiny_encoder, [text[0]], [text[1]], [np.arange(12)], threads))
-    largest = max(float(gradient.abs().max()) for gradient in found[0][1].values())
-    for other in found[1:3]:
-        assert other[0] == pytest.approx(found[0][0], rel=1e-5)
-        for name, gradient in found[0][1].items():
-            torch.testing.assert_close(other[1][name], gradient, atol=1e-5 * largest, rtol=0, msg=name)
-    assert found[3][0] == found[2][0], "whichever thread comes first"
-    assert all(torch.equal(found[3][1][name], gradient) for name, gradient in found[2][1].items())
-    assert any(name.startswith("embeddings") for name in found[0][1]) == (freeze is None)
 
 
 def test_shares_hold_every_sentence_once_and_batches_keep_to_the_budget(tiny_encoder, text):
@@ -431,8 +406,7 @@ def test_both_encoders_are_computed_in_the_precision_asked_for(
 
         return called
 
-    for name in ("forward", "above"):  # with several threads the layers are gone through by `above`
-        monkeypatch.setattr(type(tiny_encoder), name, watched(getattr(type(tiny_encoder), name)))
+    monkeypatch.setattr(type(tiny_encoder), "forward", watched(type(tiny_encoder).forward))
     tuner = Contrastive(towards="en", batch=6, weight=1.0, precision=precision, reference=reference)
     encoder = without_dropout(tiny_encoder)
     tuner.tune(encoder, text[0], text[1])

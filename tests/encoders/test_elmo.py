@@ -22,7 +22,6 @@ from calque.nn.projected import projected_lstm
 from calque.nn.ragged import Ragged
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentence, Sentences
-from calque.threads import Threads
 
 h5py = pytest.importorskip("h5py")
 TEXT = [
@@ -555,9 +554,3 @@ def test_the_way_of_other_devices_agrees(encoder, expected):
     for k, layers in enumerate(expected):
         for layer in (0, 1, 2):
             assert close(found[layer][k], layers[layer])
-
-
-def test_it_works_beside_other_threads(encoder):
-    with Threads(2) as threads:
-        found = threads.map(lambda _: encoder.encode(WORDS).data, range(4))
-    assert all(np.array_equal(each, found[0]) for each in found)

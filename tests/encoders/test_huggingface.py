@@ -17,7 +17,6 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from calque.encoders import HuggingFaceEncoder, checkpoint, collate, load_encoder, loading
 from calque.encoders.bert import bert_states, embedded, is_bert_like
-from calque.encoders.epilogues import bias_gelu, bias_residual_norm
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.layers import LayerTap
 from calque.encoders.numerics import matmul_precision
@@ -236,46 +235,6 @@ def test_flat_pass_over_several_batches_has_the_gradient_of_the_general_one(fami
     for name, gradient in gradients[1].items():  # a key's bias changes nothing: its gradient is rounding alone
         scale = float(gradient.abs().max()) + 0.01 * largest
         torch.testing.assert_close(gradients[0][name], gradient, rtol=0, atol=1e-4 * scale, msg=name)
-
-
-def normed(x, bias, residual, weight, shift):
-    """What `bias_residual_norm` gives where nothing is dropped, and nothing kept for a way back."""
-    found, none = np.empty_like(x), np.empty((0, x.shape[1]), np.float32)
-    bias_residual_norm(
-        x, bias, residual, weight, shift, np.float32(1e-5), found, none, none, none[:, 0].copy(), np.uint32(0), np.uint32(0),
-        np.float32(1),
-    )  # fmt: skip
-    return found
-
-
-def test_epilogues_are_the_operations_of_pytorch():
-    generator = torch.Generator().manual_seed(0)
-    x, residual = (torch.randn(50, 48, generator=generator) * 4 for _ in range(2))
-    x[0, :5] = torch.tensor([-200.0, -5.0, 0.0, 5.0, 200.0])
-    bias, weight, shift = (torch.randn(48, generator=generator) for _ in range(3))
-    found = x.numpy().copy()
-    bias_gelu(found, bias.numpy())
-    expected = torch.nn.functional.gelu((x + bias).double()).numpy()
-    assert np.abs(found - expected).max() < 1e-6 * np.maximum(1, np.abs(expected)).max()
-    assert (np.abs(found - expected) < 2e-6 * np.maximum(1, np.abs(expected))).all()
-    found = normed(x.numpy(), bias.numpy(), residual.numpy(), weight.numpy(), shift.numpy())
-    total = (x + bias + residual).double()
-    expected = torch.nn.functional.layer_norm(total, (48,), weight.double(), shift.double(), 1e-5).numpy()
-    assert np.abs(found - expected).max() < 1e-5
-
-
-def test_epilogues_do_not_hide_what_is_not_a_number():
-    ones = np.ones(8, dtype=np.float32)
-    for bad in (np.nan, np.inf):
-        x = np.ones((2, 8), dtype=np.float32)
-        x[1, 3] = bad
-        after = x.copy()
-        bias_gelu(after, ones)
-        assert np.isfinite(after[0]).all()
-        assert not np.isfinite(after[1, 3])
-        after = normed(x, ones, np.ones((2, 8), dtype=np.float32), ones, ones)
-        assert np.isfinite(after[0]).all()
-        assert np.isnan(after[1]).any()
 
 
 def test_the_flat_pass_takes_modules_that_somebody_has_exchanged(tiny_folder, texts, load):
@@ -683,34 +642,6 @@ def test_vectors_of_another_precision_are_not_taken_from_a_file(tiny_folder, loa
         for _ in range(2):  # the second time the file is the result
             encoder.encode(multilingual_words[:3], out=out)
     assert set(seen) == {"highest", "high"}
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_threads_do_not_change_the_numbers(tiny_folder, load, multilingual_words, threads):
-    encoder = load(tiny_folder)
-    encoder.budget = 40
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        expected = encoder.encode(multilingual_words * 5).data
-        torch.set_num_threads(threads)
-        assert np.array_equal(encoder.encode(multilingual_words * 5).data, expected)
-        assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_an_error_in_a_worker_reaches_the_caller(tiny_folder, load, multilingual_words, monkeypatch):
-    encoder = load(tiny_folder)
-    monkeypatch.setattr(encoder.model.embeddings, "forward", lambda *a, **k: 1 / 0)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        with pytest.raises(ZeroDivisionError):
-            encoder.encode(multilingual_words)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 # -- published weights, where they are installed -----------------------------------------------------------------------

@@ -22,7 +22,6 @@ from calque.pretraining.blocks import mask
 from calque.pretraining.hidden import MaskedSensePrediction
 from calque.pretraining.senses import Senses, SenseTraining
 from calque.pretraining.words import BEGIN, END, FIRST_WORD
-from calque.threads import Threads
 from sense_training import DICTIONARY, KINDS, TRANSLATIONS, model, outcome, tables_of, train
 from two_processes import run_two
 
@@ -121,10 +120,8 @@ def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]
     return total, chosen
 
 
-@pytest.mark.parametrize(
-    ("kind", "threads", "joint"), [("elmo", 1, False), ("elmo", 3, True), ("bert", 1, True), ("bert", 3, True)]
-)
-def test_an_update_is_the_literal_one(kind, threads, joint, monkeypatch):
+@pytest.mark.parametrize(("kind", "joint"), [("elmo", False), ("elmo", True), ("bert", True)])
+def test_an_update_is_the_literal_one(kind, joint, monkeypatch):
     """The eleventh of eleven, of text in two languages."""
     method, kept = model(kind, {"joint": joint}, updates=11), {}
     backward = PREDICTION[kind].backward
@@ -140,9 +137,7 @@ def test_an_update_is_the_literal_one(kind, threads, joint, monkeypatch):
             table.live[table.index[:, 0]] = True
         kept.update(before=copy.deepcopy(self.module), update=update, objective=self)
         torch.manual_seed(77)
-        with Threads(threads) as several:
-            self.threads = several
-            kept["loss"] = backward(self, update)["loss"]
+        kept["loss"] = backward(self, update)["loss"]
         kept["gradients"] = {n: None if p.grad is None else p.grad.clone() for n, p in self.module.named_parameters()}
         return {"loss": kept["loss"]}
 
@@ -281,18 +276,6 @@ def test_what_the_tests_train_passes_through_all_phases(alone, kind):
         firsts = 18 if kind == "elmo" else 0  # words; what is above them are further senses
         assert firsts < int(table["live"].sum()) < len(table["live"])
         assert int(table["seen"]) > len(table["queue"])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_three_threads_equal_one(alone, kind):
-    count = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        method = model(kind)
-        train(method)
-    finally:
-        torch.set_num_threads(count)
-    assert_alike(alone[kind], outcome(method), 1e-4)
 
 
 def test_two_processes_equal_one(alone, tmp_path):

@@ -241,7 +241,6 @@ def test_a_process_without_texts_sums_on_its_own_device(monkeypatch):
 def test_gradients_into_the_encoder_are_those_of_the_whole_thing_in_one_piece(tiny_folder):
     """Loss and gradient of one update against the model called as transformers calls it."""
     from calque.distributed import Processes
-    from calque.threads import Threads
     from calque.training.sources import TrainedSource, float32_copy
 
     encoder = float32_copy(load_encoder(tiny_folder), torch.device("cpu"))
@@ -263,22 +262,18 @@ def test_gradients_into_the_encoder_are_those_of_the_whole_thing_in_one_piece(ti
             word += 1
     total.backward()
 
-    for count in (1, 2):
-        encoder.model.zero_grad()
-        head.zero_grad()
-        with Threads(count) as threads:
-            source = TrainedSource(encoder, split, threads, Processes())
-            given = source.take(np.arange(3))
-            rows = given.rows.requires_grad_()
-            right = Answers(np.diff(split.word_offsets), words={"y": answers.numpy()}).of_words("y", given.numbers)
-            loss = torch.nn.functional.cross_entropy(head(rows), right, reduction="sum")
-            loss.backward()
-            source.backward(rows.grad)
-        torch.testing.assert_close(loss, total)
-        torch.testing.assert_close(head.weight.grad, other.weight.grad)
-        for mine, theirs in zip(encoder.model.parameters(), literal.model.parameters(), strict=True):
-            if theirs.grad is not None:
-                torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-5, rtol=1e-4)
+    source = TrainedSource(encoder, split, Processes())
+    given = source.take(np.arange(3))
+    rows = given.rows.requires_grad_()
+    right = Answers(np.diff(split.word_offsets), words={"y": answers.numpy()}).of_words("y", given.numbers)
+    loss = torch.nn.functional.cross_entropy(head(rows), right, reduction="sum")
+    loss.backward()
+    source.backward(rows.grad)
+    torch.testing.assert_close(loss, total)
+    torch.testing.assert_close(head.weight.grad, other.weight.grad)
+    for mine, theirs in zip(encoder.model.parameters(), literal.model.parameters(), strict=True):
+        if theirs.grad is not None:
+            torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-5, rtol=1e-4)
 
 
 def test_labels_that_only_a_test_text_has():

@@ -8,20 +8,18 @@ import numpy as np
 import torch
 
 from calque.distributed import Processes
-from calque.threads import Threads
 from calque.training.sources import TrainedSource
 from linked_text import make_text
 
 
-def passed(encoder, numbers, budget, threads=1):
+def passed(encoder, numbers, budget):
     """Vectors by sentence, and the gradient of a weighted sum of them."""
     encoder = copy.copy(encoder)
     encoder.model = copy.deepcopy(encoder.model).eval()
     split = encoder.split(make_text("xx", 20, 0)[0].source)
-    with Threads(threads) as pool:
-        source = TrainedSource(encoder, split, pool, Processes(), budget=budget)
-        given = source.take(numbers)
-        source.backward(given.rows.sin())
+    source = TrainedSource(encoder, split, Processes(), budget=budget)
+    given = source.take(numbers)
+    source.backward(given.rows.sin())
     rows = dict(zip(given.numbers.tolist(), given.rows.split(given.lengths.tolist()), strict=True))
     gradients = {name: p.grad for name, p in encoder.model.named_parameters() if p.grad is not None}
     return rows, gradients
@@ -29,16 +27,15 @@ def passed(encoder, numbers, budget, threads=1):
 
 def test_a_budget_cuts_batches_and_changes_nothing(tiny_encoder):
     numbers = np.random.default_rng(0).permutation(20)[:15]
-    for threads in (1, 2):
-        rows, gradients = passed(tiny_encoder, numbers, None, threads)
-        for budget in (1, 30):
-            cut, through = passed(tiny_encoder, numbers, budget, threads)
-            assert cut.keys() == rows.keys() == set(numbers.tolist())
-            for number, expected in rows.items():
-                torch.testing.assert_close(cut[number], expected, atol=1e-5, rtol=1e-4)
-            assert through.keys() == gradients.keys()
-            for name, expected in gradients.items():
-                torch.testing.assert_close(through[name], expected, atol=1e-4, rtol=1e-3)
+    rows, gradients = passed(tiny_encoder, numbers, None)
+    for budget in (1, 30):
+        cut, through = passed(tiny_encoder, numbers, budget)
+        assert cut.keys() == rows.keys() == set(numbers.tolist())
+        for number, expected in rows.items():
+            torch.testing.assert_close(cut[number], expected, atol=1e-5, rtol=1e-4)
+        assert through.keys() == gradients.keys()
+        for name, expected in gradients.items():
+            torch.testing.assert_close(through[name], expected, atol=1e-4, rtol=1e-3)
 
 
 def test_no_sentence_gives_no_vector(tiny_encoder):

@@ -8,6 +8,7 @@ as there are sets of a size the search is exact (Held & Karp 1962, "A dynamic pr
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ from numba import njit
 
 from calque.errors import SettingError, check_number
 from calque.offsets import offsets_of
-from calque.threads import Threads
 
 _ALONE = 1 << 21  # steps of a search below which threads cost more than they save
 
@@ -119,8 +119,8 @@ def _searched(
     def run(share: int) -> None:
         kernel(scores, begins, words, bounds[share], bounds[share + 1], beam, order, cost)
 
-    with Threads(count) as pool:
-        pool.map(run, range(count))
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(run, range(count)))
     return order, cost
 
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import timeit
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
 
-import llvmlite.binding
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from calque.algebra.rows import Rows, as_rows
@@ -34,23 +37,42 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def in_threads(work: Callable[[int], None], count: int) -> None:
+    """Call `work(0)` to `work(count - 1)`, each in a thread whose PyTorch operations use one core."""
+    cores = torch.get_num_threads()
+
+    def alone(number: int) -> None:
+        torch.get_num_threads()  # a thread's first question sets its number anew, so it must come before our setting
+        torch.set_num_threads(1)
+        work(number)
+
+    if count == 1:
+        work(0)
+        return
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            list(pool.map(alone, range(count)))
+    finally:
+        torch.set_num_threads(cores)  # threads that others start begin with the number that was set last
+
+
 @cache
 def uses_onednn() -> bool:
-    """Whether float32 products on the processor go to oneDNN, which PyTorch brings too: on one of AMD with AVX-512.
+    """Return whether exact float32 products on the processor go to oneDNN: on an AMD processor with AVX-512.
 
-    PyTorch's own products go to MKL, which takes its kernels for AVX2 on processors of other makers than Intel: 95 against
-    207 GFLOP/s a core on an AMD EPYC (Zen 5). A fixed rule, by the processor's name; both are exact float32.
+    PyTorch's own products go to MKL, which takes its AVX2 kernels on processors of other makers than Intel: 95 against
+    220 GFLOP/s on one core of an AMD EPYC (Zen 5). A fixed rule by the processor's maker; both libraries are exact float32.
     """
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return there and wide and llvmlite.binding.get_host_cpu_name().startswith("znver")
+    about = Path("/proc/cpuinfo")
+    return there and wide and about.exists() and "AuthenticAMD" in about.read_text()
 
 
-def _by_onednn(x: Tensor) -> bool:
-    """Whether products of this are to be float32 and nothing less, and oneDNN's: "medium" goes to PyTorch, which knows what
-    it means."""
+def pays(x: Tensor) -> bool:
+    """Return whether products of `x` go to oneDNN: exact float32 ones on the processor, without autocast."""
     exact = x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
-    return exact and x.device.type == "cpu" and uses_onednn()
+    return exact and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and uses_onednn()
 
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -59,49 +81,61 @@ def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def products(x: Tensor, y: Tensor, out: Tensor) -> Tensor:
-    """`x @ y.T` `[n, m]`, in `out` or in new memory; inside `full_precision`.
+    """Return `x @ y.T` `[n, m]`, in `out` or in new memory; call it inside `full_precision`.
 
     Args:
         x, y: `[n, dim]` and `[m, dim]` of one type, contiguous.
         out: `[n, m]` of the same type.
     """
-    return _onednn(x, y) if _by_onednn(x) else torch.mm(x, y.T, out=out)
+    return _onednn(x, y) if pays(x) else torch.mm(x, y.T, out=out)
 
 
 def rounded_rows(n: int) -> int:
-    """The number of rows to fill up to: one of eight between a power of two and the next, 6 per cent more at most on
-    average, and a multiple of 16."""
+    """Return the number of rows to pad `n` rows to: one of eight between a power of two and the next, a multiple of 16."""
     step = max(16, 1 << max(0, n.bit_length() - 4))
     return -(-n // step) * step
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x @ weight.T + bias`.
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _onednn(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        of_x, of_weight, of_bias = ctx.needs_input_grad
+        gradient = gradient.contiguous()
+        found = None
+        if of_weight and gradient.shape[1] > x.shape[1]:  # the narrower of the two is transposed
+            found = _onednn(x.t(), gradient.t()).t().contiguous()
+        elif of_weight:
+            found = _onednn(gradient.t(), x.t())
+        return _onednn(gradient, weight.t()) if of_x else None, found, gradient.sum(0) if of_bias else None
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return `x @ weight.T + bias` `[rows, m]`; differentiable.
 
     Args:
         x: `[rows, n]`.
         weight: `[m, n]`, of the same type.
         bias: `[m]`.
     """
-    if _by_onednn(x):
-        return _onednn(x, weight, bias)
-    return F.linear(x, weight, bias)
+    if not pays(x) or weight.dtype != torch.float32:
+        return F.linear(x, weight, bias)
+    if torch.is_grad_enabled():
+        return _Product.apply(x, weight, bias)  # type: ignore[return-value]
+    return _onednn(x, weight, bias)
 
 
-def back_to_input(gradient: Tensor, weight: Tensor) -> Tensor:
-    """`gradient @ weight`: the gradient of `linear` in `x`."""
-    if _by_onednn(gradient):
-        return _onednn(gradient, weight.t())
-    return gradient @ weight
-
-
-def back_to_weight(gradient: Tensor, x: Tensor) -> Tensor:
-    """`gradient.T @ x`: the gradient of `linear` in `weight`."""
-    if _by_onednn(gradient):
-        if gradient.shape[1] > x.shape[1]:  # the narrower one is turned around on the way
-            return _onednn(x.t(), gradient.t()).t().contiguous()
-        return _onednn(gradient.t(), x.t())
-    return gradient.t() @ x
+def linear(module: Any, x: Tensor) -> Tensor:
+    """Return what a linear module computes, which may be one with adapters."""
+    if type(module) is nn.Linear and module.bias is not None:
+        return product(x, module.weight, module.bias)
+    return module(x)
 
 
 @lru_cache(maxsize=8)

@@ -25,9 +25,7 @@ from calque.encoders.student_folder import write_modules
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.errors import SettingError, check_number
 from calque.text import ParallelCorpus, Sentences
-from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
-from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan
 from calque.training.rates import rate_by_width
 from calque.training.sources import float32_copy
@@ -178,32 +176,30 @@ class Distillation:
             self.words_computed = words.teacher.fill(words.read, progress=progress, **share)
             taught = TaughtWords(cast(HuggingFaceEncoder, student), words, [*map(len, ours), *map(len, texts)])
             identity |= {"words": [self.words, taught.fingerprint, words.teacher.key]}
-        with Threads(1 if static else shares_at_once(tuned, processes.device)) as threads:
-            of_words = None
-            if words is not None and taught is not None:
-                head = self._head(student.dim, words.teacher.dim).to(processes.device)
-                of_words = WordLoss(
-                    tuned, head, taught, words.teacher, processes, threads, terms=self.terms, weight=self.words,
-                    budget=self.budget, accumulate=self.accumulate,
-                )  # fmt: skip
-            objective = Distilling(
-                tuned, ending, text, teacher, processes, threads, terms=self.terms, budget=self.budget,
-                accumulate=self.accumulate, negatives=self.negatives, source_share=self.source_share, seed=self.seed,
-                words=of_words,
+        of_words = None
+        if words is not None and taught is not None:
+            head = self._head(student.dim, words.teacher.dim).to(processes.device)
+            of_words = WordLoss(
+                tuned, head, taught, words.teacher, processes, terms=self.terms, weight=self.words,
+                budget=self.budget, accumulate=self.accumulate,
             )  # fmt: skip
-            loop = Loop(
-                objective,
-                schedule=schedule,
-                processes=processes,
-                identity=identity,
-                folder=None if folder is None else Path(folder),
-                checkpoint_every=checkpoint_every,
-                progress=progress,
-                products=TRAINING_PRECISIONS[self.precision],
-                threads=threads,
-                title="distil",
-            )
-            self.history = loop.run(plan)
+        objective = Distilling(
+            tuned, ending, text, teacher, processes, terms=self.terms, budget=self.budget,
+            accumulate=self.accumulate, negatives=self.negatives, source_share=self.source_share, seed=self.seed,
+            words=of_words,
+        )  # fmt: skip
+        loop = Loop(
+            objective,
+            schedule=schedule,
+            processes=processes,
+            identity=identity,
+            folder=None if folder is None else Path(folder),
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+            products=TRAINING_PRECISIONS[self.precision],
+            title="distil",
+        )
+        self.history = loop.run(plan)
         self.used, self.counts = schedule, dict(text.counts)
         if taught is not None:
             self.counts |= {"words": len(taught.words), "links_without_vector": taught.without_vector}

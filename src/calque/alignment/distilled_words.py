@@ -19,7 +19,6 @@ from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
-from calque.threads import Threads
 from calque.training.sources import TrainedSource
 
 Terms = Callable[[Tensor, Tensor, Tensor, int], dict[str, Tensor]]
@@ -135,7 +134,6 @@ class WordLoss:
         head: from its word vectors to the teacher's; trained with it.
         words, teacher: what is learnt from.
         processes: of this run; each computes the loss of the words of its share of the texts.
-        threads: for the passes.
         terms: of the loss, see `Distillation.terms`; over vectors of length 1.
         weight: of them.
         budget, accumulate: see `Tuner`.
@@ -148,7 +146,6 @@ class WordLoss:
         words: TaughtWords,
         teacher: WordStore,
         processes: Processes,
-        threads: Threads,
         *,
         terms: Terms,
         weight: float,
@@ -156,7 +153,7 @@ class WordLoss:
         accumulate: int = 1,
     ):
         self.head, self._words, self._teacher, self._processes = head, words, teacher, processes
-        self._source = TrainedSource(student, words.table, threads, processes, budget=budget)
+        self._source = TrainedSource(student, words.table, processes, budget=budget)
         self._terms, self._weight, self._accumulate = terms, weight, accumulate
 
     def backward(self, texts: np.ndarray) -> dict[str, Tensor]:

@@ -19,7 +19,6 @@ from calque.encoders.sentence_vectors import SentencePooling
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.text import ParallelCorpus, Sentences
-from calque.threads import Threads
 from calque.training.objective import Objective
 from calque.training.sources import TrainedSource, VectorSource
 
@@ -86,7 +85,6 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         pooling: trained with it.
         text, teacher: what is learnt from.
         processes: of this run; each computes the loss of its share of the texts, which is a share of a sum.
-        threads: for the passes.
         terms: of the loss, see `Distillation.terms`.
         budget, accumulate: see `Tuner`.
         negatives, source_share, seed: see `Distillation`.
@@ -100,7 +98,6 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         text: DistilledText,
         teacher: SentenceStore,
         processes: Processes,
-        threads: Threads,
         *,
         terms: Any,
         budget: int,
@@ -118,7 +115,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         if isinstance(student, SubwordVectors):
             self._source: VectorSource = BagSource(student.model, text.table)
         else:
-            self._source = TrainedSource(student, text.table, threads, processes, budget=budget)
+            self._source = TrainedSource(student, text.table, processes, budget=budget)
         self._terms, self._accumulate = terms, accumulate
         self._negatives, self._share, self._seed, self._updates = negatives, source_share, seed, 0
         self._places = np.unique(text.places[text.places >= 0])

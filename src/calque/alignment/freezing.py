@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from calque.encoders.layers import find_blocks
-from calque.encoders.lora import weaken
-from calque.encoders.lora_modules import adapted_modules
+from calque.encoders.lora import adapted_modules, weaken
 from calque.errors import SettingError
 
 

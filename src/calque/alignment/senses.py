@@ -29,10 +29,8 @@ from calque.pretraining.sense_softmax import Own, SenseSoftmax
 from calque.pretraining.senses import Senses, SenseTraining
 from calque.pretraining.translations import Translations
 from calque.text import Sentences
-from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
-from calque.training.passes import shares_at_once
 from calque.training.rates import rate_by_width
 from calque.training.sources import float32_copy
 
@@ -150,26 +148,24 @@ class SenseAlignment(Method):
         training = SenseTraining(softmax.senses, self._senses, updates, processes, translations, self.seed)
         tuned.model.train()
         freeze_below(tuned.model, self.freeze)
-        with Threads(shares_at_once(reader, processes.device)) as threads:
-            objective: Objective[Update] = MaskedSensePrediction(
-                tuned.model, reader, mixture, self.share, processes, threads, softmax, training, transform=transform,
-                rows=torch.from_numpy(subwords.rows).to(processes.device), visible=self.visible,
-            )  # fmt: skip
-            if self.weight:
-                objective = Staying(objective, tuned.model, self.weight, processes)
-            loop = Loop(
-                objective,
-                schedule=schedule,
-                processes=processes,
-                identity={**self.settings(), "encoder": encoder.fingerprint, "text": mixture.fingerprint,
-                          "head": weights_digest(transform), **training.identity},
-                folder=None if folder is None else Path(folder),
-                checkpoint_every=checkpoint_every,
-                progress=progress,
-                products=TRAINING_PRECISIONS[self.precision],
-                threads=threads,
-            )  # fmt: skip
-            self.history = loop.run(mixture)
+        objective: Objective[Update] = MaskedSensePrediction(
+            tuned.model, reader, mixture, self.share, processes, softmax, training, transform=transform,
+            rows=torch.from_numpy(subwords.rows).to(processes.device), visible=self.visible,
+        )  # fmt: skip
+        if self.weight:
+            objective = Staying(objective, tuned.model, self.weight, processes)
+        loop = Loop(
+            objective,
+            schedule=schedule,
+            processes=processes,
+            identity={**self.settings(), "encoder": encoder.fingerprint, "text": mixture.fingerprint,
+                      "head": weights_digest(transform), **training.identity},
+            folder=None if folder is None else Path(folder),
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+            products=TRAINING_PRECISIONS[self.precision],
+        )  # fmt: skip
+        self.history = loop.run(mixture)
         self.used, self.softmax = schedule, softmax
         self.counts = {
             "truncated_words": sum(of_lang.truncated_words for of_lang in split.values()),

@@ -26,9 +26,7 @@ from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
-from calque.training.passes import shares_at_once
 from calque.training.plan import BalancedPlan, BatchPlan
 from calque.training.sources import float32_copy, sharded_copy, sharded_in_place
 
@@ -219,21 +217,17 @@ class Tuner(Method):
         plan = self.plan(text, schedule.seed)
         tuned = self._copy(encoder, processes, kept=kept)
         tuned.model.train()
-        with Threads(shares_at_once(tuned, processes.device)) as threads:
-            loop = Loop(
-                self.objective(
-                    tuned, encoder, text, processes, threads, updates=schedule.updates(plan.steps_per_epoch)
-                ),
-                schedule=schedule,
-                processes=processes,
-                identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
-                folder=None if folder is None else Path(folder),
-                checkpoint_every=checkpoint_every,
-                progress=progress,
-                products=TRAINING_PRECISIONS[self.precision],
-                threads=threads,
-            )
-            self.history = loop.run(plan)
+        loop = Loop(
+            self.objective(tuned, encoder, text, processes, updates=schedule.updates(plan.steps_per_epoch)),
+            schedule=schedule,
+            processes=processes,
+            identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
+            folder=None if folder is None else Path(folder),
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+            products=TRAINING_PRECISIONS[self.precision],
+        )
+        self.history = loop.run(plan)
         if processes.sharded:
             cut, tuned = tuned, self._copy(encoder, processes, whole=True, kept=kept)
             take_whole(tuned.model, cut.model)
@@ -307,7 +301,6 @@ class Tuner(Method):
         encoder: TrainableEncoder,
         text: AlignedText,
         processes: Processes,
-        threads: Threads,
         *,
         updates: int = 1,
     ) -> Alignment:
@@ -315,10 +308,10 @@ class Tuner(Method):
         layers, held, frozen = encoder.layer_numbers(self.layers), self.held(encoder), None
         if self.needs_reference:
             read = list(dict.fromkeys([*layers, *(held or ())]))
-            frozen = Reference(encoder, text, read, self.budget, processes, threads)
+            frozen = Reference(encoder, text, read, self.budget, processes)
             frozen.keep(self.reference, self.precision)
         return self.alignment(updates)(
-            tuned, text, layers, processes, frozen, threads, loss=self.loss, over_all=self.terms_over_all, held=held,
+            tuned, text, layers, processes, frozen, loss=self.loss, over_all=self.terms_over_all, held=held,
             budget=self.budget, accumulate=self.accumulate,
         )  # fmt: skip
 

@@ -25,7 +25,6 @@ from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.offsets import offsets_of, ranges
 from calque.room import vectors_room
-from calque.threads import Threads
 from calque.training.objective import Objective
 from calque.training.passes import Pass
 from calque.training.sources import float32_copy, sharded_copy
@@ -102,15 +101,14 @@ class Reference:
         layers: Sequence[int],
         budget: int,
         processes: Processes,
-        threads: Threads,
     ):
         weights = next(encoder.model.parameters())
         if processes.sharded:
             encoder = sharded_copy(encoder, processes.device)
         elif weights.dtype != torch.float32 or not same_device(weights.device, processes.device):
             encoder = float32_copy(encoder, processes.device)
-        self._encoder, self._text, self._layers, self._budget = encoder.settled(), text, layers, budget
-        self._processes, self._threads = processes, threads
+        self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
+        self._processes = processes
         self._cached: dict[int, Tensor] | None = None
 
     def keep(self, how: Literal["auto", "cached", "recomputed"], precision: str) -> None:
@@ -148,17 +146,14 @@ class Reference:
         else:
             by_layer = {layer: torch.zeros(shape, device=device) for layer in self._layers}
         encoder.model.eval()
-
-        def work(piece: np.ndarray) -> None:
-            with torch.no_grad(), self._processes.autocast():  # both belong to the thread that enters them
+        lengths = np.diff(text.table.offsets)[sentences]
+        pieces = [sentences[piece] for piece in token_batches(lengths, self._budget)]
+        for piece in pieces:
+            with torch.no_grad(), self._processes.autocast():
                 vectors = encoder.forward(collate(text.table, piece).to(device), self._layers)
             rows = ranges(place[piece], text.row_counts[piece])
             for layer, states in vectors.items():
                 by_layer[layer][torch.from_numpy(rows).to(device)] = states.float()
-
-        lengths = np.diff(text.table.offsets)[sentences]
-        pieces = [sentences[piece] for piece in token_batches(lengths, self._budget)]
-        self._threads.map(work, pieces)
         for piece in along(pieces, self._processes):
             with torch.no_grad(), self._processes.autocast():
                 encoder.forward(collate(text.table, piece).to(device), self._layers)
@@ -181,7 +176,6 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         layers: that the loss reads.
         processes: of this run.
         reference: the encoder as it was, if the loss needs it.
-        threads: for the shares of an update.
         loss: the terms, for one layer; see `Tuner.loss`.
         over_all: names of the terms that every process computes over the vectors of all.
         held: layers of which the groups say how much they are to stay as they were, and how much; None: those of the loss, alike.
@@ -199,7 +193,6 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         layers: Sequence[int],
         processes: Processes,
         reference: Reference | None,
-        threads: Threads,
         *,
         loss: Callable[[list[GroupVectors], Processes], dict[str, Tensor]],
         over_all: tuple[str, ...] = (),
@@ -211,7 +204,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         self.encoder, self.text, self.aligned = encoder, text, tuple(layers)
         self.held = dict.fromkeys(layers, 1.0) if held is None else dict(held)
         self.layers = (*self.aligned, *(layer for layer in self.held if layer not in self.aligned))
-        self.processes, self.reference, self.threads = processes, reference, threads
+        self.processes, self.reference = processes, reference
         self._loss, self._over_all, self._budget, self._accumulate = loss, over_all, budget, accumulate
         self.updates = 0
         self.counts = text.dropout > 0
@@ -222,7 +215,6 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         parts = self.text.update(
             update,
             budget=self._budget,
-            shares=self.threads.count,
             rank=processes.rank,
             world=processes.world,
             accumulate=self._accumulate,
@@ -265,14 +257,11 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         """All word vectors of a part."""
         torch.manual_seed(seed)  # the same dropout both times that a part is gone through
         device, table = self.processes.device, part.table
-        shares = [[collate(table, batch).to(device) for batch in share] for share in part.shares]
+        chosen = [batch for share in part.shares for batch in share]
+        batches = [collate(table, batch).to(device) for batch in chosen]
         if self.processes.sharded:  # the words that are added come last, where nothing refers to them
-            added = along([batch for share in part.shares for batch in share], self.processes)
-            more = [collate(self.text.table, piece).to(device) for piece in added]
-            shares = [[*(batch for share in shares for batch in share), *more]]
-        return Pass(
-            self.encoder, shares, self.layers, threads=self.threads, context=self.processes.autocast, gradient=gradient,
-        )  # fmt: skip
+            batches += [collate(self.text.table, piece).to(device) for piece in along(chosen, self.processes)]
+        return Pass(self.encoder, batches, self.layers, context=self.processes.autocast, gradient=gradient)
 
     def _groups(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int) -> list[GroupVectors]:
         groups = []

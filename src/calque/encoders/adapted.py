@@ -73,8 +73,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
     """An encoder with adapters of low rank in some of its linear modules: W + (α/r) B A (Hu et al. 2022, "LoRA").
 
     Its folder has the adapters alone, as the library PEFT reads and writes them (`adapter_config.json`,
-    `adapter_model.safetensors`), and in `calque.json` which encoder they are for. Where layers are one step on the processor,
-    that step takes W + (α/r) B A for the matrix, with gradients to A and B; elsewhere PEFT's modules compute.
+    `adapter_model.safetensors`), and in `calque.json` which encoder they are for.
 
     Args:
         origin: the encoder without adapters.
@@ -93,7 +92,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
     def merged(self) -> HuggingFaceEncoder:
         """The same with the adapters put into its weights: an encoder that is saved whole, and needs no PEFT."""
         plain: Any = copy.copy(self)
-        plain.__class__, plain.model, plain._known = HuggingFaceEncoder, merged_copy(self.model), None
+        plain.__class__, plain.model = HuggingFaceEncoder, merged_copy(self.model)
         del plain.origin
         return plain
 

@@ -124,7 +124,7 @@ class ElmoEncoder(Encoder):
             device, words = self.device, WordTypes(self.network.words, lower=self.lower)
             key = "" if out is None else json.dumps([self.fingerprint, device.type, self.precision, torch.__version__])
             # Words that come again are only known within a window.
-            plan = Plan(self.budget, window=32_768, workers=torch.get_num_threads() if device.type == "cpu" else 1)
+            plan = Plan(self.budget, window=32_768)
             return extract(
                 sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers),
                 layers=layers, dim=self.dim, plan=plan, key=key, dtype=dtype, out=out, progress=progress,

@@ -20,7 +20,6 @@ from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
 from calque.text import Sentence, Sentences, not_a_string
-from calque.threads import Threads
 from calque.vectors import Embeddings
 
 
@@ -35,12 +34,10 @@ class Plan:
     Attributes:
         budget: subwords in a batch, padding included.
         window: sentences that are sorted by length together, and split into subwords at a time.
-        workers: batches computed at once, each by one thread; 1 leaves the threads to PyTorch.
     """
 
     budget: int
     window: int = 16_384
-    workers: int = 1
 
 
 def extract(
@@ -63,8 +60,7 @@ def extract(
 
     Args:
         split: cuts a window of sentences into what the model reads.
-        vectors: word vectors of a batch by layer, each `[W, dim]`, zero for a word of length 0; called from several
-            threads at once if `plan.workers > 1`.
+        vectors: word vectors of a batch by layer, each `[W, dim]`, zero for a word of length 0.
         key: hash over all that decides the vectors of a sentence.
         dtype: of the stored vectors, float32 or float16.
         out: a file for each layer.
@@ -88,7 +84,7 @@ def extract(
                 raise InputError("is a folder, expected the name of a file", path=path)
         store = FileStore(layers, offsets, dim, stored, out, identity)
     counts = np.zeros(3, dtype=np.int64)
-    with encode_bar(int(offsets[-1]), progress) as shown, Threads(plan.workers if len(sentences) > 1 else 1) as threads:
+    with encode_bar(int(offsets[-1]), progress) as shown, torch.inference_mode():
         for number, start in enumerate(range(0, len(sentences), plan.window)):
             window = split(sentences[start : start + plan.window])
             counts += (window.truncated_words, window.truncated_sentences, window.empty_words)
@@ -98,16 +94,11 @@ def extract(
             to_do = {i: batch for i, batch in enumerate(_batches(window, plan.budget)) if i not in done}
             sizes = np.diff(window.word_offsets)
             shown.update(window.n_words - sum(int(sizes[batch].sum()) for batch in to_do.values()))
-
-            def work(numbers: np.ndarray, window=window, first=first, sizes=sizes) -> int:
+            for i, numbers in to_do.items():
                 rows = first + ranges(window.word_offsets[numbers], sizes[numbers])
-                with torch.inference_mode():
-                    for layer, states in vectors(collate(window, numbers)).items():
-                        store.data[layer][rows] = states.to("cpu", torch.float32).numpy()
-                return len(rows)
-
-            for i, n in threads.unordered(work, to_do):
-                shown.update(n)
+                for layer, states in vectors(collate(window, numbers)).items():
+                    store.data[layer][rows] = states.to("cpu", torch.float32).numpy()
+                shown.update(len(rows))
                 store.finished(number, i)
             store.flush()
     _warn(counts, limit, int(offsets[-1]))
@@ -129,12 +120,10 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
 
 
 def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
-    """Batches of the sentences that have a word to encode; smaller ones for a short text, so that all workers get some."""
+    """Return batches of the sentences that have a word to encode."""
     reached = offsets_of(split.covered)
     covered = np.flatnonzero(reached[split.word_offsets[1:]] > reached[split.word_offsets[:-1]])
-    lengths = split.lengths[covered]
-    budget = min(budget, max(256, int(lengths.sum()) // 8))
-    return [covered[batch] for batch in token_batches(lengths, budget)]
+    return [covered[batch] for batch in token_batches(split.lengths[covered], budget)]
 
 
 def _identity(key: str, sentences: Iterable, plan: Plan, layers: Sequence[int], dtype: np.dtype) -> str:

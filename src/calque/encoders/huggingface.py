@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -19,14 +18,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.distributed.shards import has_shards
 from calque.encoders.batches import WordBatch, collate
-from calque.encoders.bert import bert_states, embedded, is_bert_like, may_pack, prepare
-from calque.encoders.block import Known
+from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
-from calque.encoders.cut import cut_above
-from calque.encoders.dropped import SubwordDropout
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.layers import LayerTap, all_states, examine
-from calque.encoders.numerics import check_precision, few_shapes, forward_context, number_type, usable_device
+from calque.encoders.layers import LayerTap, all_states, cut_above, examine
+from calque.encoders.numerics import check_precision, forward_context, number_type, usable_device
 from calque.encoders.sentence_modules import write_layer, write_modules
 from calque.encoders.sentence_transformers import copy_modules, own_modules
 from calque.encoders.split import SplitSentences
@@ -34,7 +30,7 @@ from calque.encoders.subwords import Subwords
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, InputError, SettingError
 from calque.nn.pooling import word_means
-from calque.text import Sentence, Sentences
+from calque.text import Sentence
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
@@ -83,12 +79,10 @@ class HuggingFaceEncoder(TrainableEncoder):
     ):
         if pooling not in POOLINGS:
             raise SettingError(f"pooling={pooling!r}, expected one of {', '.join(POOLINGS)}")
-        few_shapes()
         self.model, self.tokenizer = model.eval(), tokenizer
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
         self.pooling, self.precision = pooling, check_precision(precision)
         self.modules: Path | None = None
-        self._known: Known | None = None
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
@@ -105,9 +99,6 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- what the model is like ------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         return self.subwords.split(sentences)
-
-    def dropping(self, texts: Sequence[Sentences], plain: SplitSentences, share: float) -> SubwordDropout:
-        return SubwordDropout(self.subwords, texts, plain, share)
 
     def _probe(self) -> WordBatch:
         """Some text, with padding in it."""
@@ -155,7 +146,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         batches = [batch] if isinstance(batch, WordBatch) else list(batch)
         if self.is_flat():
-            return self.above(self.embedded(batches), batches, layers)
+            return self._flat_forward(batches, layers)
         parts = [
             {layer: self.pool(states, batch) for layer, states in self.hidden_states(batch, layers).items()}
             for batch in batches
@@ -173,8 +164,9 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Position of each word's first or last subword, int64 `[W]`."""
         return starts if self.pooling == "first" else starts + (lengths - 1).clamp(min=0)
 
-    # -- the same in two steps, without padding --------------------------------------------------------------------
+    # -- the same without padding ----------------------------------------------------------------------------------
     def is_flat(self) -> bool:
+        """Return whether `forward` takes the pass without padding (`calque.encoders.bert`) for this model, as it is now."""
         plain = isinstance(self.model, PreTrainedModel) and not has_shards(self.model)
         return self._flat and plain and is_bert_like(self.model)
 
@@ -182,14 +174,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     def blocks(self) -> nn.ModuleList | None:
         return None if self._blocks is None else self.model.get_submodule(self._blocks)
 
-    def embedded(self, batches: Sequence[WordBatch]) -> Tensor:
-        """The first step of `forward`: layer 0 of all N subwords of the batches, `[N, dim]`."""
-        return embedded(self.model, batches)
-
-    def above(
-        self, x: Tensor, batches: Sequence[WordBatch], layers: Sequence[int], *, key: int | None = None
-    ) -> dict[int, Tensor]:
-        """The second step of `forward`, from what `embedded` gave; `key` is that of dropout, see `keyed_dropout`."""
+    def _flat_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
+        """Return word vectors by the pass without padding."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
         start, starts = 0, []
         for batch in batches:
@@ -197,41 +183,28 @@ class HuggingFaceEncoder(TrainableEncoder):
             start += batch.n_subwords
         first, lengths = torch.cat(starts), torch.cat([batch.lengths for batch in batches])
         rows = None if self.pooling == "mean" else self._ends(first, lengths)
-        states = bert_states(self.model, x, batches, list(numbers.values()), rows, key=key, known=self._known)
+        states = bert_states(self.model, embedded(self.model, batches), batches, list(numbers.values()), rows)
         filled = (lengths > 0)[:, None]
         return {
             layer: word_means(states[number], first, lengths) if rows is None else states[number] * filled
             for layer, number in numbers.items()
         }
 
-    def keyed_dropout(self) -> bool:
-        return self.is_flat() and may_pack(self.model, None, self._known)
-
-    def settled(self, layers: Sequence[int] = (), *, each: Callable[..., Iterable[None]] = map) -> Self:
-        copied = copy.copy(self)
-        copied._known = Known()
-        if layers and not torch.is_autocast_enabled("cpu"):
-            prepare(self.model, max(map(self.layer_number, layers)), copied._known, each)
-        return copied
-
     # -- many sentences --------------------------------------------------------------------------------------------
     @contextmanager
     def _reader(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
-        device, flat, tap, settled = self.device, self.is_flat(), self._tap(layers), self.settled()
+        device, flat, tap = self.device, self.is_flat(), self._tap(layers)
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
             batch = batch.to(device)
             with forward_context(self.precision or "highest", device):
                 if flat:
-                    return settled.above(self.embedded([batch]), [batch], layers)
+                    return self._flat_forward([batch], layers)
                 states = all_states(self.model, batch) if tap is None else tap(batch)
                 return {layer: self.pool(states[layer], batch) for layer in layers}
 
         with nullcontext() if flat or tap is None else tap.attached():
             yield vectors
-
-    def _workers(self) -> int:
-        return torch.get_num_threads() if self.device.type == "cpu" else 1
 
     def _arithmetic(self) -> list[Any]:
         attention = self.model.config._attn_implementation

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ class LayerTap:
 
     `output_hidden_states=True` gives the same tensors, but runs all layers. Layer `k` is what enters block `k`; layer
     `L` is the model's own last state, behind a final norm where there is one. Whether a model follows this is tested
-    when it is loaded. Several threads may call one tap.
+    when it is loaded.
 
     Args:
         model: a `transformers` model.
@@ -44,7 +44,7 @@ class LayerTap:
     def __init__(self, model: PreTrainedModel, blocks: str, layers: Iterable[int]):
         self._model, self._layers = model, sorted(set(layers))
         self._blocks: nn.ModuleList = model.get_submodule(blocks)  # type: ignore[assignment]
-        self._states: dict[int, dict[int, Tensor]] = {}  # by thread
+        self._states: dict[int, Tensor] | None = None  # of the pass that is running
 
     @contextmanager
     def attached(self) -> Iterator[LayerTap]:
@@ -58,9 +58,8 @@ class LayerTap:
 
         def tap(layer: int):
             def hook(module, args, kwargs):
-                states = self._states.get(threading.get_ident())
-                if states is not None:  # else a call that is not ours
-                    states[layer] = args[0] if args else kwargs["hidden_states"]
+                if self._states is not None:  # else a call that is not ours
+                    self._states[layer] = args[0] if args else kwargs["hidden_states"]
                     if layer == top and stop:
                         raise _Reached
 
@@ -77,7 +76,8 @@ class LayerTap:
 
     def __call__(self, batch: WordBatch) -> dict[int, Tensor]:
         """States `[B, T, dim]` by layer."""
-        states = self._states[threading.get_ident()] = {}
+        states: dict[int, Tensor] = {}
+        self._states = states
         try:
             output = self._model(**_inputs(batch))
             if self._layers[-1] == len(self._blocks):
@@ -85,7 +85,7 @@ class LayerTap:
         except _Reached:
             pass
         finally:
-            del self._states[threading.get_ident()]
+            self._states = None
         return {layer: states[layer] for layer in self._layers}
 
 
@@ -100,11 +100,14 @@ def _inputs(batch: WordBatch) -> dict[str, Tensor | None]:
 
 
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, bool]:
-    """What a model is like, found out on one small batch with padding in it.
+    """Choose how a model's hidden states are computed, and check the choice on one small batch with padding in it.
+
+    A model of `bert.FAMILIES` takes the pass without padding, any other `LayerTap` where it has one list of its layers. Two
+    forward passes: the model's own, and the chosen one, which must equal it to 1e-5 of the largest number in a state.
 
     Returns:
-        L; the size of the states; the name of the list of layers if `LayerTap` gives what `transformers` gives; and
-        whether `bert_states` does. "Gives" means equal to 1e-5 of the largest number in a state.
+        L; the size of the states; the name of the list of layers, None if `LayerTap` does not give what `transformers`
+        gives; and whether `bert_states` does.
 
     Raises:
         SettingError: states that are not one per subword and layer.
@@ -120,27 +123,83 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, b
             )
         if not all(bool(state.isfinite().all()) for state in states):
             raise SettingError(f"{type(model).__name__} gives vectors that are not finite: its weights are damaged")
-        n_layers = len(states) - 1
+        numbers = range(len(states))
+        blocks = find_blocks(model, len(states) - 1)
         inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
 
         def agree(ours: Mapping[int, Tensor]) -> bool:
             return all(
-                torch.allclose(ours[number], state[inside], rtol=0, atol=1e-5 * float(state.abs().max()))
+                torch.allclose(ours[number], state[inside].reshape(-1, shape[-1]), rtol=0, atol=_close(state))
                 for number, state in enumerate(states)
             )
 
-        blocks = find_blocks(model, n_layers)
+        if is_bert_like(model) and agree(bert_states(model, embedded(model, [batch]), [batch], numbers)):
+            return len(states) - 1, shape[-1], blocks, True
         if blocks is not None:
             try:
-                ours: dict[int, Tensor] = {}
-                for number in range(n_layers + 1):  # each as the highest one, too
-                    with LayerTap(model, blocks, [0, number]).attached() as tap:  # type: ignore[arg-type]
-                        ours.update(tap(batch))
-                blocks = blocks if agree({number: state[inside] for number, state in ours.items()}) else None
+                with LayerTap(model, blocks, numbers).attached() as tap:  # type: ignore[arg-type]
+                    ours = {number: state[inside].reshape(-1, shape[-1]) for number, state in tap(batch).items()}
+                blocks = blocks if agree(ours) else None
             except (KeyError, TypeError, AttributeError):
                 blocks = None
-        flat = False
-        if is_bert_like(model):
-            ours = bert_states(model, embedded(model, [batch]), [batch], range(n_layers + 1))
-            flat = agree({number: state.view(states[number][inside].shape) for number, state in ours.items()})
-    return n_layers, shape[-1], blocks, flat
+    return len(states) - 1, shape[-1], blocks, False
+
+
+def _close(state: Tensor) -> float:
+    """Return how far two computations of a state may be apart."""
+    return 1e-5 * float(state.abs().max())
+
+
+@contextmanager
+def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: WordBatch) -> Iterator[bool]:
+    """Within the block, the model ends at a layer, so that whoever saves it saves one whose last layer is that one.
+
+    A model can be cut if its layers stand in one list, if its configuration says how many there are, and if what it then
+    gives as its last state is what the layer gave before (no final norm in between); that is tried on a batch.
+
+    Args:
+        model: in evaluation mode.
+        blocks: name of its list of layers, as `find_blocks` gives it.
+        layer: from 1 to L.
+        batch: some text.
+
+    Yields:
+        whether the model has been cut; if not, it is as it was.
+    """
+    config: Any = model.config
+    stack = None if blocks is None else model.get_submodule(blocks)
+    n = 0 if stack is None else len(stack)  # type: ignore[arg-type]
+    if stack is None or not 0 < layer < n or getattr(config, "num_hidden_layers", None) != n:
+        yield False
+        return
+    with torch.inference_mode():
+        before = all_states(model, batch)[layer]
+    parent, _, name = str(blocks).rpartition(".")
+    owner = model.get_submodule(parent)
+    # What lists a value for each layer (layer_types, …) has to become shorter too.
+    lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
+    try:
+        setattr(owner, name, nn.ModuleList(list(stack)[:layer]))  # type: ignore[arg-type]
+        config.num_hidden_layers = layer
+        for key, value in lists.items():
+            setattr(config, key, value[:layer])
+        same = _ends_alike(model, batch, before)
+        if same:
+            yield True
+    finally:
+        setattr(owner, name, stack)
+        config.num_hidden_layers = n
+        for key, value in lists.items():
+            setattr(config, key, value)
+    if not same:
+        yield False
+
+
+def _ends_alike(model: PreTrainedModel, batch: WordBatch, before: torch.Tensor) -> bool:
+    try:
+        with torch.inference_mode():
+            states = all_states(model, batch)
+    except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
+        return False
+    inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
+    return torch.allclose(states[-1][inside], before[inside], rtol=0, atol=_close(before))

@@ -7,7 +7,7 @@ Hu et al. (2022), "LoRA: Low-Rank Adaptation of Large Language Models", Eq. 3: a
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ from torch import nn
 from calque.encoders.checkpoint import first_line
 from calque.encoders.folder import ADAPTERS_FILE
 from calque.encoders.layers import find_blocks
-from calque.encoders.lora_modules import NAME, adapted_modules
 from calque.errors import CalqueError, InputError, MissingExtraError, SettingError, check_number
 
 WEIGHTS_FILE = "adapter_model.safetensors"
+NAME = "default"  # of the one set of adapters that a model has here
 _PREFIX = "base_model.model."  # of every tensor in PEFT's files
 # Where PEFT names no modules of a kind of model: those of the first row that the model has.
 _QUERY_VALUE = (("query", "value"), ("q_lin", "v_lin"), ("q_proj", "v_proj"), ("q", "v"), ("Wqkv",))
@@ -71,6 +71,11 @@ def sharing_copy(model: Any) -> Any:
 
 
 # -- a model with adapters ---------------------------------------------------------------------------------------------
+def adapted_modules(model: nn.Module) -> Iterator[Any]:
+    """Return the modules of a model that have adapters."""
+    return (module for module in model.modules() if hasattr(module, "lora_A") and hasattr(module, "base_layer"))
+
+
 def add_adapters(model: Any, lora: LowRank, layers: range, *, seed: int) -> None:
     """Give a model adapters, in place; all else is frozen.
 

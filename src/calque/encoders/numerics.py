@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
@@ -20,18 +19,6 @@ PRECISIONS = ("highest", "high", "medium", "bfloat16")
 #: of training, and the precision of its float32 matrix products
 TrainingPrecision = Literal["float32", "medium", "bfloat16"]
 TRAINING_PRECISIONS = {"float32": "highest", "medium": "medium", "bfloat16": "highest"}
-
-
-def few_shapes() -> None:
-    """Let oneDNN keep little, before it is first used.
-
-    What it prepares for a product it keeps for each shape, and PyTorch keeps a copy. Batches of sentences have ever new
-    shapes, so memory would grow with the text, by a gigabyte and more. Rows that are filled up (`rounded_rows`) have few:
-    an update of a BERT has fewer than this, and to prepare one takes as long as a product of a small model. Each is up to
-    half a megabyte.
-    """
-    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "48")
 
 
 def check_precision(precision: str, *, products_only: bool = False) -> str:
@@ -71,8 +58,6 @@ def _checked(precision: str, names: tuple[str, ...]) -> str:
     """One of the names, of which the first is exact."""
     if precision not in names:
         raise SettingError(f"precision={precision!r}, expected one of {', '.join(names)}")
-    if precision != names[0]:
-        few_shapes()
     return precision
 
 

@@ -26,7 +26,6 @@ from calque.errors import SettingError
 from calque.nn.pooling import maxima, means, owners, sums
 from calque.progress import bar
 from calque.text import Sentences
-from calque.threads import Threads
 
 Pooling = Literal["own", "words", "subwords", "cls"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
@@ -227,16 +226,12 @@ def _of_subwords(encoder: Encoder, sentences: Sentences, pooling: SentencePoolin
         with (
             matmul_precision(encoder.precision or "highest"),
             encoder._reader([layer]) as read,
-            Threads(encoder._workers() if len(batches) > 1 else 1) as threads,
+            torch.inference_mode(),
         ):
-
-            def work(numbers: np.ndarray) -> np.ndarray:
-                with torch.inference_mode():
-                    rows = read(collate(split, numbers))[layer]
-                    lengths = torch.from_numpy(counts[numbers]).to(rows.device)
-                    return pooling(rows.float(), lengths).cpu().numpy()
-
-            found.update(threads.unordered(work, batches))
+            for number, numbers in batches.items():
+                rows = read(collate(split, numbers))[layer]
+                lengths = torch.from_numpy(counts[numbers]).to(rows.device)
+                found[number] = pooling(rows.float(), lengths).cpu().numpy()
     finally:
         for module in training:
             module.training = True

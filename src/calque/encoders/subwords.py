@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from calque.arrow import from_numpy
-from calque.encoders.forms import Bytes, Forms
 from calque.encoders.framing import PROBES, Frame, Piece, as_words, frame_of, framed
 from calque.encoders.split import SplitSentences, laid_out, number_words, running
-from calque.encoders.wordpiece import WordPiece
 from calque.errors import SettingError
 from calque.offsets import offsets_of
-from calque.room import room
 from calque.text import Sentence, Sentences
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-_MANY = 50_000  # words of a text from which on they are looked up by their bytes, in compiled loops
 _LOCK = RLock()  # who reads text may be one of several threads, and a table grows
 _CHUNK = 512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
 
@@ -130,7 +123,6 @@ class Subwords:
     # -- the table of word types ----------------------------------------------------------------------------------
     def _clear(self) -> None:
         self._row: dict[str, int] = {}
-        self._forms, self._row_of_form = Forms(), np.zeros(0, dtype=np.int64)
         self._table = np.zeros(1024, dtype=np.int32)
         self._starts = np.zeros(1, dtype=np.int64)  # [n_types + 1] used, grown by doubling
         self._used = self._types = 0
@@ -164,46 +156,11 @@ class Subwords:
             self._row.update(zip(new, self._add(*self._split_types(new)).tolist(), strict=True))
         return np.array([self._row[word] for word in words], dtype=np.int64)
 
-    def _rows_of_text(self, words: pa.ChunkedArray) -> np.ndarray:
-        """Row of each word of a text in the table, by bytes instead of strings; int64 `[n_words]`."""
-        rows, start = room((len(words),), np.int64), 0
-        for chunk in words.chunks:
-            text = Bytes.of(chunk)
-            forms, fresh = self._forms.number(text)
-            self._row_of_form = np.concatenate([self._row_of_form, self._rows_of_new(chunk, text, fresh)])
-            rows[start : start + len(chunk)] = self._row_of_form[forms]
-            start += len(chunk)
-        return rows
-
-    def _rows_of_new(self, chunk: pa.Array, text: Bytes, words: np.ndarray) -> np.ndarray:
-        """Rows of some words of a text that no form of it had; int64 `[len(words)]`."""
-        rows, left = np.empty(len(words), dtype=np.int64), np.arange(len(words))
-        if self._wordpiece is not None and len(words):
-            ids, counts = self._wordpiece.cut(text, words)
-            left, done = np.flatnonzero(counts < 0), np.flatnonzero(counts >= 0)
-            rows[done] = self._add(ids, counts[done])
-        if len(left):
-            rows[left] = self._add(*self._split_types(chunk.take(from_numpy(words[left])).to_pylist()))
-        return rows
-
-    @cached_property
-    def _wordpiece(self) -> WordPiece | None:
-        """The tokenizer as a compiled loop, where it can be had."""
-        return None if self.needs_space else WordPiece.of(self.backend)
-
     def _look_up(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-        """Row of each word in the table, and the sentences' offsets in the words."""
+        """Return the row of each word in the table, and the sentences' offsets in the words."""
         with _LOCK:
             if self._types > self.cache_size:
                 self._clear()
-            if isinstance(sentences, Sentences):
-                words, offsets = sentences.flat()
-                if len(words) >= _MANY:
-                    try:
-                        return self._rows_of_text(words), offsets
-                    except BaseException:  # forms may have their numbers already, but no rows
-                        self._clear()
-                        raise
             types, numbers, offsets = number_words(sentences)
             return self._rows(types)[numbers], offsets
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,19 +18,12 @@ from calque.encoders.batches import WordBatch
 from calque.encoders.extraction import Plan, extract
 from calque.encoders.numerics import matmul_precision
 from calque.encoders.split import SplitSentences
-from calque.errors import SettingError
-from calque.text import Sentence, Sentences
+from calque.text import Sentence
 from calque.vectors import Embeddings
-
-if TYPE_CHECKING:
-    from calque.encoders.dropped import SubwordDropout
 
 
 class TrainableEncoder(Encoder):
     """An encoder whose weights can be trained, and which can be fine-tuned for a task; `encode` comes with it.
-
-    One whose model works in two steps without padding, as BERT's does, says so in `is_flat`, and has `embedded` and
-    `above`, as `HuggingFaceEncoder` has them; training it is quicker.
 
     Attributes:
         layer: the layer that `encode` gives.
@@ -48,21 +41,6 @@ class TrainableEncoder(Encoder):
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """The sentences as the model reads them."""
 
-    def dropping(self, texts: Sequence[Sentences], plain: SplitSentences, share: float) -> SubwordDropout:
-        """What cuts the sentences of these texts into other subwords each time.
-
-        Args:
-            texts: one after the other.
-            plain: the same as `split` gives them.
-            share: how probably a subword is left out, see `SubwordDropout`.
-
-        Raises:
-            SettingError: the encoder has no subwords that could be left out.
-        """
-        raise SettingError(
-            f"subword_dropout: {type(self).__name__} has no subwords that could be left out; leave it at 0"
-        )
-
     @abstractmethod
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
@@ -70,23 +48,6 @@ class TrainableEncoder(Encoder):
         Args:
             batch: one, or several whose words come one after the other.
         """
-
-    def is_flat(self) -> bool:
-        """Whether `embedded` and `above` work for this model, as it is now."""
-        return False
-
-    def keyed_dropout(self) -> bool:
-        """Whether `above` takes a `key` from which all its dropout follows, so that several threads may call it at once."""
-        return False
-
-    def settled(self, layers: Sequence[int] = (), *, each: Callable[..., Iterable[None]] = map) -> Self:
-        """The same encoder for passes while its weights stay as they are: what passes prepare of them is prepared once.
-
-        Args:
-            layers: that `above` will be asked for, if that is known; what they need is then prepared now.
-            each: goes through them, as `map` does or side by side.
-        """
-        return self
 
     def merged(self) -> TrainableEncoder:
         """The same encoder with its adapters put into its weights, as others train and save it; itself where it has none."""
@@ -135,7 +96,7 @@ class TrainableEncoder(Encoder):
             with matmul_precision(self.precision or "highest"), self._reader(layers) as vectors:
                 return extract(
                     sentences, split=self.split, vectors=vectors, layers=layers, dim=self.dim, dtype=dtype, out=out,
-                    plan=Plan(self.budget, workers=self._workers()), key=key, limit=self.max_length, progress=progress,
+                    plan=Plan(self.budget), key=key, limit=self.max_length, progress=progress,
                 )  # fmt: skip
         finally:
             for module in training:
@@ -145,10 +106,6 @@ class TrainableEncoder(Encoder):
     def _reader(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
         """What gives the word vectors of one batch after the other."""
         yield lambda batch: self.forward(batch.to(self.device), layers)
-
-    def _workers(self) -> int:
-        """Batches that `_reader` can read at once."""
-        return 1
 
     def _arithmetic(self) -> list[Any]:
         """What decides the last bits of the vectors, besides the weights."""

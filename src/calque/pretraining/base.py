@@ -19,7 +19,6 @@ from calque.errors import check_number
 from calque.pretraining.blocks import Mixture
 from calque.pretraining.senses import Senses
 from calque.pretraining.translations import Translations
-from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
 
@@ -98,7 +97,6 @@ class LanguageModel(ABC):
             identity={**self.settings(), "text": mixture.fingerprint, **identity},
             folder=None if folder is None else Path(folder),
             products=TRAINING_PRECISIONS[self.precision],
-            threads=objective.threads,
             title="pretrain",
             **options,
         )
@@ -152,8 +150,7 @@ class Prediction(Objective[Update]):
         module: predicts.
         mixture: whose blocks the updates name.
         processes: of this run.
-        threads: for the shares of an update.
     """
 
-    def __init__(self, module: nn.Module, mixture: Mixture, processes: Processes, threads: Threads):
-        self.module, self.mixture, self.processes, self.threads = module, mixture, processes, threads
+    def __init__(self, module: nn.Module, mixture: Mixture, processes: Processes):
+        self.module, self.mixture, self.processes = module, mixture, processes

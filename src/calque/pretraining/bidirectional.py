@@ -26,13 +26,10 @@ from calque.pretraining.translations import Translations
 from calque.pretraining.word_model import Contexts, WordModel
 from calque.pretraining.words import FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentences
-from calque.threads import Threads
 from calque.training.loop import Schedule, adam
 from calque.training.passes import add_gradients
 
 _SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here
-_SHARES = 8  # of an update at most, each in a thread with gradients of its own
-_GRADIENTS = 2_000_000_000  # bytes
 
 
 def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
@@ -63,8 +60,7 @@ class BiLanguageModel(LanguageModel):
         min_count: occurrences below which a word is not predicted.
         lower: read all words in lower case; the encoder will, too.
         negatives, tables, correction: see `WordSoftmax`.
-        dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last. Which ones
-            depends on the number of threads, too.
+        dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last.
         optimiser: "adam", or "adagrad" as published; after a few hundred updates Adam's perplexity is about half.
         learning_rate: the highest; None: 5e-3, beyond 128 dimensions 0.64 / dim, and 0.2 with Adagrad.
         length, alpha, batch, updates, warmup, decay, betas, epsilon, clip, seed, precision: see `LanguageModel`.
@@ -146,21 +142,18 @@ class BiLanguageModel(LanguageModel):
         network, head = ElmoNetwork(self.options), self._head(text.vocabulary)
         model = self.model = WordModel(network, head, text.vocabulary, lower=self.lower)
         model.to(processes.device).train()
-        weights = sum(p.numel() for p in model.parameters())
-        shares = min(torch.get_num_threads(), _SHARES, max(1, _GRADIENTS // (4 * weights)))
         identity = {"words": text.vocabulary.fingerprint}
-        with Threads(shares if processes.device.type == "cpu" else 1) as threads:
-            objective = WordPrediction(model, text, mixture, self.dropout, processes, threads)
-            if isinstance(head, SenseSoftmax):
-                training = self._training(head, text, dictionaries, processes)
-                identity |= training.identity
-                objective = SensePrediction(model, text, mixture, self.dropout, processes, threads, training)
-            elif dictionaries:
-                raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
-            self._run(
-                objective, identity=identity, folder=folder, checkpoint_every=checkpoint_every, progress=progress,
-                optimiser=OPTIMISERS[self.optimiser],
-            )  # fmt: skip
+        objective = WordPrediction(model, text, mixture, self.dropout, processes)
+        if isinstance(head, SenseSoftmax):
+            training = self._training(head, text, dictionaries, processes)
+            identity |= training.identity
+            objective = SensePrediction(model, text, mixture, self.dropout, processes, training)
+        elif dictionaries:
+            raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
+        self._run(
+            objective, identity=identity, folder=folder, checkpoint_every=checkpoint_every, progress=progress,
+            optimiser=OPTIMISERS[self.optimiser],
+        )  # fmt: skip
         model.eval()
         return model.encoder("pretrained")
 
@@ -190,13 +183,11 @@ class WordPrediction(Prediction):
         model: predicts.
         text: whose sentences are the mixture's blocks.
         dropout: see `BiLanguageModel`.
-        mixture, processes, threads: see `Prediction`.
+        mixture, processes: see `Prediction`.
     """
 
-    def __init__(
-        self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes, threads: Threads
-    ):
-        super().__init__(model, mixture, processes, threads)
+    def __init__(self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes):
+        super().__init__(model, mixture, processes)
         self.model, self.dropout = model, dropout
         self._rows = model.rows(text.forms)
         self._weights = list(model.parameters())
@@ -217,26 +208,21 @@ class WordPrediction(Prediction):
         seed = torch.initial_seed()
         negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
         mine = self.processes.share(np.arange(len(texts)))
-        # Each share gets every n-th of the texts in order of length: about the same work for all.
         mine = mine[np.argsort([-len(texts[k]) for k in mine], kind="stable")]
-        shares = [part for part in (mine[k :: self.threads.count] for k in range(self.threads.count)) if len(part)]
-
-        def work(number: int) -> Done:
-            portion = [texts[k] for k in shares[number]]
-            drop = _Dropout(self.dropout, np.random.default_rng([seed, 2, number]), self.processes.device)
+        done = []
+        if len(mine):
+            portion = [texts[k] for k in mine]
+            drop = _Dropout(self.dropout, np.random.default_rng([seed, 2, 0]), self.processes.device)
             lengths = np.array(list(map(len, portion)), dtype=np.int64)
             with torch.enable_grad(), self.processes.autocast():
                 contexts = self.model.contexts(self._rows, np.concatenate(portion), lengths, drop)
                 where = Places(
-                    ranges(first[shares[number]], predictions[shares[number]]),
-                    np.repeat(languages[shares[number]], predictions[shares[number]]),
-                )
+                    ranges(first[mine], predictions[mine]), np.repeat(languages[mine], predictions[mine])
+                )  # fmt: skip
                 terms = [self._term(contexts, side, negatives[side], where) for side in (0, 1)]
                 loss = (terms[0].value + terms[1].value) / (2 * total)
-            return Done.of(loss, self._weights, terms, _SCALE)
-
-        done = self.threads.map(work, range(len(shares)))
-        add_gradients(self._weights, [part.gradients for part in done])
+            done.append(Done.of(loss, self._weights, terms, _SCALE))
+            add_gradients(self._weights, done[0].gradients)
         self._finish(done, [int(predictions[part].sum()) for part in self.processes.shares(np.arange(len(texts)))])
         loss = torch.stack([part.loss for part in done]).sum() if done else torch.zeros((), device=self.model.device)
         return {"loss": float(self.processes.sum_numbers(loss))}
@@ -270,14 +256,14 @@ class SensePrediction(WordPrediction):
     Args:
         model: predicts with a `SenseSoftmax`.
         training: of its tables.
-        text, mixture, dropout, processes, threads: see `WordPrediction`.
+        text, mixture, dropout, processes: see `WordPrediction`.
     """
 
     def __init__(
-        self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes, threads: Threads,
+        self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
         training: SenseTraining,
     ):  # fmt: skip
-        super().__init__(model, text, mixture, dropout, processes, threads)
+        super().__init__(model, text, mixture, dropout, processes)
         self.training = training
         self._weights = list(model.network.parameters())
         training.begin()
@@ -303,7 +289,7 @@ class SensePrediction(WordPrediction):
 
 
 class _Dropout:
-    """Dropout with random numbers of its own, so that as many threads draw the same every time."""
+    """Dropout with random numbers of its own."""
 
     def __init__(self, share: float, rng: np.random.Generator, device: torch.device):
         self._share = share

@@ -18,7 +18,6 @@ from calque.pretraining.base import Done, Prediction, Term, Update
 from calque.pretraining.blocks import Mixture, mask
 from calque.pretraining.sense_softmax import SenseSoftmax
 from calque.pretraining.senses import Selected, SenseTraining, add_rows
-from calque.threads import Threads
 from calque.training.passes import Pass, add_gradients
 
 
@@ -29,16 +28,16 @@ class HiddenPrediction(Prediction):
         module: all that is trained.
         encoder: around the model's body.
         share: of the subwords to hide.
-        weights: of the head that predicts, which every share of an update has gradients of.
+        weights: of the head that predicts.
         visible: see `mask`.
-        mixture, processes, threads: see `Prediction`.
+        mixture, processes: see `Prediction`.
     """
 
     def __init__(
         self, module: nn.Module, encoder: HuggingFaceEncoder, mixture: Mixture, share: float, processes: Processes,
-        threads: Threads, weights: Sequence[nn.Parameter], visible: float = 0.1,
+        weights: Sequence[nn.Parameter], visible: float = 0.1,
     ):  # fmt: skip
-        super().__init__(module, mixture, processes, threads)
+        super().__init__(module, mixture, processes)
         self.encoder, self.share, self.visible = encoder, share, visible
         tokenizer: Any = encoder.tokenizer
         self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
@@ -57,41 +56,25 @@ class HiddenPrediction(Prediction):
         blocks = np.arange(len(ids))
         counts = [int(np.isin(chosen // width, part).sum()) for part in self.processes.shares(blocks)]
         mine = self.processes.share(blocks)
-        rows = [part for part in np.array_split(mine, self.threads.count) if len(part)]
-        if not rows:  # fewer blocks than processes
+        if not len(mine):  # fewer blocks than processes
             self._finish([], counts)
             return {"loss": float(self.processes.sum_numbers(torch.zeros((), device=self.processes.device)))}
-        shares, hidden = [], []
-        for part in rows:
-            order = np.flatnonzero((chosen // width >= part[0]) & (chosen // width <= part[-1]))
-            shares.append(self._batch(read, chosen[order], part))
-            about = (
-                ids.flat[chosen[order]].astype(np.int64),
-                order,
-                languages[chosen[order] // width],
-                words.flat[chosen[order]],
-            )
-            hidden.append(Hidden(*(torch.from_numpy(x).to(self.processes.device) for x in about)))
+        order = np.flatnonzero((chosen // width >= mine[0]) & (chosen // width <= mine[-1]))
+        places = chosen[order]
+        about = ids.flat[places].astype(np.int64), order, languages[places // width], words.flat[places]
+        hidden = Hidden(*(torch.from_numpy(x).to(self.processes.device) for x in about))
         last = self.encoder.n_layers
-        done = Pass(
-            self.encoder, [[batch] for batch in shares], [last], threads=self.threads, context=self.processes.autocast
-        )
-        vectors = done.vectors[last].split([len(part.answers) for part in hidden])
-
+        reading = Pass(self.encoder, [self._batch(read, places, mine)], [last], context=self.processes.autocast)
         self._draw()
-
-        def work(number: int) -> Done:
-            with torch.enable_grad(), self.processes.autocast():
-                given = vectors[number].detach().requires_grad_()
-                term = self._term(given, hidden[number])
-                loss = term.value / len(chosen)
-            return Done.of(loss, [given, *self._head_weights], [term])
-
-        parts = self.threads.map(work, range(len(hidden)))
-        add_gradients(self._head_weights, [part.gradients[1:] for part in parts])
-        done.backward({last: torch.cat([part.gradients[0] for part in parts])})  # type: ignore[misc]
-        self._finish(parts, counts)
-        return {"loss": float(self.processes.sum_numbers(torch.stack([part.loss for part in parts]).sum()))}
+        with torch.enable_grad(), self.processes.autocast():
+            given = reading.vectors[last].requires_grad_()
+            term = self._term(given, hidden)
+            loss = term.value / len(chosen)
+        done = Done.of(loss, [given, *self._head_weights], [term])
+        add_gradients(self._head_weights, done.gradients[1:])
+        reading.backward({last: done.gradients[0]})  # type: ignore[dict-item]
+        self._finish([done], counts)
+        return {"loss": float(self.processes.sum_numbers(done.loss))}
 
     @abstractmethod
     def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
@@ -167,7 +150,7 @@ class MaskedPrediction(HiddenPrediction):
 
     Args:
         model: with its head.
-        encoder, mixture, share, processes, threads: see `HiddenPrediction`.
+        encoder, mixture, share, processes: see `HiddenPrediction`.
     """
 
     def __init__(
@@ -177,9 +160,8 @@ class MaskedPrediction(HiddenPrediction):
         mixture: Mixture,
         share: float,
         processes: Processes,
-        threads: Threads,
     ):
-        super().__init__(model, encoder, mixture, share, processes, threads, list(model.cls.parameters()))
+        super().__init__(model, encoder, mixture, share, processes, list(model.cls.parameters()))
         self._head: Any = model.cls
 
     def _term(self, vectors: Tensor, hidden: Hidden) -> Term:
@@ -197,18 +179,18 @@ class MaskedSensePrediction(HiddenPrediction):
         senses: predicts in place of the head's last layer.
         training: of its table.
         rows: int64 `[n_subwords]`, the number of each subword in the table; None where it has all of them.
-        encoder, mixture, share, processes, threads, visible: see `HiddenPrediction`.
+        encoder, mixture, share, processes, visible: see `HiddenPrediction`.
     """
 
     def __init__(
         self, model: Any, encoder: HuggingFaceEncoder, mixture: Mixture, share: float, processes: Processes,
-        threads: Threads, senses: SenseSoftmax, training: SenseTraining, *, transform: nn.Module | None = None,
+        senses: SenseSoftmax, training: SenseTraining, *, transform: nn.Module | None = None,
         rows: Tensor | None = None, visible: float = 0.1,
     ):  # fmt: skip
         self._transform: nn.Module = model.cls.predictions.transform if transform is None else transform
         module = nn.ModuleDict({"model": model, "transform": self._transform, "senses": senses})
         weights = list(self._transform.parameters())
-        super().__init__(module, encoder, mixture, share, processes, threads, weights, visible)
+        super().__init__(module, encoder, mixture, share, processes, weights, visible)
         self.senses, self.training, self._rows = senses, training, rows
         training.begin()
 

@@ -25,8 +25,6 @@ from calque.pretraining.senses import Senses, SenseTraining
 from calque.pretraining.translations import Translations
 from calque.pretraining.wordpiece import train_wordpiece
 from calque.text import Sentences
-from calque.threads import Threads
-from calque.training.passes import shares_at_once
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -82,7 +80,7 @@ class MaskedLanguageModel(LanguageModel):
             or more fit, and an inner size of 4 · dim.
         positions: longest text the model takes, in subwords.
         share: of subwords hidden.
-        dropout: of states and of attention; with any, an update is not divided among threads.
+        dropout: of states and of attention.
         initial: standard deviation of the weights at the beginning; None: 0.02 · (768 / dim)^0.5.
         segments: kinds of segments that the model can tell apart. Only the first is trained.
         learning_rate: the highest; None: 1e-4 · (768 / dim)^1.5.
@@ -190,19 +188,16 @@ class MaskedLanguageModel(LanguageModel):
             batch=self.batch, alpha=self.alpha, seed=self.seed,
         )  # fmt: skip
         model.to(device=processes.device).train()  # type: ignore[call-arg]
-        with Threads(shares_at_once(encoder, processes.device)) as threads:
-            identity: dict[str, Any] = {"tokenizer": tokenizer.get_vocab()}
-            objective = MaskedPrediction(model, encoder, mixture, self.share, processes, threads)
-            if self.senses is not None:
-                softmax = self.sense_softmax = self._sense_softmax(self.senses, model, mixture).to(processes.device)
-                training = self._training(self.senses, softmax, encoder, mixture, dictionaries, processes)
-                identity |= training.identity
-                objective = MaskedSensePrediction(
-                    model, encoder, mixture, self.share, processes, threads, softmax, training
-                )
-            elif dictionaries:
-                raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
-            self._run(objective, identity=identity, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
+        identity: dict[str, Any] = {"tokenizer": tokenizer.get_vocab()}
+        objective = MaskedPrediction(model, encoder, mixture, self.share, processes)
+        if self.senses is not None:
+            softmax = self.sense_softmax = self._sense_softmax(self.senses, model, mixture).to(processes.device)
+            training = self._training(self.senses, softmax, encoder, mixture, dictionaries, processes)
+            identity |= training.identity
+            objective = MaskedSensePrediction(model, encoder, mixture, self.share, processes, softmax, training)
+        elif dictionaries:
+            raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
+        self._run(objective, identity=identity, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
         model.eval()
         return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
 

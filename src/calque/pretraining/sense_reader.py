@@ -22,7 +22,6 @@ from calque.offsets import offsets_of, ranges
 from calque.pretraining.sense_inventory import Join, Neighbour, SenseInventory, shared
 from calque.pretraining.words import FIRST_WORD, Vocabulary
 from calque.text import Sentence, Sentences
-from calque.threads import Threads
 
 Direction = Literal["both", "forward", "backward"]
 DIRECTIONS = ("both", "forward", "backward")
@@ -223,22 +222,17 @@ class MaskedSenseReader(SenseReader):
             self.encoder.split(sentences), rows, *((EVERY, self._mask) if self.hidden else (1, None))
         )
         last, chosen, given = self.encoder.n_layers, torch.zeros(len(rows), dtype=torch.int64), words[order]
-        on_cpu = self.encoder.device.type == "cpu"
         batches = token_batches(copies.lengths, self.encoder.budget)
         sizes = np.diff(copies.word_offsets)
         with (
             matmul_precision(self.encoder.precision or "highest"),
             self.encoder._reader([last]) as vectors,
-            Threads(torch.get_num_threads() if on_cpu and len(batches) > 1 else 1) as threads,
+            torch.inference_mode(),
         ):
-
-            def work(numbers: np.ndarray) -> tuple[np.ndarray, Tensor]:
-                with torch.inference_mode():
-                    states = self._transform(vectors(collate(copies, numbers))[last]).float().cpu()
-                    places = ranges(copies.word_offsets[numbers], sizes[numbers])
-                    return places, self.inventory.select([states], torch.from_numpy(given[places]))
-
-            for places, selected in threads.map(work, batches):
+            for numbers in batches:
+                states = self._transform(vectors(collate(copies, numbers))[last]).float().cpu()
+                places = ranges(copies.word_offsets[numbers], sizes[numbers])
+                selected = self.inventory.select([states], torch.from_numpy(given[places]))
                 chosen[torch.from_numpy(order[places])] = selected
         return chosen
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.pairs import WordPairs
     from calque.text import ParallelCorpus
-    from calque.threads import Threads
     from calque.training.gradients import GradientCosine
 
 Linked = tuple[Sequence["ParallelCorpus"], Sequence["WordPairs"]]
@@ -135,7 +134,7 @@ class TextRealignment(Realignment):
         return aligned.merged()
 
     def beside(
-        self, learning: TrainableEncoder, encoder: TrainableEncoder, *, seed: int, processes: Processes, threads: Threads
+        self, learning: TrainableEncoder, encoder: TrainableEncoder, *, seed: int, processes: Processes
     ) -> Beside:  # fmt: skip
         if self._text is None or self._text[0] is not encoder:
             self._text = encoder, self._tuner.text(encoder, *self._texts)
@@ -147,7 +146,7 @@ class TextRealignment(Realignment):
         plan, passes = tuner.plan(text, tuner.seed + seed), self._given.get("epochs", 1.0)
         updates = replace(tuner.schedule, epochs=passes).updates(plan.steps_per_epoch)
         return Beside(
-            tuner.objective(learning, encoder, text, processes, threads, updates=updates), plan,
+            tuner.objective(learning, encoder, text, processes, updates=updates), plan,
             passes=passes, how=self.how, weight=self.weight, frozen=frozen,
         )  # fmt: skip
 

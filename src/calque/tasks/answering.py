@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.base import Score
     from calque.tasks.datasets import Answers
-    from calque.threads import Threads
     from calque.training.sources import VectorSource, WordRows
 
 HEADS = ("match", "linear")
@@ -157,8 +156,8 @@ class Answering(ZeroShot[QuestionText]):
                 warnings.warn(CalqueWarning(f"{count:,} of {len(pairs):,} questions {what}"), stacklevel=2)
         return pairs
 
-    def learning(self, encoder: Any, split: PairWindows, threads: Threads, processes: Processes) -> VectorSource:
-        return WindowSource(split, TrainedSource(encoder, split.split, threads, processes))
+    def learning(self, encoder: Any, split: PairWindows, processes: Processes) -> VectorSource:
+        return WindowSource(split, TrainedSource(encoder, split.split, processes))
 
     def reading(
         self, encoder: Any, split: PairWindows, device: torch.device, numbers: np.ndarray | None = None

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from calque.distributed import Processes
-    from calque.threads import Threads
     from calque.vectors import Embeddings
 
 HEADS = ("esim", "mean", "bilstm", "cls")
@@ -116,8 +115,8 @@ class Choosing(OneAnswer[ChoiceText]):
         texts = [side_by_side([read] * self.choices), side_by_side(answers)]
         return GroupedSplit(encoder.subwords.with_first(texts, segments=has_segments(encoder.model)), self.choices)
 
-    def learning(self, encoder: Any, split: GroupedSplit, threads: Threads, processes: Processes) -> VectorSource:
-        return GroupedSource(TrainedSource(encoder, split.whole, threads, processes), split.size)
+    def learning(self, encoder: Any, split: GroupedSplit, processes: Processes) -> VectorSource:
+        return GroupedSource(TrainedSource(encoder, split.whole, processes), split.size)
 
     def reading(
         self, encoder: Any, split: GroupedSplit, device: torch.device, numbers: np.ndarray | None = None

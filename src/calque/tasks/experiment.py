@@ -20,8 +20,6 @@ from calque.offsets import offsets_of
 from calque.tasks.base import Task
 from calque.tasks.bootstrap import Statistic
 from calque.tasks.datasets import Answers, Dataset
-from calque.threads import Threads
-from calque.training.passes import shares_at_once
 from calque.training.sources import (
     FrozenSource,
     SubsetSource,
@@ -123,9 +121,9 @@ class TrainedTask(Task, Generic[D]):
         """The source over what `encoded` gave."""
         return FrozenSource(embeddings, device)
 
-    def learning(self, encoder: Any, split: Any, threads: Threads, processes: Processes) -> VectorSource:
+    def learning(self, encoder: Any, split: Any, processes: Processes) -> VectorSource:
         """The source over texts that an encoder reads while it learns."""
-        return TrainedSource(encoder, split, threads, processes)
+        return TrainedSource(encoder, split, processes)
 
     def reading(
         self, encoder: Any, split: Any, device: torch.device, numbers: np.ndarray | None = None
@@ -228,24 +226,22 @@ class Experiment(Generic[D]):
         encoder, realign, beside = self.encoder, task.realign, None
         if task.tune:
             encoder = float32_copy(self._start(), device)
-        count = shares_at_once(encoder, device) if task.tune else 1  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
-        with Threads(count) as threads:
-            source = task.learning(encoder, self.text, threads, self.processes) if task.tune else self.text
-            if realign is not None and realign.when == "during":
-                beside = realign.beside(encoder, self.encoder, seed=seed, processes=self.processes, threads=threads)  # type: ignore[arg-type]
+        source = task.learning(encoder, self.text, self.processes) if task.tune else self.text
+        if realign is not None and realign.when == "during":
+            beside = realign.beside(encoder, self.encoder, seed=seed, processes=self.processes)  # type: ignore[arg-type]
 
-            def select() -> float:
-                watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
-                watched += [(self.source_of(numbers, encoder), self.answers) for numbers in self.held_out]
-                values = [statistic(self._judged(head, *each)[metric].sum(axis=0)) for each in watched]
-                return float(np.mean(np.nan_to_num(values)))
+        def select() -> float:
+            watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
+            watched += [(self.source_of(numbers, encoder), self.answers) for numbers in self.held_out]
+            values = [statistic(self._judged(head, *each)[metric].sum(axis=0)) for each in watched]
+            return float(np.mean(np.nan_to_num(values)))
 
-            supervised.fit(
-                head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
-                processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
-                progress=self.progress, title=f"{task.name} {seed}",
-            )  # fmt: skip
+        supervised.fit(
+            head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
+            processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
+            progress=self.progress, title=f"{task.name} {seed}",
+        )  # fmt: skip
         head.eval()
         if realign is not None and realign.when == "after":  # the epoch is chosen by then, and the head stays as it is
             encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]

@@ -12,10 +12,8 @@ import torch
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.tasks.experiment import Experiment
-from calque.threads import Threads
 from calque.training.gradients import GradientCosine
 from calque.training.gradients import gradient_cosine as cosine_of
-from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan, Plan
 from calque.training.realignment import Realignment
 from calque.training.sources import SubsetSource, float32_copy
@@ -64,16 +62,15 @@ def gradient_cosine(
             head, source, losses, processes=processes, title="head"
         )
     head.eval()
-    with Threads(shares_at_once(encoder, processes.device)) as threads:
-        learning = SubsetSource(task.learning(encoder, experiment.text, threads, processes), experiment.kept)
-        first = HeadObjective(head, learning, losses, processes, select=None, patience=None)
-        beside = realign.beside(encoder, experiment.encoder, seed=seed, processes=processes, threads=threads)
-        encoder.model.eval()
-        plan = BatchPlan([learning.lengths], batch=batch, seed=seed, window=1)
-        pairs = itertools.islice(zip(_updates(plan), _updates(beside.plan), strict=True), batches)
-        frozen = {id(weight) for weight in beside.frozen}
-        weights = [p for p in beside.objective.module.parameters() if id(p) not in frozen]
-        return cosine_of(first, beside.objective, pairs, weights, processes, seed=seed)
+    learning = SubsetSource(task.learning(encoder, experiment.text, processes), experiment.kept)
+    first = HeadObjective(head, learning, losses, processes, select=None, patience=None)
+    beside = realign.beside(encoder, experiment.encoder, seed=seed, processes=processes)
+    encoder.model.eval()
+    plan = BatchPlan([learning.lengths], batch=batch, seed=seed, window=1)
+    pairs = itertools.islice(zip(_updates(plan), _updates(beside.plan), strict=True), batches)
+    frozen = {id(weight) for weight in beside.frozen}
+    weights = [p for p in beside.objective.module.parameters() if id(p) not in frozen]
+    return cosine_of(first, beside.objective, pairs, weights, processes, seed=seed)
 
 
 def _updates(plan: Plan[Any]) -> Iterator[Any]:

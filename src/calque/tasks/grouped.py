@@ -70,7 +70,7 @@ class GroupedSource(VectorSource):
     ):
         self._whole, self._size, self._numbers = whole, size, numbers
         self._order = np.arange(size) if order is None else np.asarray(order)
-        self.dim, self.model, self.threads = whole.dim, whole.model, whole.threads
+        self.dim, self.model = whole.dim, whole.model
         self.lengths = whole.lengths.reshape(-1, size).sum(axis=1)
         self._moved: Tensor | None = None
 

@@ -100,7 +100,7 @@ class WindowSource(VectorSource):
 
     def __init__(self, pairs: PairWindows, inner: VectorSource, numbers: np.ndarray | None = None):
         self._inner, self._numbers, self._first = inner, numbers, pairs.first
-        self.dim, self.model, self.threads = inner.dim, inner.model, inner.threads
+        self.dim, self.model = inner.dim, inner.model
         self._counts, self._offsets = pairs.counts, offsets_of(pairs.counts)
         self.lengths = np.diff(offsets_of(inner.lengths)[self._offsets])
 

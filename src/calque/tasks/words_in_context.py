@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from calque.distributed import Processes
     from calque.encoders.base import Encoder
     from calque.text import Sentences
-    from calque.threads import Threads
 
 HEADS = ("mean", "cosine")
 LABELS = ("different", "same")
@@ -116,8 +115,8 @@ class WordsInContext(OneAnswer[WordPairText]):
         starts, lengths = whole.word_starts[rows], whole.word_lengths[rows]
         return GroupedSplit(replace(whole, word_offsets=offsets, word_starts=starts, word_lengths=lengths), 2)
 
-    def learning(self, encoder: Any, split: GroupedSplit, threads: Threads, processes: Processes) -> VectorSource:
-        return GroupedSource(TrainedSource(encoder, split.whole, threads, processes), split.size)
+    def learning(self, encoder: Any, split: GroupedSplit, processes: Processes) -> VectorSource:
+        return GroupedSource(TrainedSource(encoder, split.whole, processes), split.size)
 
     def reading(
         self, encoder: Any, split: GroupedSplit, device: torch.device, numbers: np.ndarray | None = None

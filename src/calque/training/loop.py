@@ -7,7 +7,6 @@ import json
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +20,6 @@ from calque.distributed.shards import is_sharded, own_part, whole
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
-from calque.threads import Threads
 from calque.training.checkpoint import Checkpoint, trained_parameters
 from calque.training.interruption import Interruption
 from calque.training.objective import Objective
@@ -31,7 +29,6 @@ from calque.training.tracking import Log, begin
 _SECONDS = 60.0  # between checkpoints, whatever the number of updates
 _SHARE = 0.05  # of the time that checkpoints may take
 _APART = 0x9E3779B97F4A7C15  # between the random states of the turns of an update
-_LARGE = 20_000_000  # parameters: Adam over fewer is quicker on one core than waking the others
 
 
 @dataclass(frozen=True)
@@ -114,7 +111,6 @@ class Loop:
         progress: show a bar on standard error.
         products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it; part of the
             identity.
-        threads: that the updates are computed in, if they are.
         title: of the bar.
         optimiser: makes the optimiser of these parameters, whose rate is set before each update.
     """
@@ -130,12 +126,10 @@ class Loop:
         checkpoint_every: int = 200,
         progress: bool = False,
         products: str = "highest",
-        threads: Threads | None = None,
         title: str = "align",
         optimiser: Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer] = adam,
     ):
         self.title = title
-        self.threads = threads or Threads(1)
         self.products = products
         self.objective, self.schedule, self.processes = objective, schedule, processes
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
@@ -148,7 +142,6 @@ class Loop:
                 "training: start it without FSDP (ACCELERATE_USE_FSDP=false), each process with the whole model"
             )
         self.optimiser = optimiser(self.parameters, schedule)
-        self.large = sum(p.numel() for p in self.parameters) > _LARGE
         self._identity = identity
         identity = {**identity, "schedule": asdict(schedule), "products": products}
         self._checkpoint = (
@@ -250,8 +243,7 @@ class Loop:
             raise InputError(f"the loss is not finite at update {self.step + 1}: {terms}; lower the learning rate")
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        with self.threads.all_cores() if self.large else nullcontext():
-            self.optimiser.step()
+        self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         return {**norm, **terms}
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calque.distributed import Processes
 from calque.encoders.trainable import TrainableEncoder
-from calque.threads import Threads
 from calque.training.together import Beside
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class Realignment(ABC):
         *,
         seed: int,
         processes: Processes,
-        threads: Threads,
     ) -> Beside:
         """The loss of the alignment, for "during".
 
@@ -59,7 +57,7 @@ class Realignment(ABC):
             learning: whose model learns.
             encoder: the same as it was before.
             seed: of the order of the text.
-            processes, threads: of the run.
+            processes: of the run.
         """
 
     @abstractmethod

@@ -18,7 +18,6 @@ from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import ranges
-from calque.threads import Threads
 from calque.training.passes import Pass
 from calque.vectors import Embeddings
 
@@ -47,13 +46,11 @@ class VectorSource(ABC):
         dim: dimensions of a vector.
         lengths: int64 `[n]`, words of each text.
         model: what is trained along with the head, if anything.
-        threads: what an update is quickest with, see `Loop`.
     """
 
     dim: int
     lengths: np.ndarray
     model: nn.Module | None = None
-    threads: Threads | None = None
 
     @abstractmethod
     def take(self, numbers: np.ndarray) -> WordRows:
@@ -131,7 +128,6 @@ class SubsetSource(VectorSource):
     def __init__(self, whole: VectorSource, kept: np.ndarray):
         self._whole, self._kept = whole, kept
         self.dim, self.lengths, self.model = whole.dim, whole.lengths[kept], whole.model
-        self.threads = whole.threads
 
     def take(self, numbers: np.ndarray) -> WordRows:
         return self._whole.take(self._kept[numbers])
@@ -146,42 +142,32 @@ class TrainedSource(VectorSource):
     Args:
         encoder: is changed in place.
         split: the texts as subwords, and where their words are.
-        threads: for the shares of an update, as many as `shares_at_once` says.
         processes: of this run.
-        budget: most subwords of a batch, padding included; None for one batch of each share.
+        budget: most subwords of a batch, padding included; None for one batch.
     """
 
     def __init__(
         self,
         encoder: TrainableEncoder,
         split: SplitSentences,
-        threads: Threads,
         processes: Processes,
         *,
         budget: int | None = None,
     ):
         self.dim, self.model = encoder.dim, encoder.model
         self.lengths = np.diff(split.word_offsets)
-        self.threads = self._threads = threads
         self._encoder, self._split, self._processes, self._budget = encoder, split, processes, budget
 
     def take(self, numbers: np.ndarray) -> WordRows:
-        # Each share gets every n-th of the texts in order of length: about the same work for all.
         order = numbers[np.argsort(-self._split.lengths[numbers], kind="stable")]
-        count = min(self._threads.count, len(order))
-        shares = [self._batches(order[k::count]) for k in range(count)]
-        device = self._processes.device
-        self._pass = Pass(
-            self._encoder, [[collate(self._split, batch).to(device) for batch in share] for share in shares],
-            [self._encoder.layer], threads=self._threads, context=self._processes.autocast,
-        )  # fmt: skip
-        taken = np.concatenate([numbers[:0], *(batch for share in shares for batch in share)])
+        batches = [order] if len(order) else []
+        if self._budget is not None:
+            batches = [order[batch] for batch in token_batches(self._split.lengths[order], self._budget)]
+        device, layers = self._processes.device, [self._encoder.layer]
+        collated = [collate(self._split, batch).to(device) for batch in batches]
+        self._pass = Pass(self._encoder, collated, layers, context=self._processes.autocast)
+        taken = np.concatenate([numbers[:0], *batches])
         return WordRows(self._pass.vectors[self._encoder.layer], torch.from_numpy(self.lengths[taken]), taken)
-
-    def _batches(self, share: np.ndarray) -> list[np.ndarray]:
-        if self._budget is None:
-            return [share]
-        return [share[batch] for batch in token_batches(self._split.lengths[share], self._budget)]
 
     def backward(self, gradient: Tensor) -> None:
         self._pass.backward({self._encoder.layer: gradient})

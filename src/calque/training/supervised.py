@@ -104,7 +104,7 @@ class Supervised:
             self.cosines = together.cosines
         loop = Loop(
             objective, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,
-            threads=source.threads, title=title,
+            title=title,
         )  # fmt: skip
         learning.module.train()
         history = loop.run(updates)

@@ -10,5 +10,3 @@ IBM1, HMM = 0, 1
 COUNT, LINK, SAMPLE = 0, 1, 2
 FERTILITIES = 12  # higher fertilities share a count
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-UNSEEN, DROPPED, LETTER, LONE, ENDS, IRREGULAR = range(6)  # what a code point does to a word
-POINT_BITS = 21

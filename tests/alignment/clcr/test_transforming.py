@@ -22,7 +22,6 @@ from calque.nn.transform import Transform
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.threads import Threads
 from calque.training.sources import ChosenWords, TrainedSource
 from calque.vectors import Embeddings
 from linked_text import cancels, make_text
@@ -65,11 +64,11 @@ def gradients(*modules):
 
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("score", ["distance", "dot"])
-@pytest.mark.parametrize(("threads", "accumulate"), [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize(
     ("learns", "live"), [("nothing", False), ("language", False), ("language", True), ("pivot", False), ("pivot", True)]
 )
-def test_an_update_is_the_formula(tiny_encoder, learns, live, threads, accumulate, score):
+def test_an_update_is_the_formula(tiny_encoder, learns, live, accumulate, score):
     """One sentence pair after the other, of two languages with one pivot; words without a vector take no part."""
     encoder = copy.copy(tiny_encoder)
     encoder.model = copy.deepcopy(tiny_encoder.model).eval()
@@ -82,33 +81,29 @@ def test_an_update_is_the_formula(tiny_encoder, learns, live, threads, accumulat
     update = [np.array([5, 0, 3, 6]), np.array([2, 4, 1])]
     step, beta = 7, 0.1
 
-    with Threads(threads) as pool:
+    def source(texts, space, trained):
+        splits = [encoder.split(text) for text in texts]
+        if trained:
+            whole = TrainedSource(encoder, type(splits[0]).joined(splits).covered_words(), Processes(), budget=40)
+        else:
+            vectors = Embeddings.joined([encoder.encode(text) for text in texts])
+            covered = vectors.covered if vectors.covered is not None else np.ones(vectors.n_words, dtype=bool)
+            whole = ChosenWords(vectors, covered)
+        return ScaledSource(whole, space)
 
-        def source(texts, space, trained):
-            splits = [encoder.split(text) for text in texts]
-            if trained:
-                whole = TrainedSource(
-                    encoder, type(splits[0]).joined(splits).covered_words(), pool, Processes(), budget=40
-                )
-            else:
-                vectors = Embeddings.joined([encoder.encode(text) for text in texts])
-                covered = vectors.covered if vectors.covered is not None else np.ones(vectors.n_words, dtype=bool)
-                whole = ChosenWords(vectors, covered)
-            return ScaledSource(whole, space)
-
-        pivot = source([corpus.target for corpus in corpora], spaces[2], learns == "pivot")
-        begins = offsets_of([len(corpus) for corpus in corpora])
-        sides = [
-            Side(lang, source([corpus.source], spaces[k], learns == "language" and k == 0), *maps[k], np.arange(8),
-                 np.arange(8) + begins[k])
-            for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True))
-        ]  # fmt: skip
-        objective = Transforming(
-            sides, pivot, name="en", processes=Processes(), trained=None if learns == "nothing" else encoder, beta=beta,
-            score=score, accumulate=accumulate, live=live,
-        )  # fmt: skip
-        objective.after_update(step)
-        terms = objective.backward(update)
+    pivot = source([corpus.target for corpus in corpora], spaces[2], learns == "pivot")
+    begins = offsets_of([len(corpus) for corpus in corpora])
+    sides = [
+        Side(lang, source([corpus.source], spaces[k], learns == "language" and k == 0), *maps[k], np.arange(8),
+             np.arange(8) + begins[k])
+        for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True))
+    ]  # fmt: skip
+    objective = Transforming(
+        sides, pivot, name="en", processes=Processes(), trained=None if learns == "nothing" else encoder, beta=beta,
+        score=score, accumulate=accumulate, live=live,
+    )  # fmt: skip
+    objective.after_update(step)
+    terms = objective.backward(update)
     ours = gradients(*(module for pair in maps for module in pair), encoder.model)
 
     expected, loss = {}, torch.zeros(())

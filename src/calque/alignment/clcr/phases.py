@@ -12,7 +12,6 @@ from calque.distributed import Processes
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision
 from calque.encoders.trainable import TrainableEncoder
 from calque.nn.transform import Score
-from calque.threads import Threads
 from calque.training.loop import Loop, Schedule
 from calque.training.plan import BatchPlan
 from calque.training.sources import VectorSource
@@ -74,7 +73,6 @@ class Course:
         pivot: VectorSource,
         *,
         trained: TrainableEncoder | None = None,
-        threads: Threads | None = None,
         identity: dict[str, Any],
     ) -> History:
         """Train the transforms of some languages, and an encoder if one is given, in place.
@@ -85,7 +83,6 @@ class Course:
             sides: the languages.
             pivot: vectors of the pivot language's sentences.
             trained: the encoder that learns, which one of the sources reads.
-            threads: of that source.
             identity: what the result depends on besides.
 
         Returns:
@@ -112,7 +109,6 @@ class Course:
             checkpoint_every=self.checkpoint_every,
             progress=self.progress,
             products=TRAINING_PRECISIONS[self.precision],
-            threads=threads,
             title=name,
         )
         return loop.run(BatchPlan(objective.lengths, batch=self.batch, seed=phase.schedule.seed, window=self.window))

@@ -22,8 +22,6 @@ from calque.encoders.trainable import TrainableEncoder
 from calque.nn.pivots import find_pivots
 from calque.nn.transform import Transform
 from calque.offsets import offsets_of
-from calque.threads import Threads
-from calque.training.passes import shares_at_once
 from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
 from calque.vectors import Embeddings
 
@@ -141,10 +139,9 @@ class TransformStep:
             if not isinstance(encoder := self.encoders[lang], TrainableEncoder):
                 continue
             tuned = self._copy(encoder)
-            with Threads(shares_at_once(encoder, self._device)) as threads:
-                source = self._trained(tuned, encoder.split(text.corpus.source), language.space, threads)
-                pivot = self._frozen(text.pivot_vectors, self._space)
-                self._run(phase, f"encoder-{lang}", [self._side(language, source, text.train)], pivot, tuned, threads)
+            source = self._trained(tuned, encoder.split(text.corpus.source), language.space)
+            pivot = self._frozen(text.pivot_vectors, self._space)
+            self._run(phase, f"encoder-{lang}", [self._side(language, source, text.train)], pivot, tuned)
             self.encoders[lang] = _ready(tuned)
             if again:
                 language.stored = tuned.encode(text.corpus.source, progress=self._course.progress)
@@ -163,10 +160,9 @@ class TransformStep:
             self._side(language, self._frozen(language.stored, language.space), language.text.train + begin)
             for language, begin in zip(self._languages, begins[:-1], strict=True)
         ]
-        with Threads(shares_at_once(encoder, self._device)) as threads:
-            split = SplitSentences.joined([encoder.split(text.corpus.target) for text in self._texts])
-            pivot = self._trained(tuned, split, self._space, threads)
-            self._run(phase, f"encoder-{self._pivot}", sides, pivot, tuned, threads)
+        split = SplitSentences.joined([encoder.split(text.corpus.target) for text in self._texts])
+        pivot = self._trained(tuned, split, self._space)
+        self._run(phase, f"encoder-{self._pivot}", sides, pivot, tuned)
         self.encoders[self._pivot] = _ready(tuned)
         for language in self._languages if again else ():
             language.translated = tuned.encode(language.text.corpus.target, progress=self._course.progress)
@@ -213,7 +209,6 @@ class TransformStep:
         sides: list[Side],
         pivot: VectorSource,
         trained: TrainableEncoder | None = None,
-        threads: Threads | None = None,
     ) -> None:
         maps = nn.ModuleList([module for side in sides for module in (side.to_pivot, side.from_pivot)])
         languages = [*(side.lang for side in sides), self._pivot]
@@ -224,9 +219,7 @@ class TransformStep:
             "text": texts,
             "freeze": self._freeze,
         }
-        self.history[name] = self._course.run(
-            phase, name, sides, pivot, trained=trained, threads=threads, identity=identity
-        )
+        self.history[name] = self._course.run(phase, name, sides, pivot, trained=trained, identity=identity)
 
     def _side(self, language: _Language, source: VectorSource, translations: np.ndarray) -> Side:
         return Side(
@@ -236,9 +229,9 @@ class TransformStep:
     def _frozen(self, vectors: Embeddings, space: Space) -> VectorSource:
         return ScaledSource(ChosenWords(vectors, covered_words(vectors), self._device), space, self._device)
 
-    def _trained(self, tuned: TrainableEncoder, split: SplitSentences, space: Space, threads: Threads) -> VectorSource:
+    def _trained(self, tuned: TrainableEncoder, split: SplitSentences, space: Space) -> VectorSource:
         source = TrainedSource(
-            tuned, split.covered_words(), threads, self._course.processes, budget=self._course.budget
+            tuned, split.covered_words(), self._course.processes, budget=self._course.budget
         )  # fmt: skip
         return ScaledSource(source, space, self._device)
 

@@ -67,7 +67,7 @@ class ScaledSource(VectorSource):
     def __init__(self, whole: VectorSource, space: Space, device: torch.device | str = "cpu"):
         self._whole, self._scale = whole, 1 / space.spread
         self._shift = (-space.mean * self._scale).float().to(device)
-        self.dim, self.lengths, self.model, self.threads = whole.dim, whole.lengths, whole.model, whole.threads
+        self.dim, self.lengths, self.model = whole.dim, whole.lengths, whole.model
 
     def take(self, numbers: np.ndarray) -> WordRows:
         given = self._whole.take(numbers)
