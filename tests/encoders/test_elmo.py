@@ -18,7 +18,6 @@ from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.maps import Rotation
 from calque.nn.elmo import ElmoNetwork, elmo_options, projected_lstm, scalar_mix
-from calque.nn.ragged import Ragged
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentence, Sentences
 
