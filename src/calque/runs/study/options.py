@@ -64,7 +64,7 @@ def of_words() -> Types:
 
 def of_pretraining(model: str) -> Types:
     """Settings of an encoder that the study trains."""
-    from calque.runs.presets import PRESETS
+    from calque.runs.pretrain import PRESETS
 
     read = {
         "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
@@ -77,7 +77,7 @@ def of_pretraining(model: str) -> Types:
     if model == "bert":
         from calque.pretraining.masked import MaskedLanguageModel
 
-        return {**of(MaskedLanguageModel, "start"), **read, "vocabulary": Count, "half": bool, "lower": bool}
+        return {**of(MaskedLanguageModel, "start"), **read, "vocabulary": Count, "lower": bool}
     raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
 
 
