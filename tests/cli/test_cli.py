@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 import forked
 from calque.cli import spread
@@ -270,7 +271,7 @@ def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tiny_f
     out = tmp_path / "encoder"
     made = ["pretrain", f"en={tmp_path / 'en'}", f"xx={tmp_path / 'xx'}", "--layers", 2, "--dim", 16, "--vocabulary", 100,
             "--positions", 40, "--length", 20, "--batch", 8, "--out", out]  # fmt: skip
-    code, printed, err = run(capsys, *made, "--updates", 12)
+    code, printed, err = run(capsys, *made, "--updates", 12, "--half")
     assert (code, printed) == (0, ""), err
     assert "sentences: en 60, xx 60" in err
     record = json.loads((out / "calque-run.json").read_text())
@@ -280,6 +281,7 @@ def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tiny_f
     card = (out / "README.md").read_text()
     assert "| xx | 60 |" in card
     model = AutoModelForMaskedLM.from_pretrained(out)
+    assert model.dtype == torch.float16
     assert model.cls.predictions.bias.shape == (record["vocabulary"],)
     code, printed, err = run(
         capsys, "evaluate", out, "retrieval", "--test", texts / "test.tsv", "--langs", "en", "xx", "--json", "--quiet"

@@ -175,6 +175,7 @@ def pretrain(
     held_out: Annotated[
         int, typer.Option(min=0, help="Sentences of each language to hold out for measuring perplexity.")
     ] = 0,
+    half: Annotated[bool, typer.Option("--half", help="Save the weights in float16.")] = False,
     pretokenized: Pretokenized = False,
     checkpoint_every: Annotated[
         int, typer.Option(min=0, help="Also save a checkpoint every N updates (one is saved every minute); 0: none.")
@@ -199,7 +200,8 @@ def pretrain(
         "dropout": dropout,
     }  # fmt: skip
     if model == "elmo":
-        _refuse({"--heads": heads, "--tokenizer": tokenizer, "--start": start, "--positions": positions}, "an ELMo")
+        others = {"--heads": heads, "--tokenizer": tokenizer, "--start": start, "--positions": positions}
+        _refuse({**others, "--half": half or None}, "an ELMo")
         named |= {"hidden": hidden, "optimiser": optimiser, "negatives": negatives}
     elif model == "bert":
         _refuse({"--hidden": hidden, "--optimiser": optimiser, "--negatives": negatives}, "a BERT")
@@ -211,7 +213,7 @@ def pretrain(
                 context,
                 dict.fromkeys(("vocabulary", "lower_case"), "has no effect with --tokenizer, which has its own"),
             )
-        named |= {"heads": heads, "tokenizer": tokenizer, "start": start, "positions": positions}
+        named |= {"heads": heads, "tokenizer": tokenizer, "start": start, "half": half, "positions": positions}
     else:
         raise SettingError(f"--model {model}: expected bert or elmo")
     senses, langs_and_paths = found.arguments(), list(map(_with_language, texts))

@@ -123,6 +123,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
         vocabulary: subwords of the tokenizer.
         tokenizer: folder of one to use instead of training one.
         start: folder, or `mini`, of a BERT to go on from, with its tokenizer.
+        half: write float16.
         lower: whether the tokenizer to train puts text in lower case.
         held_out: see `LanguageModelRun`.
         options: of `MaskedLanguageModel`.
@@ -136,6 +137,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
         vocabulary: int = 16_000,
         tokenizer: str | Path | None = None,
         start: str | Path | None = None,
+        half: bool = False,
         lower: bool = False,
         held_out: int = 0,
         **options: Any,
@@ -147,7 +149,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
             if not (Path(start) / "config.json").exists():
                 raise InputError("no config.json in this folder, expected a BERT to continue from", path=start)
         super().__init__(MaskedLanguageModel(**options, start=start), held_out)
-        self._vocabulary, self._tokenizer = vocabulary, tokenizer
+        self._vocabulary, self._tokenizer, self._half = vocabulary, tokenizer, half
         self.lower = lower and tokenizer is None
 
     def _train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, how: Mapping[str, Any]) -> None:
@@ -185,6 +187,8 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
         return len(blocks.ids)
 
     def save(self, folder: Path) -> None:
+        import torch
+
         from calque.encoders.checkpoint import save_model
         from calque.encoders.folder import read_about, write_about
         from calque.encoders.sentence_modules import write_modules
@@ -194,6 +198,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
             (table,) = senses.senses
             save_senses([table], folder, self.method.settings().get("senses", {}))
             untie(self.method.model, table)
+        self.method.model.to(dtype=torch.float16 if self._half else torch.float32)  # type: ignore[call-arg]
         save_model(self.method.model, folder)  # with its head, instead of the bare encoder
         tokenizer = self._encoder.tokenizer
         write_modules(folder, dim=self._encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer)

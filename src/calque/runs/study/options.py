@@ -77,7 +77,7 @@ def of_pretraining(model: str) -> Types:
     if model == "bert":
         from calque.pretraining.masked import MaskedLanguageModel
 
-        return {**of(MaskedLanguageModel, "start"), **read, "vocabulary": Count, "lower": bool}
+        return {**of(MaskedLanguageModel, "start"), **read, "vocabulary": Count, "half": bool, "lower": bool}
     raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
 
 

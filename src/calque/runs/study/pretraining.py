@@ -14,7 +14,7 @@ from calque.runs.study.values import check
 #: what a table says beside settings of the language model
 _READ = ("model", "texts", "apart", "pairs", "dictionaries", "preset", "senses", "limit", "pretokenized")
 #: settings that are not of the language model's class
-_BESIDE = ("held_out", "vocabulary", "lower")
+_BESIDE = ("held_out", "vocabulary", "half", "lower")
 
 
 @dataclass(frozen=True)
