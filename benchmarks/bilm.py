@@ -16,7 +16,7 @@ from calque.pretraining.bidirectional import BiLanguageModel
 OURS = softmax.cross_entropy
 
 
-def plain(states: Tensor, own: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], hits: Tensor) -> Tensor:
+def plain(states: Tensor, own: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], hits: Tensor, **_) -> Tensor:
     """As the formula has it, differentiated by autograd."""
     scores = torch.addmm(others[1], states, others[0].t()).float()
     hits = hits.squeeze(1)

@@ -20,7 +20,7 @@ import torch
 from benchmarks.stand_in import stand_in_text
 from calque.pretraining.base import Prediction
 from calque.pretraining.bidirectional import BiLanguageModel, WordPrediction
-from calque.pretraining.hidden import HiddenPrediction
+from calque.pretraining.masked import MaskedPrediction
 from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer
 from calque.pretraining.senses import Senses
 from calque.text import Sentences
@@ -135,7 +135,7 @@ def _bert(text: Sentences, args: argparse.Namespace) -> Callable[[Senses | None]
 def _seconds(train: Callable[[Senses | None], Any], senses: Senses | None, updates: int) -> float:
     """Median time from the beginning of an update to that of the next, without the first few."""
     begun: list[float] = []
-    classes: tuple[type[Prediction], ...] = (WordPrediction, HiddenPrediction)
+    classes: tuple[type[Prediction], ...] = (WordPrediction, MaskedPrediction)
     before = [kind.backward for kind in classes]
 
     def timed(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.algebra import trees
-from calque.algebra.trees import maximum_spanning_tree, maximum_spanning_trees, trees_ok
+from calque.algebra.trees import maximum_spanning_tree, maximum_spanning_trees
 from calque.errors import SettingError
 
 
@@ -127,24 +126,6 @@ def test_recovers_a_tree_of_a_hundred_words():
     scores = rng.random((100, 101)).astype(np.float32)
     scores[np.arange(100), heads] += 1
     np.testing.assert_array_equal(maximum_spanning_tree(scores), heads)
-    assert trees_ok(heads, np.array([0, len(heads)])).all()
-
-
-def test_the_contraction_and_the_greedy_way_agree():
-    """Where the best heads make a tree, nothing is contracted; contracting must give the same."""
-    rng = np.random.default_rng(1)
-    agreed = 0
-    for _ in range(200):
-        n = int(rng.integers(2, 5))
-        scores = rng.standard_normal((n, n + 1))
-        greedy, contracted = np.empty(n, np.int64), np.empty(n, np.int64)
-        assert trees.greedy(scores, n, greedy)
-        if literal_roots(greedy) == 1:
-            for single_root in (True, False):
-                trees.edmonds(scores, n, single_root, contracted)
-                np.testing.assert_array_equal(contracted, greedy)
-            agreed += 1
-    assert agreed > 20
 
 
 def test_a_batch_is_its_sentences():
@@ -156,7 +137,6 @@ def test_a_batch_is_its_sentences():
     found = maximum_spanning_trees(scores, lengths)
     alone = [maximum_spanning_tree(scores[k, :n, : n + 1]) for k, n in enumerate(lengths)]
     np.testing.assert_array_equal(found, np.concatenate(alone))
-    assert trees_ok(found, np.concatenate([[0], np.cumsum(lengths)])).all()
 
 
 def test_nothing_and_one_word():
@@ -165,15 +145,6 @@ def test_nothing_and_one_word():
     for score in (3.0, -3.0, -np.inf):
         assert maximum_spanning_tree(np.array([[score, np.nan]])).tolist() == [0]
     assert maximum_spanning_tree(np.full((3, 4), -np.inf)).tolist().count(0) == 1
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.lists(st.integers(-1, 6), max_size=5), max_size=5))
-def test_check_of_heads(sentences):
-    offsets = np.concatenate([[0], np.cumsum([len(heads) for heads in sentences])]).astype(np.int64)
-    heads = np.array([head for heads in sentences for head in heads], dtype=np.int32)
-    expected = [not sentence or literal_roots(sentence) == 1 for sentence in sentences]
-    assert trees_ok(heads, offsets).tolist() == expected
 
 
 def test_wrong_arguments():

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from calque.pretraining.saved_senses import open_sense_reader
+from calque.pretraining.sense_reader import open_sense_reader
 from command import fails, works
 from sense_models import WORDS, a_bert, a_text, an_elmo
 
@@ -139,7 +139,6 @@ def test_what_cannot_be_is_one_line(capsys, elmo, bert, text, tmp_path):
     assert "calque senses FOLDER WORD" in fails(capsys, "analyze", elmo, "--only", "senses")
     assert "is only for --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)
     assert "no --direction" in fails(capsys, "senses", bert, "bank", "--direction", "forward")
-    assert "nothing to hide" in fails(capsys, "senses", elmo, "bank", "--unmasked")
     empty = tmp_path / "empty.txt"
     empty.write_text("")
     assert "no word in it" in fails(capsys, "senses", elmo, "--text", f"en={empty}", "--out", tmp_path / "out.txt")

@@ -11,7 +11,7 @@ from calque.errors import SettingError
 from calque.explore.collection import Gatherer
 from calque.explore.explorer import Explorer
 from calque.explore.sources import NamedEncoder, find_encoders
-from calque.pretraining.saved_senses import open_sense_reader
+from calque.pretraining.sense_reader import open_sense_reader
 from calque.text import ParallelCorpus
 from sense_models import an_elmo
 from serving import served

@@ -33,7 +33,7 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-from calque.pretraining.wordpiece import train_wordpiece
+from calque.pretraining.masked import train_wordpiece
 
 # Written for these tests.
 TEXT = """\

@@ -54,7 +54,7 @@ def an_elmo(folder: Path, seed: int = 0) -> Path:
             weights.copy_(torch.randn_like(weights) * 0.7)
     model.encoder().save(folder)
     vocabulary.save(folder)
-    save_senses([a_table(len(vocabulary), 8, seed + side) for side in (1, 2)], folder, {})
+    save_senses([a_table(len(vocabulary), 8, seed + 1) for _ in range(2)], folder, {"joint": True})
     return folder
 
 

@@ -25,10 +25,10 @@ SENSES: dict[str, dict[str, Any]] = {
     "elmo": {"senses": 3, "warmup": 6, "axes": 4, "queue": 400, "project_every": 2, "rate": 0.1, "prune_every": 4,
              "occurrences": 0},
     "bert": {"senses": 3, "warmup": 3, "axes": 4, "queue": 50, "project_every": 2, "rate": 0.1, "prune_every": 4,
-             "start": "copied", "occurrences": 5, "spread": 1.0},
+             "start": "kept", "occurrences": 5, "spread": 1.0},
 }  # fmt: skip
 SHAPES: dict[str, dict[str, Any]] = {
-    "elmo": {"dim": 6, "hidden": 8, "filters": [(1, 4), (2, 4)], "character_dim": 4, "highway": 1, "dropout": 0.0,
+    "elmo": {"dim": 6, "hidden": 8, "filters": [(1, 4), (2, 4)], "dropout": 0.0,
              "min_count": 1, "optimiser": "adagrad"},
     "bert": {"layers": 2, "dim": 16, "heads": 2, "inner": 24, "positions": 40, "length": 20, "share": 0.3,
              "learning_rate": 1e-3},

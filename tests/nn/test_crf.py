@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.errors import SettingError
-from calque.nn import steps
 from calque.nn.crf import ChainCRF, Forbidden, forbidden_in_bio
 from calque.nn.ragged import Ragged
 
-ENGINES = ("compiled", "steps")
 BATCHES = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 
@@ -76,11 +74,10 @@ def gradients(crf, scores, values):
     return torch.autograd.grad(values @ weights, [scores, *crf.parameters()], materialize_grads=True)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=40, deadline=None)
 @given(n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), scale=st.sampled_from([0.1, 1.0, 20.0]))
-def test_likelihood_and_gradients_equal_the_enumeration(engine, n_tags, lengths, seed, scale):
-    crf, scores, tags, sizes = make(n_tags, lengths, seed, scale, engine=engine)
+def test_likelihood_and_gradients_equal_the_enumeration(n_tags, lengths, seed, scale):
+    crf, scores, tags, sizes = make(n_tags, lengths, seed, scale)
     found, expected = crf.log_likelihood(scores, tags, sizes), literal_log_likelihood(crf, scores, tags, lengths)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
     if sum(lengths):
@@ -88,17 +85,15 @@ def test_likelihood_and_gradients_equal_the_enumeration(engine, n_tags, lengths,
             torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=40, deadline=None)
 @given(n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), whole=st.booleans())
-def test_decoding_equals_the_enumeration(engine, n_tags, lengths, seed, whole):
-    crf, scores, _, sizes = make(n_tags, lengths, seed, whole=whole, engine=engine)
+def test_decoding_equals_the_enumeration(n_tags, lengths, seed, whole):
+    crf, scores, _, sizes = make(n_tags, lengths, seed, whole=whole)
     assert crf.decode(scores, sizes).tolist() == literal_decode(crf, scores.detach(), lengths)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_gradcheck(engine):
-    crf, scores, tags, sizes = make(3, [3, 0, 1, 5, 2], 0, engine=engine)
+def test_gradcheck():
+    crf, scores, tags, sizes = make(3, [3, 0, 1, 5, 2], 0)
 
     def likelihood(scores, transitions, start, end):
         parts = {"transitions": transitions, "start": start, "end": end}
@@ -108,23 +103,10 @@ def test_gradcheck(engine):
     assert torch.autograd.gradcheck(likelihood, (scores, crf.transitions, crf.start, crf.end))
 
 
-def test_the_sum_in_log_space_agrees():
-    crf, scores, tags, sizes = make(5, [7, 0, 12, 1, 3, 3], 1)
-    parts = (crf.transitions, crf.start, crf.end)
-    ragged = Ragged.of(sizes, len(scores))
-    slow = steps.log_likelihood(scores, tags, *parts, ragged, logarithms=True)
-    fast = crf.log_likelihood(scores, tags, sizes)
-    torch.testing.assert_close(fast, slow)
-    for ours, theirs in zip(gradients(crf, scores, fast), gradients(crf, scores, slow), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("scale", [15.0, 100.0, 1e3, 1e5])
-def test_large_scores_do_not_overflow(engine, scale):
-    """Whether within the reach of weights or not, the enumeration in log space agrees."""
+@pytest.mark.parametrize("scale", [100.0, 1e5])
+def test_large_scores_do_not_overflow(scale):
     for seed in range(10):
-        crf, scores, tags, sizes = make(3, [4, 2, 0, 3], seed, scale, engine=engine)
+        crf, scores, tags, sizes = make(3, [4, 2, 0, 3], seed, scale)
         found, expected = (
             crf.log_likelihood(scores, tags, sizes),
             literal_log_likelihood(crf, scores, tags, [4, 2, 0, 3]),
@@ -150,11 +132,10 @@ def test_a_tag_may_be_ruled_out():
     assert all(part.isfinite().all() for part in gradients(crf, ruled_out, found))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_batch_is_its_sentences_one_at_a_time(engine, dtype):
+def test_a_batch_is_its_sentences_one_at_a_time(dtype):
     lengths = [5, 1, 0, 30, 5, 12]
-    crf, scores, tags, sizes = make(9, lengths, 3, engine=engine, dtype=torch.float32)
+    crf, scores, tags, sizes = make(9, lengths, 3, dtype=torch.float32)
     scores = scores.detach().to(dtype)
     together, decoded = crf.log_likelihood(scores, tags, sizes), crf.decode(scores, sizes)
     assert together.dtype == torch.float32
@@ -166,45 +147,13 @@ def test_a_batch_is_its_sentences_one_at_a_time(engine, dtype):
         assert crf.decode(scores[part], one).equal(decoded[part])
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    n_tags=st.integers(1, 13), lengths=st.lists(st.integers(0, 9), max_size=6), seed=st.integers(0, 10**6),
-    whole=st.booleans(),
-)  # fmt: skip
-def test_both_engines_agree(n_tags, lengths, seed, whole):
-    results = []
-    for engine in ENGINES:
-        crf, scores, tags, sizes = make(n_tags, lengths, seed, dtype=torch.float32, whole=whole, engine=engine)
-        sizes = sizes.long()
-        found = crf.log_likelihood(scores, tags, sizes)
-        results.append((found, gradients(crf, scores, found), crf.decode(scores, sizes)))
-    (a, a_gradients, a_tags), (b, b_gradients, b_tags) = results
-    torch.testing.assert_close(a, b)
-    for one, other in zip(a_gradients, b_gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
-    assert a_tags.equal(b_tags)
-
-
 def test_nothing_at_all():
-    for engine in ENGINES:
-        crf = ChainCRF(3, engine=engine)
-        for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):
-            found = crf.log_likelihood(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), sizes)
-            assert found.tolist() == [0.0] * len(sizes)
-            found.sum().backward()  # a batch without words may be met in training
-            assert crf.decode(torch.zeros(0, 3), sizes).tolist() == []
-
-
-def test_half_of_the_gradient_may_be_wanted():
-    """Frozen scores, or frozen parameters."""
-    for engine in ENGINES:
-        crf, scores, tags, sizes = make(3, [4, 2], 5, engine=engine)
-        (both,) = torch.autograd.grad(crf.log_likelihood(scores, tags, sizes).sum(), crf.transitions)
-        (alone,) = torch.autograd.grad(crf.log_likelihood(scores.detach(), tags, sizes).sum(), crf.transitions)
-        torch.testing.assert_close(alone, both)
-        crf.requires_grad_(False)
-        (found,) = torch.autograd.grad(crf.log_likelihood(scores, tags, sizes).sum(), scores)
-        assert found.abs().sum() > 0
+    crf = ChainCRF(3)
+    for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):
+        found = crf.log_likelihood(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), sizes)
+        assert found.tolist() == [0.0] * len(sizes)
+        found.sum().backward()  # a batch without words may be met in training
+        assert crf.decode(torch.zeros(0, 3), sizes).tolist() == []
 
 
 NAMES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -232,11 +181,10 @@ def test_what_bio_forbids():
         forbidden_in_bio(["I-PER"])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_decoding_keeps_to_the_scheme(engine):
+def test_decoding_keeps_to_the_scheme():
     lengths, violated = [4, 3, 0, 1, 2], 0
     for seed in range(12):
-        crf, scores, _, sizes = make(5, lengths, seed, 2.0, engine=engine, forbidden=forbidden_in_bio(NAMES))
+        crf, scores, _, sizes = make(5, lengths, seed, 2.0, forbidden=forbidden_in_bio(NAMES))
         scores = scores.detach()
         found = crf.decode(scores, sizes)
         assert found.tolist() == literal_decode(crf, scores, lengths, is_bio)
@@ -288,8 +236,6 @@ def test_wrong_arguments():
         crf.decode(scores, torch.tensor([6, -1]))
     with pytest.raises(SettingError, match="forbidden transitions"):
         ChainCRF(3, forbidden=forbidden_in_bio(NAMES))
-    with pytest.raises(SettingError, match="engine=compiled"):
-        ChainCRF(3, engine="compiled").to("meta").decode(scores.detach().to("meta"), sizes)
 
 
 def test_time_major_order():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
-from calque.pretraining.heads import bare_head, head_of
+from calque.pretraining.masked import bare_head, head_of
 
 WITH_HEAD = ("bert", "distilbert", "roberta", "xlm-roberta", "deberta-v2", "modernbert", "electra")
 

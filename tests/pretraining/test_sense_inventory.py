@@ -1,11 +1,10 @@
-"""Senses as people see them: their numbers, what is near to them, and which sense of one direction is which of the other."""
+"""Senses as people see them: their numbers, and what is near to them."""
 
 import numpy as np
-import pytest
 import torch
 
 from calque.nn.senses import SenseTable, nearest
-from calque.pretraining.sense_inventory import SenseInventory, matched, shared
+from calque.pretraining.sense_inventory import SenseInventory
 from sense_models import a_table
 
 
@@ -49,8 +48,11 @@ def test_one_table_selects_what_the_training_selects():
 
 
 def test_both_directions_vote_by_the_sum_of_their_cosines():
-    tables = [a_table(20, 6, seed) for seed in (1, 2)]
-    inventory = SenseInventory.of_both(*tables, matched)
+    tables = [a_table(20, 6, 1), a_table(20, 6, 1)]
+    with torch.no_grad():
+        tables[1].weight.copy_(torch.randn_like(tables[1].weight))
+        tables[1].centres.copy_(torch.randn_like(tables[1].centres))
+    inventory = SenseInventory.of_both(*tables)
     states, words = [torch.randn(100, 6) for _ in tables], torch.arange(100) % 20
     got = inventory.select(states, words).tolist()
     for k, word in enumerate(words.tolist()):
@@ -66,8 +68,11 @@ def test_both_directions_vote_by_the_sum_of_their_cosines():
 
 
 def test_the_nearest_senses_are_those_of_the_largest_cosine():
-    tables = [a_table(20, 6, seed) for seed in (1, 2)]
-    inventory = SenseInventory.of_both(*tables, matched)
+    tables = [a_table(20, 6, 1), a_table(20, 6, 1)]
+    with torch.no_grad():
+        tables[1].weight.copy_(torch.randn_like(tables[1].weight))
+        tables[1].centres.copy_(torch.randn_like(tables[1].centres))
+    inventory = SenseInventory.of_both(*tables)
     senses = [tuple(sense) for sense in inventory.senses.tolist()]
 
     def cosine(one: tuple[int, int], other: tuple[int, int]) -> float:
@@ -85,71 +90,11 @@ def test_the_nearest_senses_are_those_of_the_largest_cosine():
     assert len(inventory.nearest(*own, 50, few)) == inventory.n_senses[7]
 
 
-def two_directions(
-    senses: int, extra: int = 0, n_words: int = 300, dim: int = 12
-) -> tuple[SenseTable, SenseTable, list]:
-    """Tables of which the second is the first, turned, with the senses of each word in another order."""
-    torch.manual_seed(0)
-    rng = np.random.default_rng(0)
-    first = SenseTable([senses] * n_words, dim, axes=4, queue=10)
-    second = SenseTable([senses + extra] * n_words, dim, axes=4, queue=10)
-    turn = torch.linalg.qr(torch.randn(dim, dim)).Q
-    orders = []
-    for table in (first, second):
-        table.open()
-        table.counts.fill_(10)
-    with torch.no_grad():
-        first.weight.copy_(
-            torch.randn(n_words, 1, dim).expand(-1, senses, -1).flatten(0, 1) + torch.randn(len(first), dim)
-        )
-        for word in range(n_words):
-            order = rng.permutation(senses)
-            orders.append(order)
-            second.weight[second.index[word, :senses]] = first.weight[first.index[word][order]] @ turn
-            for k in range(extra):  # close to the first of the word
-                near = first.weight[first.index[word, 0]] @ turn
-                second.weight[second.index[word, senses + k]] = near + 0.01 * torch.randn(dim)
-    return first, second, orders
-
-
-def test_senses_of_the_two_directions_find_each_other():
-    first, second, orders = two_directions(3)
-    classes = matched(first, second)
-    for word, order in enumerate(orders):
-        pairs = {(a - 3 * word, b - 3 * word) for a, b in classes[:, word].t().tolist() if a >= 0}
-        assert pairs == {(int(of), place) for place, of in enumerate(order)}
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-def test_a_sense_that_only_one_direction_has_goes_with_its_nearest(swapped):
-    first, second, _ = two_directions(2, extra=1)
-    classes = matched(second, first) if swapped else matched(first, second)
-    inventory = SenseInventory.of_both(*((second, first) if swapped else (first, second)), matched)
-    assert (inventory.n_senses == 3).all()
-    many, few = classes if swapped else classes.flip(0)
-    right = 0
-    for word in range(first.n_words):
-        partner = dict(zip(many[word].tolist(), few[word].tolist(), strict=True))
-        partner.pop(-1, None)
-        assert sorted(partner) == second.index[word].tolist()
-        assert set(partner.values()) == set(first.index[word].tolist())
-        right += partner[int(second.index[word, 2])] == int(first.index[word, 0])
-    assert right > 0.9 * first.n_words
-
-
-def test_pruned_senses_are_in_no_pair():
-    first, second = a_table(50, 6, 3), a_table(50, 6, 4)
-    classes = matched(first, second)
-    for table, of_side in zip((first, second), classes, strict=True):
-        assert set(of_side[of_side >= 0].tolist()) == set(table.live.nonzero()[:, 0].tolist())
-    assert torch.equal(classes[0] >= 0, classes[1] >= 0)
-
-
 def test_directions_that_selected_together_share_the_classes_that_both_have_in_use():
     first, second = a_table(50, 6, 3), a_table(50, 6, 3)
     second.live[first.live.nonzero()[::5, 0]] = False  # pruned in one direction alone
     second.counts.copy_(torch.from_numpy(np.random.default_rng(9).integers(0, 30, size=len(second))))
-    inventory, alone = SenseInventory.of_both(first, second, shared), 0
+    inventory, alone = SenseInventory.of_both(first, second), 0
     for word in range(50):
         row = [c for c in first.index[word].tolist() if c >= 0]
         both = [c for c in row if first.live[c] and second.live[c]]
@@ -166,26 +111,15 @@ def test_selecting_by_both_is_what_the_training_does():
     for table in (first, second):
         table.centres.copy_(torch.randn_like(table.centres))
         table.mean.copy_(torch.randn(6))
-    inventory = SenseInventory.of_both(first, second, shared)
+    inventory = SenseInventory.of_both(first, second)
     states, words = [torch.randn(300, 6) for _ in range(2)], torch.arange(300) % 30
     wanted = nearest([t.compared(part, words[:, None]) for t, part in zip((first, second), states, strict=True)])
     got = inventory.select(states, words)
     assert torch.equal(inventory.classes[0][words, got - 1], wanted)
 
 
-def test_another_rule_takes_the_place_of_the_pairing():
-    first, second = a_table(10, 6, 3, most=2), a_table(10, 6, 4, most=2)
-
-    def largest(forward: SenseTable, backward: SenseTable) -> torch.Tensor:
-        return torch.stack([torch.tensor([[numbered(t, w)[0]] for w in range(10)]) for t in (forward, backward)])
-
-    inventory = SenseInventory.of_both(first, second, largest)
-    assert (inventory.n_senses == 1).all()
-    np.testing.assert_allclose(inventory.shares, 1)
-
-
 def test_the_plane_is_that_of_the_two_largest_principal_components():
-    inventory = SenseInventory.of_both(a_table(20, 6, 1), a_table(20, 6, 1), shared)
+    inventory = SenseInventory.of_both(a_table(20, 6, 1), a_table(20, 6, 1))
     every = np.arange(len(inventory.senses))
     x = inventory.vectors(every).double().numpy()
     np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1, atol=1e-6)

@@ -6,8 +6,7 @@ import torch
 
 from calque.encoders.sense_files import open_senses, save_senses
 from calque.errors import InputError, SettingError
-from calque.pretraining.saved_senses import open_sense_reader
-from calque.pretraining.sense_reader import EVERY
+from calque.pretraining.sense_reader import EVERY, open_sense_reader
 from sense_models import WORDS, a_bert, a_table, a_text, an_elmo
 
 
@@ -69,29 +68,28 @@ def test_directions_that_were_trained_together_share_their_senses(elmo, tmp_path
     inventory = open_sense_reader(folder).inventory
     assert torch.equal(inventory.classes[0], inventory.classes[1])
     save_senses([*tables[:1], a_table(len(WORDS) + 3, 8, 6)], folder, {"joint": False})
-    inventory = open_sense_reader(folder).inventory
-    assert not torch.equal(inventory.classes[0], inventory.classes[1])
+    assert open_sense_reader(folder).direction == "forward"
+    with pytest.raises(SettingError, match="trained to select for itself, so they share no senses"):
+        open_sense_reader(folder, direction="both")
 
 
-def hidden_state(reader, model, words, place: int, every: int | None) -> torch.Tensor:
+def hidden_state(reader, model, words, place: int) -> torch.Tensor:
     """The state of one word of a sentence alone, with every so many-th word that has several senses hidden with it."""
     split = reader.encoder.split([words])
     ids = split.ids.copy()
-    if every is not None:
-        for k in range(place % every, len(words), every):
-            (known,) = reader.numbers([words[k]])
-            if known >= 0 and reader.inventory.n_senses[known] > 1 and split.word_lengths[k]:
-                ids[split.word_starts[k]] = reader.encoder.tokenizer.mask_token_id
+    for k in range(place % EVERY, len(words), EVERY):
+        (known,) = reader.numbers([words[k]])
+        if known >= 0 and reader.inventory.n_senses[known] > 1 and split.word_lengths[k]:
+            ids[split.word_starts[k]] = reader.encoder.tokenizer.mask_token_id
     with torch.inference_mode():
         states = model.bert(input_ids=torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0]
         return model.cls.predictions.transform(states[split.word_starts[place]])
 
 
-@pytest.mark.parametrize("hidden", [True, False])
-def test_a_bert_selects_by_the_mask_in_the_place_of_a_word(bert, hidden):
+def test_a_bert_selects_by_the_mask_in_the_place_of_a_word(bert):
     from transformers import BertForMaskedLM
 
-    reader, text = open_sense_reader(bert, hidden=hidden), a_text(40)
+    reader, text = open_sense_reader(bert), a_text(40)
     got = reader.select(text)
     model, (table,) = BertForMaskedLM.from_pretrained(bert).eval(), open_senses(bert).tables
     place, several = 0, 0
@@ -103,7 +101,7 @@ def test_a_bert_selects_by_the_mask_in_the_place_of_a_word(bert, hidden):
             if len(ids) != 1 or unknown or not split.word_lengths[k]:
                 assert got[place] == 0
             else:
-                state = hidden_state(reader, model, list(sentence.words), k, EVERY if hidden else None)
+                state = hidden_state(reader, model, list(sentence.words), k)
                 assert got[place] == number(table, ids[0], state)
                 several += reader.inventory.n_senses[ids[0]] > 1
             place += 1
@@ -140,8 +138,6 @@ def test_a_word_that_is_not_there_is_told_of_close_ones(elmo):
 
 
 def test_options_of_the_other_model_are_refused(elmo, bert):
-    with pytest.raises(SettingError, match="is an ELMo, which reads words as they stand"):
-        open_sense_reader(elmo, hidden=False)
     with pytest.raises(SettingError, match="reads in both directions at once"):
         open_sense_reader(bert, direction="forward")
     with pytest.raises(SettingError, match="direction is both, forward or backward, got 'up'"):

@@ -13,10 +13,9 @@ from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.nn.senses import SenseTable
-from calque.pretraining import sense_softmax
-from calque.pretraining.sense_softmax import SenseSampler, SenseSoftmax, Targets
-from calque.pretraining.senses import Senses, SenseTraining, add_rows
-from calque.pretraining.softmax import Negatives
+from calque.pretraining import softmax
+from calque.pretraining.senses import Senses, SenseTraining
+from calque.pretraining.softmax import Negatives, SenseSampler, SenseSoftmax, Targets
 from calque.pretraining.translations import Translations
 
 DIM = 6
@@ -56,12 +55,10 @@ def assert_as_literal(head: SenseSoftmax, targets: Targets, negatives, candidate
     states.requires_grad_()
     table.weight.grad = table.bias.grad = None
     found = head.loss(states, targets, side, negatives)
-    ours = torch.autograd.grad(found.value, [states, *found.rows])
-    add_rows(table, [(found.classes, ours[1:])])
-    assert table.weight.grad is not None
-    assert table.bias.grad is not None
-    assert float(found.value.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
-    for one, other in zip((ours[0], table.weight.grad, table.bias.grad), theirs, strict=True):
+    found.backward()
+    assert float(found.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    for one, other in zip((states.grad, table.weight.grad, table.bias.grad), theirs, strict=True):
+        assert one is not None
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
 
 
@@ -94,10 +91,9 @@ def test_over_all_senses_it_is_the_dense_softmax(side):
     assert (head.senses[side].weight.grad[live] != 0).all()
 
 
-@pytest.mark.parametrize("own", ["sampled", "always"])
-def test_with_translations_over_all_senses(own):
+def test_with_translations_over_all_senses():
     """Eqs. 5 to 7: the translation is told from all classes, those of the word among them."""
-    head = SenseSoftmax([small_table()], negatives=None, own=own)
+    head = SenseSoftmax([small_table()], negatives=None)
     live = [c for c in range(22) if c not in PRUNED]
     assert_as_literal(head, drawn_targets(head.senses[0]), None, [live] * 25, [0.0] * 22)
 
@@ -108,34 +104,30 @@ def test_with_one_sense_each_it_is_the_plain_softmax():
     table = head.senses[0]
     expected = torch.nn.functional.cross_entropy(states @ table.weight.t() + table.bias, words, reduction="sum")
     found = head.loss(states, Targets(words[:, None], torch.ones(10, 1)), 0)
-    torch.testing.assert_close(found.value, expected.detach())
+    torch.testing.assert_close(found, expected)
 
 
 # -- a sample ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("own", ["sampled", "always", "never"])
 @pytest.mark.parametrize("correction", [True, False])
-def test_over_a_sample_it_is_the_literal_one(own, correction):
+def test_over_a_sample_it_is_the_literal_one(correction):
     """Each target is told from what was drawn, without itself (an accidental hit); the other senses of the predicted word
-    are among them where they were drawn, always, or never."""
-    head = SenseSoftmax([small_table()], negatives=7, own=own, correction=correction)
+    are among them where they were drawn."""
+    head = SenseSoftmax([small_table()], negatives=7, correction=correction)
     table, (sampler,) = head.senses[0], head.samplers
     targets = drawn_targets(table, 60)
     negatives = sampler.draw(7, np.random.default_rng(8))
     assert negatives is not None
     drawn = set(negatives.words.tolist())
     log_q = sampler.log_expected(np.arange(22), negatives.tries) * correction
-    candidates, hits, of_own = [], 0, 0
+    hits, of_own = 0, 0
     for classes in targets.classes.tolist():
         answers = {c for c in classes if c >= 0}
         word = table.words[classes[0]]
         others = {c for c in range(22) if table.words[c] == word and table.live[c] and c != classes[0]}
         hits, of_own = hits + len(answers & drawn), of_own + len(others & drawn)
-        candidates.append({
-            "sampled": drawn, "always": drawn | answers | others, "never": (drawn | answers) - others
-        }[own])  # fmt: skip
     assert hits > 5
     assert of_own > 5
-    assert_as_literal(head, targets, negatives, candidates, log_q)
+    assert_as_literal(head, targets, negatives, [drawn] * 60, log_q)
 
 
 def test_a_sample_never_holds_a_pruned_sense_and_follows_its_probabilities():
@@ -192,27 +184,6 @@ def test_few_senses_are_all_taken():
     table.live[2] = False  # 16
     assert sampler.draw(8, rng) is None
     assert not sampler.log_expected(np.arange(4), None).any()
-
-
-def test_gradients_of_the_parts_of_an_update_add_up():
-    head = SenseSoftmax([small_table()], negatives=None)
-    table, targets, states = head.senses[0], drawn_targets(head.senses[0]), torch.randn(25, DIM)
-    gradients = []
-    for parts in (1, 4):
-        shares = []
-        for which in torch.arange(25).tensor_split(parts):
-            loss = head.loss(states[which], Targets(*(x[which] for x in targets)), 0)
-            shares.append((loss.classes, torch.autograd.grad(loss.value, loss.rows)))
-        table.weight.grad = table.bias.grad = None
-        add_rows(table, shares[: parts // 2])
-        add_rows(table, shares[parts // 2 :])  # to what is there
-        assert table.weight.grad is not None
-        gradients.append(table.weight.grad.clone())
-    torch.testing.assert_close(gradients[0], gradients[1])
-    table.weight.grad = None
-    add_rows(table, [])
-    assert table.weight.grad is not None
-    assert not table.weight.grad.any()
 
 
 # -- what is to be predicted -------------------------------------------------------------------------------------------
@@ -290,7 +261,7 @@ def test_without_translations_the_sense_alone_is_predicted():
 # -- words -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("held", [4_000_000, 40])  # numbers: of all states at once, of two
 def test_the_probability_of_a_word_is_that_of_its_senses_together(held, monkeypatch):
-    monkeypatch.setattr(sense_softmax, "_LOGITS", held)
+    monkeypatch.setattr(softmax, "_LOGITS", held)
     head = SenseSoftmax([small_table(), small_table(seed=1)], negatives=5)
     states, words = torch.randn(9, DIM), torch.randint(10, (9,))
     for side, table in enumerate(head.senses):
@@ -307,10 +278,6 @@ def test_the_probability_of_a_word_is_that_of_its_senses_together(held, monkeypa
     assert head.negative_log_likelihood(states[:0], words[:0], 0).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"own": "mine"}, "own is sampled, always or never, got 'mine'"), ({"negatives": 0}, "negatives is at least 1, got 0")],
-)  # fmt: skip
-def test_settings_that_cannot_be(options, message):
-    with pytest.raises(SettingError, match=message):
-        SenseSoftmax([small_table()], **options)
+def test_settings_that_cannot_be():
+    with pytest.raises(SettingError, match="negatives is at least 1, got 0"):
+        SenseSoftmax([small_table()], negatives=0)

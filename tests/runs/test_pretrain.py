@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-from calque.cli.pretrain import SenseOptions
 from calque.encoders import load_encoder
 from calque.encoders.sense_files import SENSES_FILE, open_senses, save_senses
 from calque.errors import SettingError
@@ -24,8 +22,7 @@ from calque.pretraining.bidirectional import BiLanguageModel
 from calque.pretraining.masked import MaskedLanguageModel
 from calque.pretraining.senses import Senses
 from calque.pretraining.word_model import WordModel
-from calque.runs.presets import PRESETS, of_model, of_senses
-from calque.runs.pretrain import pretrain
+from calque.runs.pretrain import PRESETS, of_model, of_senses, pretrain
 from command import fails, run, works
 
 EN = "the a cat dog bank river money tree sees eats near house old red walks House"
@@ -222,7 +219,7 @@ def test_damaged_senses_are_one_line(trained, texts, tmp_path, capsys):
         (("--senses", 2_000_000), "senses must be at least 2 and at most 50 (a whole number), got 2000000"),
         (("--senses", 0), "senses must be at least 2"),
         (("--senses", 3, "--sense-warmup", 8), "leaves none of 8 to learn senses in"),
-        (("--senses", 3, "--sense-start", "none"), "start is grouped, copied, kept or fresh"),
+        (("--senses", 3, "--sense-start", "none"), "start is grouped, kept or fresh"),
         (("--senses", 3, "--sense-rate", "nan"), "--sense-rate nan: expected a finite number above 0"),
         (("--dictionary", "en-de=DICT"), "needs --senses"),
         (("--senses", 3, "--dictionary", "en-fr=DICT"), "en-fr=DICT: expected two different languages of the text"),
@@ -269,11 +266,6 @@ def test_a_side_without_text_is_one_line(model, texts, tmp_path, capsys):
 
 
 # -- options and presets -----------------------------------------------------------------------------------------------
-def test_every_option_of_the_senses_has_a_name_on_the_command_line():
-    named = {each.name.removeprefix("sense_") for each in fields(SenseOptions)} - {"dictionary"}
-    assert named == {each.name for each in fields(Senses)}
-
-
 def test_presets_are_the_tables_of_the_paper():
     """Tables 6 to 8, and Appendix D."""
     elmo = BiLanguageModel(senses=Senses(senses=5, **of_senses("paper", "elmo")), **of_model("paper", "elmo", False))
@@ -343,21 +335,6 @@ def test_case_of_a_text_makes_no_other_word(texts, tmp_path, capsys):
     assert "house" in words
     assert "House" not in words
     assert json.loads((tmp_path / "mixed-elmo" / "calque.json").read_text())["lower"] is True
-
-
-def test_a_table_beyond_the_memory_is_refused_before_it_is_made(monkeypatch):
-    from calque.pretraining import senses
-
-    monkeypatch.setattr(senses, "_memory", lambda: 1 << 30)
-    few = Senses(senses=5, occurrences=0)
-    assert [len(table) for table in few.tables(np.ones(100), 64, 2)] == [500, 500]
-    one = "a table of 50,000,000 senses of 64 dimensions would take about 60 GiB .* this machine has 1:"
-    with pytest.raises(SettingError, match=one):
-        few.tables(np.ones(10_000_000), 64)
-    monkeypatch.setattr(senses, "_memory", lambda: 100 << 30)
-    few.tables(np.ones(1_000), 64)
-    with pytest.raises(SettingError, match="2 tables of 50,000,000 senses of 64 dimensions would take about 119 GiB"):
-        few.tables(np.ones(10_000_000), 64, 2)
 
 
 def test_a_study_trains_models_with_senses(texts, tmp_path, capsys):

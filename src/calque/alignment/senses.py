@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from calque.alignment.base import Method
 from calque.alignment.freezing import freeze_below
@@ -20,17 +20,13 @@ from calque.encoders.checkpoint import read_language_model, weights_digest
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import SettingError, check_number
-from calque.pretraining.base import Update
 from calque.pretraining.blocks import Blocks, Mixture
-from calque.pretraining.heads import Head, bare_head, head_of
-from calque.pretraining.hidden import MaskedSensePrediction
-from calque.pretraining.masked import whole_words
-from calque.pretraining.sense_softmax import Own, SenseSoftmax
+from calque.pretraining.masked import Head, MaskedSensePrediction, bare_head, head_of, whole_words
 from calque.pretraining.senses import Senses, SenseTraining
+from calque.pretraining.softmax import SenseSoftmax
 from calque.pretraining.translations import Translations
 from calque.text import Sentences
 from calque.training.loop import Loop, Schedule
-from calque.training.objective import Objective
 from calque.training.rates import rate_by_width
 from calque.training.sources import float32_copy
 
@@ -49,9 +45,7 @@ class SenseAlignment(Method):
 
     Args:
         towards: for the record; all languages move.
-        weight: λ of λ/2 · Σ (θ − θ0)² over the encoder's weights θ, θ0 before training (Li et al. 2018, "Explicit inductive
-            bias for transfer learning with convolutional networks", L²-SP). It costs a copy of the weights.
-        senses, occurrences, start, axes, below, own: see `Senses`.
+        senses, occurrences, start, axes, below: see `Senses`.
         most: translations of a word, in the order of the dictionary.
         share: of subwords that are predicted.
         visible: share of these that stand in the text as they are. In BERT's training it is a tenth. But an encoder is asked
@@ -65,13 +59,11 @@ class SenseAlignment(Method):
     """
 
     towards: str
-    weight: float = 0.0
     senses: int = 3
     occurrences: int = 50
-    start: Literal["grouped", "copied", "kept", "fresh"] = Senses.start
+    start: Literal["grouped", "kept", "fresh"] = Senses.start
     axes: int = 14
     below: float = Senses.below
-    own: Own = Senses.own
     most: int = 4
     share: float = 0.15
     visible: float = 0.5
@@ -93,9 +85,8 @@ class SenseAlignment(Method):
         self._schedule = Schedule(
             self.epochs, self.learning_rate, self.warmup, self.decay, self.betas, self.epsilon, self.clip, self.seed
         )
-        names = ("senses", "occurrences", "start", "axes", "below", "own")
+        names = ("senses", "occurrences", "start", "axes", "below")
         self._senses = Senses(**{name: getattr(self, name) for name in names})
-        check_number("weight", self.weight, least=0)
         for name in ("batch", "most"):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("length", self.length, least=4, whole=True)
@@ -148,12 +139,10 @@ class SenseAlignment(Method):
         training = SenseTraining(softmax.senses, self._senses, updates, processes, translations, self.seed)
         tuned.model.train()
         freeze_below(tuned.model, self.freeze)
-        objective: Objective[Update] = MaskedSensePrediction(
-            tuned.model, reader, mixture, self.share, processes, softmax, training, transform=transform,
-            rows=torch.from_numpy(subwords.rows).to(processes.device), visible=self.visible,
+        objective = MaskedSensePrediction(
+            mixture, processes, transform, softmax, training, body=tuned.model, tokenizer=encoder.tokenizer,
+            share=self.share, visible=self.visible, rows=torch.from_numpy(subwords.rows).to(processes.device),
         )  # fmt: skip
-        if self.weight:
-            objective = Staying(objective, tuned.model, self.weight, processes)
         loop = Loop(
             objective,
             schedule=schedule,
@@ -180,7 +169,7 @@ class SenseAlignment(Method):
     def _softmax(self, head: Head, subwords: Subset) -> SenseSoftmax:
         (table,) = self._senses.tables(subwords.counts[subwords.used], head.weight.shape[1])
         table.begin_with(head.weight[subwords.used].detach(), head.bias[subwords.used].detach())
-        return SenseSoftmax([table], negatives=None, own=self.own)
+        return SenseSoftmax([table], negatives=None)
 
     def settings(self) -> dict[str, Any]:
         of_schedule = {field.name for field in fields(Schedule)}
@@ -212,36 +201,6 @@ class SenseAlignment(Method):
                 )
         if self.towards not in corpus:
             raise SettingError(f"towards {self.towards}: there is only text in {', '.join(corpus)}")
-
-
-class Staying(Objective[Update]):
-    """Another objective, and λ/2 · Σ (θ − θ0)² over the weights of a module that are trained.
-
-    Args:
-        rest: the other objective.
-        module: whose weights are θ; as they are now, θ0.
-        weight: λ.
-        processes: the first adds it all; another may have nothing to learn from in an update.
-    """
-
-    def __init__(self, rest: Objective[Update], module: nn.Module, weight: float, processes: Processes):
-        self.module, self._rest, self._weight, self._adds = rest.module, rest, weight, processes.is_first
-        self._pairs = [(p, p.detach().clone()) for p in module.parameters() if p.requires_grad]
-
-    @torch.no_grad()
-    def backward(self, update: Update) -> dict[str, float]:
-        with torch.enable_grad():
-            terms = self._rest.backward(update)
-        stay = 0.0
-        for weights, before in self._pairs:
-            moved = weights - before  # 0 where no gradient has ever been
-            if self._adds and weights.grad is not None:
-                weights.grad.add_(moved, alpha=self._weight)
-            stay += 0.5 * self._weight * float(moved.square().sum())
-        return {**terms, "loss": terms["loss"] + stay, "stay": stay}
-
-    def after_update(self, step: int) -> None:
-        self._rest.after_update(step)
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,6 @@ class SenseOptions:
     sense_queue: Annotated[
         int | None, typer.Option(min=1, help="Senses: states that these are computed from (pca_sample).")
     ] = None
-    sense_project_every: Annotated[
-        int | None, typer.Option(min=1, help="Senses: updates from one computation of these dimensions to the next.")
-    ] = None
     sense_below: Annotated[
         float | None,
         typer.Option(
@@ -66,14 +63,11 @@ class SenseOptions:
             help="Senses: drop a sense with a smaller share of its word's uses (remove_less_frequent_contexts); 0: none.",
         ),
     ] = None
-    sense_prune_every: Annotated[int | None, typer.Option(min=1, help="Senses: updates between dropping senses.")] = (
-        None
-    )
     sense_start: Annotated[
         str | None,
         typer.Option(
-            help="Senses: how they begin after the warm-up: grouped (from clusters of a word's last states), copied from "
-            "the first, kept (the first stays, as SaBERT) or fresh (the first is dropped, as SaELMo)."
+            help="Senses: how they begin after the warm-up: grouped (from clusters of a word's last states), kept (the first "
+            "stays, as SaBERT) or fresh (the first is dropped, as SaELMo)."
         ),
     ] = None
     sense_apart: Annotated[
@@ -87,41 +81,9 @@ class SenseOptions:
         float | None,
         typer.Option(callback=finite, help="Senses: the same for how many they are, once a word has several."),
     ] = None
-    sense_whiten: Annotated[
-        float | None,
-        typer.Option(
-            callback=finite,
-            min=0,
-            max=1,
-            help="Senses: scale down dimensions of a large variance, from 0 (not at all, as published) to 1.",
-        ),
-    ] = None
-    sense_centred: Annotated[
-        bool | None,
-        typer.Option(
-            "--sense-centred/--sense-uncentred", help="Senses: compare states less their mean, or as they are (paper)."
-        ),
-    ] = None
-    sense_joint: Annotated[
-        bool | None,
-        typer.Option(
-            "--sense-joint/--sense-each-way",
-            help="Senses of an ELMo: one for both directions, or one for each (paper).",
-        ),
-    ] = None
-    sense_spread: Annotated[
-        float | None,
-        typer.Option(callback=positive, help="Senses: standard deviation of the centres at the beginning."),
-    ] = None
     sense_occurrences: Annotated[
         int | None,
         typer.Option(min=0, help="Senses: occurrences that a word needs for each further sense; 0: all words have N."),
-    ] = None
-    sense_own: Annotated[
-        str | None,
-        typer.Option(
-            help="Senses: other senses of the predicted word among the negatives: sampled (as published), always or never."
-        ),
     ] = None
 
     def arguments(self) -> dict[str, Any] | None:

@@ -34,11 +34,10 @@ def senses(
     ] = None,
     direction: Annotated[
         str | None,
-        typer.Option(help="ELMo: forward, backward, or both joined to one number; default: both."),
+        typer.Option(
+            help="ELMo: forward, backward, or both by the sum of their cosines; default: both, if the model has shared senses."
+        ),
     ] = None,
-    unmasked: Annotated[
-        bool, typer.Option("--unmasked", help="BERT: select by the word's own state, in one pass, not by the mask's.")
-    ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
     examples: Annotated[int, typer.Option(min=0, help="Number of sentences to show of each sense.")] = 3,
     pretokenized: Pretokenized = False,
@@ -57,8 +56,7 @@ def senses(
     if not text:
         refuse_unused(context, dict.fromkeys(("pretokenized", "limit", "examples"), "is only for --text"))
     how = {
-        "direction": direction, "hidden": False if unmasked else None, "pretokenized": pretokenized, "limit": limit,
-        "progress": not quiet,
+        "direction": direction, "pretokenized": pretokenized, "limit": limit, "progress": not quiet,
     }  # fmt: skip
     if word is not None:
         output_file("--out", out, [folder, *(text or [])])

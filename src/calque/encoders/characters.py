@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from threading import Event, Lock
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from calque.encoders.split import SplitSentences, number_words
-from calque.nn.characters import CHUNK, PADDING, SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, CharacterCNN
+from calque.nn.characters import PADDING, SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, CharacterCNN
 from calque.offsets import ranges
 from calque.text import Sentence
 
@@ -50,9 +49,7 @@ def sentence_ends(length: int = 50) -> np.ndarray:
 class WordTypes:
     """What `extract` reads in place of subwords: the word types of a window of sentences, and a vector of each.
 
-    Each type's vector is computed once in a window, however often the word occurs, and when the first batch needs it. The
-    chunks of that work depend on the window alone, so that a run which is continued does the same; the threads that need
-    them share them out.
+    Each type's vector is computed once in a window, however often the word occurs.
 
     Args:
         network: gives the vectors.
@@ -61,7 +58,6 @@ class WordTypes:
 
     def __init__(self, network: CharacterCNN, *, lower: bool = False):
         self._network, self._lower = network, lower
-        self._lock = Lock()
 
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """Begin a window: its sentences as numbers of types, each between `BEGIN` and `END`."""
@@ -69,13 +65,8 @@ class WordTypes:
         forms = [form.lower() for form in forms] if self._lower else forms
         length = self._network.max_characters
         rows = np.concatenate([sentence_ends(length), character_rows(forms, length)])
-        sizes = (rows != PADDING + 1).sum(1)
-        # Words of about equal length together, see `CharacterCNN`.
-        self._chunks = list(torch.from_numpy(sizes).argsort(stable=True).split(CHUNK))
-        self._unfinished, self._filled = len(self._chunks), Event()
-        like = self._network.projection
-        self._rows = torch.from_numpy(rows).to(like.device)
-        self._table = torch.empty(len(rows), like.shape[1], dtype=like.dtype, device=like.device)
+        with torch.no_grad():
+            self._table = self._network(torch.from_numpy(rows).to(self._network.projection.device))
         lengths = np.diff(offsets)
         ids = np.full(len(numbers) + 2 * len(lengths), END, dtype=np.int32)
         starts = offsets[:-1] + 2 * np.arange(len(lengths))
@@ -92,17 +83,4 @@ class WordTypes:
 
     def vectors(self, numbers: Tensor) -> Tensor:
         """Vectors of some of the window's types, `[n, dim]`."""
-        while (rows := self._take()) is not None:
-            try:
-                self._table[rows] = self._network(self._rows[rows]).detach()
-            finally:  # an error is the caller's; those who wait must not do so for ever
-                with self._lock:
-                    self._unfinished -= 1
-                    if not self._unfinished:
-                        self._filled.set()
-        self._filled.wait()
         return self._table[numbers]
-
-    def _take(self) -> Tensor | None:
-        with self._lock:
-            return self._chunks.pop() if self._chunks else None

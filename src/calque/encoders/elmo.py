@@ -9,23 +9,20 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from calque.encoders.base import Encoder, stored_layers
-from calque.encoders.batches import WordBatch, collate
+from calque.encoders.base import Encoder
+from calque.encoders.batches import WordBatch
 from calque.encoders.characters import WordTypes
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.elmo_files import file_pair, read_network, write_network
-from calque.encoders.extraction import Plan, encode_bar, extract, stored_type, word_counts
+from calque.encoders.extraction import Plan, extract, stored_type
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.numerics import check_precision, matmul_precision, usable_device
 from calque.errors import InputError, SettingError
-from calque.nn.elmo import ElmoNetwork, States, scalar_mix
+from calque.nn.elmo import ElmoNetwork, scalar_mix
 from calque.nn.ragged import Ragged
-from calque.offsets import offsets_of
-from calque.room import vectors_room
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
@@ -44,10 +41,6 @@ class ElmoEncoder(Encoder):
         layer: the layer that `encode` gives, where it gives one.
         mix: a number for each layer, 0 to L: `encode` gives scale · Σ softmax(mix)_j · layer_j instead (Eq. 1).
         scale: γ of the mixture.
-        stateful: as AllenNLP and bilm-tf have it: the k-th sentence of a batch begins with the states that the k-th
-            sentence of the batch before has left, forwards and backwards. Vectors then depend on all text before them, and
-            on `batch`. Every call of `encode` begins anew.
-        batch: sentences of a batch, in the order of the text, if `stateful`.
         lower: read words in lower case, as the network was trained.
         name: what reports call the encoder.
         precision: of matrix products, as in `torch.set_float32_matmul_precision`; rounding errors of less than "highest"
@@ -70,8 +63,6 @@ class ElmoEncoder(Encoder):
         layer: int = -1,
         mix: Sequence[float] | None = None,
         scale: float = 1.0,
-        stateful: bool = False,
-        batch: int = 64,
         lower: bool = False,
         name: str = "elmo",
         precision: str = "highest",
@@ -80,11 +71,8 @@ class ElmoEncoder(Encoder):
         self.n_layers, self.dim = network.n_layers, 2 * network.size
         if mix is not None and len(mix) != self.n_layers + 1:
             raise SettingError(f"mix has {len(mix)} numbers, expected one for each layer from 0 to {self.n_layers}")
-        if batch < 1:
-            raise SettingError(f"batch={batch}, expected at least 1 sentence")
         self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
-        self.stateful, self.batch, self.precision = stateful, batch, check_precision(precision, products_only=True)
-        self.lower = lower
+        self.precision, self.lower = check_precision(precision, products_only=True), lower
         self._chosen = self.layer_number(layer)
         self.layer = self._chosen if mix is None else None
         # Each step is a product of the sentences that still run with weights that no cache holds, so many run together.
@@ -92,7 +80,7 @@ class ElmoEncoder(Encoder):
 
     def __repr__(self) -> str:
         what = f"layer {self._chosen} of {self.n_layers}" if self.mix is None else f"{self.n_layers + 1} layers mixed"
-        return f"{type(self).__name__}({self.name}, {what}, {self.dim}d{', stateful' if self.stateful else ''})"
+        return f"{type(self).__name__}({self.name}, {what}, {self.dim}d)"
 
     @property
     def device(self) -> torch.device:
@@ -107,10 +95,7 @@ class ElmoEncoder(Encoder):
         out: str | PathLike[str] | None = None,
         dtype: str = "float32",
     ) -> Embeddings:
-        """One vector per word, from the encoder's layer or its mixture; see `TrainableEncoder.encode` for the arguments.
-
-        What a stateful encoder had begun to write is not continued: it begins again, and the file appears at the end.
-        """
+        """One vector per word, from the encoder's layer or its mixture; see `TrainableEncoder.encode` for the arguments."""
         key = self._chosen if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress, None if out is None else {key: Path(out)}, dtype)[key]
 
@@ -118,9 +103,6 @@ class ElmoEncoder(Encoder):
         stored_type(dtype)
         self.network.eval()
         with matmul_precision(self.precision or "highest"):
-            if self.stateful:
-                sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
-                return self._carried(sentences, layers, progress, out, dtype)
             device, words = self.device, WordTypes(self.network.words, lower=self.lower)
             key = "" if out is None else json.dumps([self.fingerprint, device.type, self.precision, torch.__version__])
             # Words that come again are only known within a window.
@@ -130,46 +112,26 @@ class ElmoEncoder(Encoder):
                 layers=layers, dim=self.dim, plan=plan, key=key, dtype=dtype, out=out, progress=progress,
             )  # fmt: skip
 
-    def _vectors(
-        self, words: WordTypes, batch: WordBatch, layers: Sequence[int], states: States | None = None
-    ) -> dict[int, Tensor]:
+    def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int]) -> dict[int, Tensor]:
         """Vectors of a batch's words by layer, `[W, dim]` each."""
         ids = batch.input_ids.reshape(-1)
         x = words.vectors(ids if batch.inside is None else ids[batch.inside])
         depth = self.n_layers if _MIXED in layers else max(layers)
         ragged = Ragged(batch.word_counts.cpu().numpy() + 2)
-        outputs = dict(enumerate(self.network(x, ragged, depth=depth, states=states)))
+        outputs = dict(enumerate(self.network(x, ragged, depth=depth)))
         if _MIXED in layers:
             outputs[_MIXED] = scalar_mix(list(outputs.values()), torch.tensor(self.mix, device=x.device), self.scale)
         return {layer: outputs[layer][batch.packed] for layer in layers}
 
-    def _carried(self, sentences: Sequence, layers, progress: bool, out, dtype: str) -> dict[int, Embeddings]:
-        """Batch after batch in the order of the text, each with the states of the one before."""
-        words, device, start = WordTypes(self.network.words, lower=self.lower), self.device, 0
-        offsets = offsets_of(word_counts(sentences))
-        data = {layer: vectors_room(offsets[-1], self.dim, dtype) for layer in layers}
-        with torch.inference_mode(), encode_bar(int(offsets[-1]), progress) as shown:
-            states = self.network.states(min(self.batch, len(sentences)))
-            for first in range(0, len(sentences), self.batch):
-                split = words.split(sentences[first : first + self.batch])
-                stop = start + split.n_words
-                batch = collate(split, np.arange(len(split))).to(device)
-                part = States(states.h[:, :, : len(split)], states.c[:, :, : len(split)])  # a view: it is written to
-                for layer, vectors in self._vectors(words, batch, layers, part).items():
-                    data[layer][start:stop] = vectors.to("cpu", torch.float32).numpy()
-                shown.update(split.n_words)
-                start = stop
-        return stored_layers({layer: Embeddings(rows, offsets) for layer, rows in data.items()}, out)
-
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash over weights, options, layer, mixture, memory, case, and arithmetic where it is not exact; the weights are
+        """Hash over weights, options, layer, mixture, case, and arithmetic where it is not exact; the weights are
         read anew every time."""
         network = self.network
         shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
-        memory = [self.stateful, self.batch] if self.stateful else [False]
-        about = [self._chosen, self.mix, self.scale, memory, shape, weights_digest(network)]
+        # [False] stands for what a former version called stateful: the fingerprints of saved encoders stay as they are.
+        about = [self._chosen, self.mix, self.scale, [False], shape, weights_digest(network)]
         about += [self.precision] if self.precision != "highest" else []
         about += ["lower"] if self.lower else []
         return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
@@ -178,8 +140,7 @@ class ElmoEncoder(Encoder):
         """Write `options.json` and `weights.hdf5`, which AllenNLP reads as well, and what `load_encoder` needs more."""
         with saving(folder) as path:
             write_network(self.network, path)
-            about = {"layer": self._chosen, "mix": self.mix, "scale": self.scale, "stateful": self.stateful,
-                     "batch": self.batch, "precision": self.precision}  # fmt: skip
+            about = {"layer": self._chosen, "mix": self.mix, "scale": self.scale, "precision": self.precision}
             write_about(path, "elmo", about | ({"lower": True} if self.lower else {}))
 
     @classmethod
@@ -216,7 +177,12 @@ class ElmoEncoder(Encoder):
         if pair is None:
             raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)
         about = read_about(path) if about is None else about
-        names = ("layer", "mix", "scale", "stateful", "batch", "precision", "lower")
+        if about.get("stateful"):
+            raise InputError(
+                "a stateful ELMo, which calque no longer has; remove stateful from its calque.json to read each sentence "
+                "from zeros", path=path / "calque.json",
+            )  # fmt: skip
+        names = ("layer", "mix", "scale", "precision", "lower")
         recorded = {name: about[name] for name in names if name in about}
         where = path.resolve()
         name = where.name if path.is_dir() else where.stem

@@ -30,7 +30,7 @@ class WordSenses:
 
     @cached_property
     def _reader(self) -> SenseReader:
-        from calque.pretraining.saved_senses import open_sense_reader
+        from calque.pretraining.sense_reader import open_sense_reader
 
         return open_sense_reader(self._folder)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from calque.errors import SettingError
-from calque.nn import chain, steps
 from calque.nn.ragged import Ragged
-
-REACH = 600.0  # logarithms further apart than this do not fit float64 as weights: exp(−700) is nearly 0
 
 
 class Forbidden(NamedTuple):
@@ -56,15 +53,12 @@ class ChainCRF(nn.Module):
         log p(y | x) = score(y) − log Σ over all y' of exp score(y')
         score(y) = start[y_1] + Σ_t scores[t, y_t] + Σ_{t>1} transitions[y_{t−1}, y_t] + end[y_n]
 
-    The sum is computed with weights, not logarithms, and its gradient is not autograd's but the marginals that a pass
-    back over the sentence gives: on the CPU in compiled code, elsewhere at each step for all sentences that still run.
-    Where a score lies too far from the others (`REACH`), as with a tag ruled out by −inf, it falls back on log space,
-    which is slow.
+    The sum is computed in log space and in float64, at each step for all sentences that still run (the forward algorithm;
+    Rabiner 1989, "A tutorial on hidden Markov models", III.A). A score of −inf rules a tag out.
 
     Args:
         n_tags: number of tags.
         forbidden: what decoding must avoid (`forbidden_in_bio`). The likelihood is over all sequences.
-        engine: "compiled" (CPU only), "steps" (PyTorch), or "auto".
 
     Attributes:
         transitions: `[n_tags, n_tags]`, from the tag of the row to that of the column.
@@ -82,15 +76,9 @@ class ChainCRF(nn.Module):
     _forbidden_start: Tensor
     _forbidden_end: Tensor
 
-    def __init__(
-        self,
-        n_tags: int,
-        *,
-        forbidden: Forbidden | None = None,
-        engine: Literal["auto", "compiled", "steps"] = "auto",
-    ):
+    def __init__(self, n_tags: int, *, forbidden: Forbidden | None = None):
         super().__init__()
-        self.n_tags, self.engine = n_tags, engine
+        self.n_tags = n_tags
         self.transitions = nn.Parameter(torch.empty(n_tags, n_tags).uniform_(-0.1, 0.1))
         self.start = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
         self.end = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
@@ -101,7 +89,7 @@ class ChainCRF(nn.Module):
             self.register_buffer(f"_forbidden_{name}", mask, persistent=False)  # follows from the names of the tags
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """log p(tags | scores) of each sentence; differentiable once.
+        """Return log p(tags | scores) of each sentence.
 
         Args:
             scores: float `[n_words, n_tags]`, the words of all sentences in a row.
@@ -122,18 +110,41 @@ class ChainCRF(nn.Module):
             low, high = (int(bound) for bound in tags.aminmax())
             if low < 0 or high >= self.n_tags:
                 raise SettingError(f"tag {low if low < 0 else high}, expected 0 to {self.n_tags - 1}")
-        transitions, start, end = self.transitions.double(), self.start.double(), self.end.double()
         wide = scores.double()
-        near = _within_reach(wide, transitions, start, end)
-        if near and self._compiled(scores):
-            total = chain.log_likelihood(wide, tags, transitions, start, end, ragged)
-        else:
-            total = steps.log_likelihood(wide, tags, transitions, start, end, ragged, logarithms=not near)
+        total = self._score(wide, tags, ragged) - self._log_partition(wide, ragged)
         return total.to(torch.promote_types(scores.dtype, torch.float32))
+
+    def _score(self, scores: Tensor, tags: Tensor, ragged: Ragged) -> Tensor:
+        """Return the score of the given tags of each sentence, float64 `[n_sentences]`."""
+        sentence, first, last = (
+            torch.from_numpy(part).to(scores.device)
+            for part in (ragged.sentence, ragged.offsets[ragged.order], ragged.offsets[ragged.order + 1] - 1)
+        )
+        later = (sentence[1:] == sentence[:-1]).nonzero().squeeze(1)
+        total = scores.new_zeros(len(ragged))
+        for owner, value in (
+            (sentence, scores.gather(1, tags[:, None]).squeeze(1)),
+            (sentence[later], self.transitions.double()[tags[later], tags[later + 1]]),
+            (sentence[first], self.start.double()[tags[first]] + self.end.double()[tags[last]]),
+        ):
+            total = total.index_add(0, owner, value)
+        return total
+
+    def _log_partition(self, scores: Tensor, ragged: Ragged) -> Tensor:
+        """Return the log of the sum over all tag sequences of each sentence, float64 `[n_sentences]`."""
+        if not len(scores):
+            return scores.new_zeros(len(ragged))
+        blocks = scores[torch.from_numpy(ragged.from_left).to(scores.device)].split(ragged.sizes)
+        alpha, ended, transitions = self.start.double() + blocks[0], [], self.transitions.double()
+        for block in blocks[1:]:
+            ended.append(alpha[len(block) :])
+            alpha = torch.logsumexp(alpha[: len(block), :, None] + transitions, dim=1) + block
+        total = torch.logsumexp(torch.cat([alpha, *reversed(ended)]) + self.end.double(), dim=1)
+        return scores.new_zeros(len(ragged)).index_add(0, torch.from_numpy(ragged.order).to(scores.device), total)
 
     @torch.no_grad()
     def decode(self, scores: Tensor, lengths: Tensor | Ragged, *, constrain: bool = True) -> Tensor:
-        """The best sequence of tags of each sentence (Viterbi 1967).
+        """Return the best sequence of tags of each sentence (Viterbi 1967).
 
         Of equally good sequences it is the one with the smaller last tag, then the smaller last but one, and so on.
 
@@ -150,32 +161,28 @@ class ChainCRF(nn.Module):
             transitions = transitions.masked_fill(self._forbidden_transitions, -torch.inf)
             start = start.masked_fill(self._forbidden_start, -torch.inf)
             end = end.masked_fill(self._forbidden_end, -torch.inf)
-        search = chain.best_tags if self._compiled(scores) else steps.best_tags
-        return search(scores.double(), transitions, start, end, ragged)
+        if not len(scores):
+            return torch.empty(0, dtype=torch.int64, device=scores.device)
+        words = torch.from_numpy(ragged.from_left).to(scores.device)
+        first, *blocks = scores.double()[words].split(ragged.sizes)
+        delta, ends, pointers = start + first, [], []
+        for block in blocks:
+            ends.append((delta + end).argmax(1))
+            best, pointer = (delta[: len(block), :, None] + transitions).max(dim=1)
+            delta = best + block
+            pointers.append(pointer)
+        tags = [(delta + end).argmax(1)]
+        for at_end, pointer in zip(reversed(ends), reversed(pointers), strict=True):
+            before = pointer.gather(1, tags[-1][:, None]).squeeze(1)
+            tags.append(
+                torch.cat([before, at_end[len(before) :]])
+            )  # behind those that go on, the sentences that end here
+        return torch.empty_like(words).index_copy(0, words, torch.cat(tags[::-1]))
 
     def _checked(self, scores: Tensor, lengths: Tensor | Ragged) -> Ragged:
         if scores.ndim != 2 or scores.shape[1] != self.n_tags:
             raise SettingError(f"scores of shape {tuple(scores.shape)}, expected [words, {self.n_tags}]")
         return Ragged.of(lengths, len(scores))
 
-    def _compiled(self, scores: Tensor) -> bool:
-        if self.engine == "compiled" and scores.device.type != "cpu":
-            raise SettingError(f"engine=compiled for scores on {scores.device}, expected auto or steps there")
-        return self.engine == "compiled" or (self.engine == "auto" and scores.device.type == "cpu")
-
     def extra_repr(self) -> str:
         return f"{self.n_tags}"
-
-
-@torch.no_grad()
-def _within_reach(scores: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> bool:
-    """Whether no weight, and no product of weights that is met on the way, leaves the range of float64.
-
-    With R the largest of the parameters' absolute values and r the widest distance between two scores of a word, alpha
-    is at least exp(−2R − r), beta at most the inverse of that, and one more step adds R. NaN is out of reach.
-    """
-    reach = 3 * torch.stack([part.abs().amax() for part in (transitions, start, end)]).amax()
-    if len(scores):
-        low, high = scores.aminmax(dim=1)
-        reach = reach + (high - low).amax()
-    return bool(reach < REACH)

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from calque.errors import SettingError
 from calque.nn.characters import N_CHARACTERS, CharacterCNN, whole
-from calque.nn.projected import projected_lstm
 from calque.nn.ragged import Ragged
 
 _FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # for 512 dimensions, as published
 _LARGEST = 3.4e38  # that float32 holds
-
-
-class States(NamedTuple):
-    """What the readers remember of some sentences.
-
-    Attributes:
-        h: `[n_layers, 2, n_sentences, projection]`.
-        c: `[n_layers, 2, n_sentences, cell]`.
-    """
-
-    h: Tensor
-    c: Tensor
 
 
 def elmo_options(
@@ -69,6 +56,50 @@ def elmo_options(
         },
         "bidirectional": True,
     }  # fmt: skip
+
+
+def projected_lstm(
+    x: Tensor,
+    sizes: Sequence[int],
+    kernel: Tensor,
+    bias: Tensor,
+    projection: Tensor,
+    *,
+    cell_clip: float | None = None,
+    state_clip: float | None = None,
+) -> Tensor:
+    """One direction of one layer whose state is projected and clipped, which `torch.nn.LSTM` does not clip (Sak et al. 2014,
+    "Long short-term memory based recurrent neural network architectures", without peepholes, as TensorFlow's `LSTMCell`).
+
+        i, j, f, o = [x_t; h_{t−1}] K + b
+        c_t = clip(σ(f + 1) · c_{t−1} + σ(i) · tanh(j)),    h_t = clip((σ(o) · tanh c_t) P)
+
+    Args:
+        x: `[n_words, dim]`, in the time-major order of `Ragged`: each step is a block of rows, and the sentences that go on
+            are always its first rows.
+        sizes: number of sentences that still run at each step.
+        kernel: K, `[dim + size, 4 * cell]`.
+        bias: `[4 * cell]`; that of the forget gate is meant to have 1 added to it.
+        projection: P, `[cell, size]`.
+        cell_clip, state_clip: largest size of a component of c and of h; None for any.
+
+    Returns:
+        h of all words, `[n_words, size]`, in time-major order.
+    """
+    (cell, size), (n_words, dim) = projection.shape, x.shape
+    if not n_words:
+        return x.new_zeros(0, size)
+    most_c, most_h = cell_clip or math.inf, state_clip or math.inf
+    # All products with the input are one product; step by step there remain those with the state.
+    given, recurrent = torch.addmm(bias, x, kernel[:dim]).split(list(sizes)), kernel[dim:]
+    h, c, states = x.new_zeros(sizes[0], size), x.new_zeros(sizes[0], cell), []
+    for block in given:
+        running = len(block)
+        i, j, f, o = torch.addmm(block, h[:running], recurrent).chunk(4, dim=1)
+        c = ((f + 1).sigmoid() * c[:running] + i.sigmoid() * j.tanh()).clamp(-most_c, most_c)
+        h = ((o.sigmoid() * c.tanh()) @ projection).clamp(-most_h, most_h)
+        states.append(h)
+    return torch.cat(states)
 
 
 class Reader(nn.Module):
@@ -126,7 +157,6 @@ class ElmoNetwork(nn.Module):
         ragged: Ragged,
         *,
         depth: int | None = None,
-        states: States | None = None,
         drop: Callable[[Tensor], Tensor] = lambda x: x,
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The layers of both directions.
@@ -135,46 +165,31 @@ class ElmoNetwork(nn.Module):
             x: `[n_words, size]`, the words of all sentences in a row, with both ends of each.
             ragged: where the sentences lie; none without words.
             depth: LSTM layers wanted; None for all.
-            states: of the sentences, to begin with and changed to those afterwards; None begins with zeros.
             drop: applied to what goes into a layer, and to what comes out of the last (dropout, in training).
 
         Returns:
             each layer forwards, and each layer backwards, `[n_words, size]`.
         """
         depth = self.n_layers if depth is None else depth
-        order = torch.from_numpy(ragged.order).to(x.device)
         sides: list[list[Tensor]] = []
         directions = ((self.forwards, ragged.from_left), (self.backwards, ragged.from_right))
-        for side, (readers, words) in enumerate(directions):
+        for readers, words in directions:
             rows = torch.from_numpy(words).to(x.device)
             above, layers = x[rows], []
             for number in range(depth):
                 reader: Any = readers[number]
                 given = drop(above)
-                above, end = projected_lstm(
-                    given, ragged.sizes, reader.kernel, reader.bias, reader.projection, **self.clips,
-                    start=None if states is None else (states.h[number, side, order], states.c[number, side, order]),
-                )  # fmt: skip
+                above = projected_lstm(given, ragged.sizes, reader.kernel, reader.bias, reader.projection, **self.clips)
                 if number and self.skip:
                     above = above + given
                 layers.append(drop(above) if number == depth - 1 else above)
-                if states is not None:
-                    states.h[number, side, order], states.c[number, side, order] = end
             sides.append([torch.empty_like(layer).index_copy(0, rows, layer) for layer in layers])
         return sides[0], sides[1]
 
-    def forward(
-        self, x: Tensor, ragged: Ragged, *, depth: int | None = None, states: States | None = None
-    ) -> list[Tensor]:
+    def forward(self, x: Tensor, ragged: Ragged, *, depth: int | None = None) -> list[Tensor]:
         """Layers 0 to `depth`, each `[n_words, 2 * size]`; layer 0 is the word's vector twice."""
-        left, right = self.read(x, ragged, depth=depth, states=states)
+        left, right = self.read(x, ragged, depth=depth)
         return [torch.cat(pair, dim=1) for pair in zip([x, *left], [x, *right], strict=True)]
-
-    def states(self, n: int) -> States:
-        """Those that know of nothing yet, for `n` sentences."""
-        like = self.words.projection
-        shape = (self.n_layers, 2, n)
-        return States(like.new_zeros(*shape, self.size), like.new_zeros(*shape, self.cell))
 
 
 def scalar_mix(layers: list[Tensor], weights: Tensor, scale: float = 1.0) -> Tensor:

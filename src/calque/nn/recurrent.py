@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from calque.errors import SettingError
-from calque.nn.cells import lstm_layer
 from calque.nn.ragged import Ragged, SentenceDropout
 
 
@@ -17,8 +16,7 @@ class StackedLSTM(nn.Module):
         i, f, o = σ(W x_t + U h_{t−1} + b),  g = tanh(W x_t + U h_{t−1} + b),  c_t = f · c_{t−1} + i · g,  h_t = o · tanh c_t
 
     The output of a layer, both directions side by side, is the input of the next. What a sentence gives does not depend
-    on the others in the batch, and no padding is computed. Float32 on the CPU goes through `calque.nn.cells`, the rest
-    through `torch.nn.LSTM`; the numbers and the names of the weights are the same.
+    on the others in the batch, and no padding is computed.
 
     Args:
         dim: size of the words' vectors.
@@ -62,18 +60,11 @@ class StackedLSTM(nn.Module):
         if x.ndim != 2 or x.shape[1] != self.dim:
             raise SettingError(f"vectors of shape {tuple(x.shape)}, expected [words, {self.dim}]")
         ragged = Ragged.of(lengths, len(x))
+        if not len(x):
+            return x.new_zeros(0, self.out_dim)
+        words = torch.from_numpy(ragged.from_left).to(x.device)
         for number, layer in enumerate(self.layers):
-            x = _apply(layer, self.dropout(x, ragged) if number else x, ragged)  # type: ignore[arg-type]
+            x = self.dropout(x, ragged) if number else x
+            states = layer(PackedSequence(x[words], torch.tensor(ragged.sizes)))[0].data
+            x = torch.empty_like(states).index_copy(0, words, states)
         return x
-
-
-def _apply(layer: nn.LSTM, x: Tensor, ragged: Ragged) -> Tensor:
-    weights = [weight for direction in layer.all_weights for weight in direction]
-    plain = all(part.device.type == "cpu" and part.dtype == torch.float32 for part in (x, weights[0]))
-    if plain and not torch.is_autocast_enabled("cpu"):
-        return lstm_layer(x.contiguous(), weights, ragged)
-    if not len(x):
-        return x.new_zeros(0, layer.hidden_size * len(layer.all_weights))
-    words = torch.from_numpy(ragged.from_left).to(x.device)
-    states = layer(PackedSequence(x[words], torch.tensor(ragged.sizes)))[0].data
-    return torch.empty_like(states).index_copy(0, words, states)

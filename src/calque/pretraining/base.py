@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from calque.distributed import Processes
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
@@ -103,46 +101,6 @@ class LanguageModel(ABC):
         self.history = loop.run(mixture)
 
 
-class Term(NamedTuple):
-    """A summed loss.
-
-    Attributes:
-        value: the sum.
-        leaves: tensors, besides the weights, whose gradients are wanted.
-        notes: whatever is to be known of it once the update is over.
-    """
-
-    value: Tensor
-    leaves: tuple[Tensor, ...] = ()
-    notes: Any = None
-
-
-class Done(NamedTuple):
-    """A share of an update.
-
-    Attributes:
-        loss: its part of the loss.
-        gradients: in the weights.
-        terms: what the loss is made of.
-        of_leaves: gradients in the leaves of each term.
-    """
-
-    loss: Tensor
-    gradients: tuple[Tensor | None, ...]
-    terms: Sequence[Term]
-    of_leaves: Sequence[tuple[Tensor | None, ...]]
-
-    @classmethod
-    def of(cls, loss: Tensor, weights: Sequence[Tensor], terms: Sequence[Term], scale: float = 1.0) -> Done:
-        """The gradients of a loss, times `scale`, that depends on some weights and on the leaves of its terms."""
-        leaves = [leaf for term in terms for leaf in term.leaves]
-        gradients = torch.autograd.grad(scale * loss, [*weights, *leaves], allow_unused=True)
-        rest, of_leaves = iter(gradients[len(weights) :]), []
-        for term in terms:
-            of_leaves.append(tuple(itertools.islice(rest, len(term.leaves))))
-        return cls(loss.detach(), gradients[: len(weights)], terms, of_leaves)
-
-
 class Prediction(Objective[Update]):
     """The mean cross-entropy of predicted words or subwords.
 
@@ -154,3 +112,8 @@ class Prediction(Objective[Update]):
 
     def __init__(self, module: nn.Module, mixture: Mixture, processes: Processes):
         self.module, self.mixture, self.processes = module, mixture, processes
+
+    def _languages(self, update: Update) -> np.ndarray:
+        """Return the index of the language of each block of an update."""
+        names = list(self.mixture.languages)
+        return np.repeat([names.index(lang) for lang, _ in update], [len(numbers) for _, numbers in update])

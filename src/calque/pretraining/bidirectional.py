@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,18 +16,15 @@ from calque.distributed import Processes
 from calque.encoders.elmo import ElmoEncoder
 from calque.errors import SettingError, check_number
 from calque.nn.elmo import ElmoNetwork, elmo_options
-from calque.offsets import offsets_of, ranges
-from calque.pretraining.base import Done, LanguageModel, Prediction, Term, Update
+from calque.pretraining.base import LanguageModel, Prediction, Update
 from calque.pretraining.blocks import Mixture
-from calque.pretraining.sense_softmax import SenseSoftmax
-from calque.pretraining.senses import Selected, SenseTraining, add_rows
-from calque.pretraining.softmax import Negatives, WordSoftmax
+from calque.pretraining.senses import Selected, SenseTraining
+from calque.pretraining.softmax import Negatives, SenseSoftmax, WordSoftmax
 from calque.pretraining.translations import Translations
 from calque.pretraining.word_model import Contexts, WordModel
 from calque.pretraining.words import FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentences
 from calque.training.loop import Schedule, adam
-from calque.training.passes import add_gradients
 
 _SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here
 
@@ -55,7 +52,7 @@ class BiLanguageModel(LanguageModel):
     Args:
         dim: size of a word's vector and of a state in each direction; layers have 2 · dim.
         hidden: size of an LSTM cell; None: 8 · dim, as published.
-        layers, filters, character_dim, highway, max_characters, activation, clip_values: see `elmo_options`.
+        layers, filters: see `elmo_options`.
         vocabulary: most words that are predicted; the others count as one, but are read by their characters.
         min_count: occurrences below which a word is not predicted.
         lower: read all words in lower case; the encoder will, too.
@@ -69,11 +66,6 @@ class BiLanguageModel(LanguageModel):
     hidden: int | None = None
     layers: int = 2
     filters: Sequence[tuple[int, int]] | None = None
-    character_dim: int = 16
-    highway: int = 2
-    max_characters: int = 50
-    activation: Literal["relu", "tanh"] = "relu"
-    clip_values: float = 3.0
     vocabulary: int = 100_000
     min_count: int = 2
     lower: bool = False
@@ -91,11 +83,8 @@ class BiLanguageModel(LanguageModel):
         for name in ("vocabulary", "layers"):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("dropout", self.dropout, least=0, below=1)
-        self.options = elmo_options(
-            dim=self.dim, hidden=self.hidden, layers=self.layers,
-            filters=None if self.filters is None else tuple(self.filters), character_dim=self.character_dim,
-            highway=self.highway, max_characters=self.max_characters, activation=self.activation, clip=self.clip_values,
-        )  # fmt: skip
+        filters = None if self.filters is None else tuple(self.filters)
+        self.options = elmo_options(dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters)
         with torch.device("meta"):  # these complain of what cannot be
             ElmoNetwork(self.options)
             WordSoftmax(1, 1, tables=self.tables, negatives=self.negatives)
@@ -142,17 +131,15 @@ class BiLanguageModel(LanguageModel):
         network, head = ElmoNetwork(self.options), self._head(text.vocabulary)
         model = self.model = WordModel(network, head, text.vocabulary, lower=self.lower)
         model.to(processes.device).train()
-        identity = {"words": text.vocabulary.fingerprint}
-        objective = WordPrediction(model, text, mixture, self.dropout, processes)
+        identity, training = {"words": text.vocabulary.fingerprint}, None
         if isinstance(head, SenseSoftmax):
             training = self._training(head, text, dictionaries, processes)
             identity |= training.identity
-            objective = SensePrediction(model, text, mixture, self.dropout, processes, training)
         elif dictionaries:
             raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
         self._run(
-            objective, identity=identity, folder=folder, checkpoint_every=checkpoint_every, progress=progress,
-            optimiser=OPTIMISERS[self.optimiser],
+            WordPrediction(model, text, mixture, self.dropout, processes, training), identity=identity, folder=folder,
+            checkpoint_every=checkpoint_every, progress=progress, optimiser=OPTIMISERS[self.optimiser],
         )  # fmt: skip
         model.eval()
         return model.encoder("pretrained")
@@ -164,7 +151,7 @@ class BiLanguageModel(LanguageModel):
             return WordSoftmax(len(vocabulary), size, tables=self.tables, **sampled)
         counts = vocabulary.counts.copy()
         counts[:UNKNOWN] = 0  # the ends of a sentence have no senses
-        return SenseSoftmax(self.senses.tables(counts, size, 2), own=self.senses.own, **sampled)
+        return SenseSoftmax(self.senses.tables(counts, size, 2), **sampled)
 
     def _training(
         self, head: SenseSoftmax, text: WordText, dictionaries: Sequence[Dictionary], processes: Processes
@@ -177,20 +164,26 @@ class BiLanguageModel(LanguageModel):
 
 
 class WordPrediction(Prediction):
-    """The mean of both directions' cross-entropy over the words.
+    """The mean of both directions' cross-entropy over the words; or over their senses and those of their translations
+    (Multi-sense, Eqs. 4 to 7).
 
     Args:
-        model: predicts.
+        model: predicts; with senses, its head is a `SenseSoftmax`.
         text: whose sentences are the mixture's blocks.
         dropout: see `BiLanguageModel`.
+        training: of the tables of senses; None for a model of words.
         mixture, processes: see `Prediction`.
     """
 
-    def __init__(self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes):
+    def __init__(
+        self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
+        training: SenseTraining | None = None,
+    ):  # fmt: skip
         super().__init__(model, mixture, processes)
-        self.model, self.dropout = model, dropout
+        self.model, self.dropout, self.training = model, dropout, training
         self._rows = model.rows(text.forms)
-        self._weights = list(model.parameters())
+        if training is not None:
+            training.begin()
 
     def backward(self, update: Update) -> dict[str, float]:
         texts = [
@@ -198,105 +191,58 @@ class WordPrediction(Prediction):
             for blocks, numbers in ((self.mixture.languages[lang], numbers) for lang, numbers in update)
             for k in numbers.tolist()
         ]
-        languages = np.repeat(
-            [list(self.mixture.languages).index(lang) for lang, _ in update], [len(numbers) for _, numbers in update]
-        )
         predictions = np.array([len(text) - 1 for text in texts])
-        total, first = int(predictions.sum()), offsets_of(predictions)
         # What is drawn follows from the update's own random state, which `Loop` sets from its number; the negatives are
         # those of all processes, each of which knows its own state from its rank.
         seed = torch.initial_seed()
         negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
         mine = self.processes.share(np.arange(len(texts)))
-        mine = mine[np.argsort([-len(texts[k]) for k in mine], kind="stable")]
-        done = []
+        loss, selected = torch.zeros((), device=self.model.device), [None, None]
         if len(mine):
-            portion = [texts[k] for k in mine]
-            drop = _Dropout(self.dropout, np.random.default_rng([seed, 2, 0]), self.processes.device)
-            lengths = np.array(list(map(len, portion)), dtype=np.int64)
-            with torch.enable_grad(), self.processes.autocast():
-                contexts = self.model.contexts(self._rows, np.concatenate(portion), lengths, drop)
-                where = Places(
-                    ranges(first[mine], predictions[mine]), np.repeat(languages[mine], predictions[mine])
-                )  # fmt: skip
-                terms = [self._term(contexts, side, negatives[side], where) for side in (0, 1)]
-                loss = (terms[0].value + terms[1].value) / (2 * total)
-            done.append(Done.of(loss, self._weights, terms, _SCALE))
-            add_gradients(self._weights, done[0].gradients)
-        self._finish(done, [int(predictions[part].sum()) for part in self.processes.shares(np.arange(len(texts)))])
-        loss = torch.stack([part.loss for part in done]).sum() if done else torch.zeros((), device=self.model.device)
-        return {"loss": float(self.processes.sum_numbers(loss))}
+            drop = _dropout(self.dropout, np.random.default_rng([seed, 2, 0]), self.processes.device)
+            with self.processes.autocast():
+                contexts = self.model.contexts(
+                    self._rows, np.concatenate([texts[k] for k in mine]), predictions[mine] + 1, drop
+                )
+                languages = torch.from_numpy(np.repeat(self._languages(update)[mine], predictions[mine]))
+                terms = [self._term(contexts, side, negatives[side], languages) for side in (0, 1)]
+                loss = (terms[0][0] + terms[1][0]) / (2 * int(predictions.sum()))
+            (_SCALE * loss).backward()
+            selected = [part for _, part in terms]
+        if self.training is not None:
+            counts = [int(predictions[part].sum()) for part in self.processes.shares(np.arange(len(texts)))]
+            self.training.keep(selected, counts)
+        return {"loss": float(self.processes.sum_numbers(loss.detach()))}
 
-    def _term(self, contexts: Contexts, side: int, negatives: Negatives | None, where: Places) -> Term:
-        """The summed loss of one direction in a share of an update."""
-        head: WordSoftmax = self.model.head  # type: ignore[assignment]
-        states, words = contexts.states[side], torch.from_numpy(contexts.following[side])
-        return Term(head.loss(states, words.to(states.device), side, negatives))
-
-    def _finish(self, done: Sequence[Done], counts: list[int]) -> None:
-        """Take what the shares of an update left besides the gradients.
+    def _term(
+        self, contexts: Contexts, side: int, negatives: Negatives | None, languages: Tensor
+    ) -> tuple[Tensor, Selected | None]:
+        """Return the summed loss of one direction, and the senses that were selected.
 
         Args:
-            done: this process's shares.
-            counts: predictions of every process, in each direction.
+            languages: int64 `[n]`, index of the language of each prediction's text.
         """
-
-
-class Places(NamedTuple):
-    """Where the predictions of a share stand: int64 `[n]`, the place of each in the update, and the number of the language
-    of its text."""
-
-    order: np.ndarray
-    languages: np.ndarray
-
-
-class SensePrediction(WordPrediction):
-    """The same of senses of words, and of their translations (Multi-sense, Eqs. 4 to 7).
-
-    Args:
-        model: predicts with a `SenseSoftmax`.
-        training: of its tables.
-        text, mixture, dropout, processes: see `WordPrediction`.
-    """
-
-    def __init__(
-        self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
-        training: SenseTraining,
-    ):  # fmt: skip
-        super().__init__(model, text, mixture, dropout, processes)
-        self.training = training
-        self._weights = list(model.network.parameters())
-        training.begin()
-
-    def _term(self, contexts: Contexts, side: int, negatives: Negatives | None, where: Places) -> Term:
-        head: SenseSoftmax = self.model.head  # type: ignore[assignment]
-        states, own = contexts.states[side], contexts.own[side]
-        compared = dict(enumerate(own)) if self.training.settings.joint else {side: own[side]}
+        states, head = contexts.states[side], self.model.head
         words = torch.from_numpy(contexts.following[side]).to(states.device)
-        order, languages = (torch.from_numpy(x).to(states.device) for x in where)
-        targets = self.training.targets(compared, words, languages)
-        loss = head.loss(states, targets, side, negatives)
-        return Term(loss.value, loss.rows, (loss.classes, Selected(order, own[side], words, targets.classes[:, 0])))
-
-    def _finish(self, done: Sequence[Done], counts: list[int]) -> None:
-        for side, table in enumerate(self.training.tables):
-            shares = [(part.terms[side].notes[0], part.of_leaves[side]) for part in done]
-            add_rows(table, shares)
-        self.training.keep([[part.terms[side].notes[1] for part in done] for side in (0, 1)], counts)
+        if self.training is None:
+            assert isinstance(head, WordSoftmax)
+            return head.loss(states, words, side, negatives), None
+        assert isinstance(head, SenseSoftmax)
+        own = contexts.own[side]
+        compared = dict(enumerate(own)) if self.training.settings.joint else {side: own[side]}
+        targets = self.training.targets(compared, words, languages.to(states.device))
+        return head.loss(states, targets, side, negatives), Selected(own[side], words, targets.classes[:, 0])
 
     def after_update(self, step: int) -> None:
-        self.training.after_update(step)
+        if self.training is not None:
+            self.training.after_update(step)
 
 
-class _Dropout:
-    """Dropout with random numbers of its own."""
+def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """Return dropout with random numbers of its own, which are the same after a resume."""
+    generator = torch.Generator(device).manual_seed(int(rng.integers(1 << 62)))
 
-    def __init__(self, share: float, rng: np.random.Generator, device: torch.device):
-        self._share = share
-        self._generator = torch.Generator(device).manual_seed(int(rng.integers(1 << 62)))
+    def drop(x: Tensor) -> Tensor:
+        return x * torch.empty_like(x).bernoulli_(1 - share, generator=generator).div_(1 - share) if share else x
 
-    def __call__(self, x: Tensor) -> Tensor:
-        if not self._share:
-            return x
-        mask = torch.empty_like(x).bernoulli_(1 - self._share, generator=self._generator)
-        return x * mask.div_(1 - self._share)
+    return drop

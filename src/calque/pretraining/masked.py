@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from calque.annotated import Dictionary
 from calque.distributed import Processes
@@ -17,17 +19,28 @@ from calque.encoders.checkpoint import weights_as, weights_digest
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError, check_number
 from calque.nn.senses import SenseTable
-from calque.pretraining.base import LanguageModel
-from calque.pretraining.blocks import Blocks, Mixture
-from calque.pretraining.hidden import MaskedPrediction, MaskedSensePrediction
-from calque.pretraining.sense_softmax import SenseSoftmax
-from calque.pretraining.senses import Senses, SenseTraining
+from calque.pretraining.base import LanguageModel, Prediction, Update
+from calque.pretraining.blocks import Blocks, Mixture, mask
+from calque.pretraining.senses import Selected, Senses, SenseTraining
+from calque.pretraining.softmax import SenseSoftmax
 from calque.pretraining.translations import Translations
-from calque.pretraining.wordpiece import train_wordpiece
 from calque.text import Sentences
 
 if TYPE_CHECKING:
+    from tokenizers import BertWordPieceTokenizer
     from transformers import PreTrainedTokenizerFast
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_INSIDE = "##"
+# Parts of the head of a masked language model, the same three in every family: dense layer, activation and norm before the
+# output layer. RoBERTa's activation is not a part but in its code.
+_PARTS = (
+    ("cls.predictions.transform.dense", "cls.predictions.transform.transform_act_fn", "cls.predictions.transform.LayerNorm"),
+    ("lm_head.dense", None, "lm_head.layer_norm"),
+    ("vocab_transform", "activation", "vocab_layer_norm"),
+    ("head.dense", "head.act", "head.norm"),
+    ("generator_predictions.dense", "generator_predictions.activation", "generator_predictions.LayerNorm"),
+)  # fmt: skip
 
 
 def train_tokenizer(
@@ -69,6 +82,43 @@ def train_tokenizer(
     return BertTokenizerFast(
         tokenizer_object=backend._tokenizer, do_lower_case=lower, strip_accents=False, model_max_length=512
     )
+
+
+def train_wordpiece(
+    lines: Iterable[str], *, size: int, letters: int | None = None, lower: bool = False
+) -> BertWordPieceTokenizer:
+    """A tokenizer like BERT's, with accents, Chinese characters apart.
+
+    The trainer of `tokenizers` numbers letters inside words in the order of a hash table, another one each time, and decides
+    by these numbers between merges of equal count (its issue 1794). Here all letters are numbered beforehand.
+
+    Args:
+        lines: text.
+        size: subwords of the vocabulary, the special ones and the letters included.
+        letters: how many different ones at most, the most frequent; None for all.
+        lower: whether it puts all text in lower case first.
+    """
+    from tokenizers import BertWordPieceTokenizer
+
+    def blank(*vocabulary) -> BertWordPieceTokenizer:
+        return BertWordPieceTokenizer(*vocabulary, lowercase=lower, strip_accents=False)
+
+    words = Counter(word for line in lines for word in line.split())
+    trained = blank()
+    counts, inside = Counter[str](), set[str]()
+    for word, n in words.items():
+        for part, _ in trained.pre_tokenizer.pre_tokenize_str(trained.normalizer.normalize_str(word)):
+            inside.update(part[1:])
+            for letter in part:
+                counts[letter] += n
+    alphabet = sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[:letters])
+    # What is called special comes first and in this order. Only the true ones are special in what is given back.
+    trained.train_from_iterator(
+        (" ".join([word] * n) for word, n in words.items()),
+        vocab_size=size, initial_alphabet=alphabet, limit_alphabet=len(alphabet), show_progress=False,
+        special_tokens=[*SPECIAL, *(_INSIDE + letter for letter in alphabet if letter in inside)],
+    )  # fmt: skip
+    return blank(trained.get_vocab())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -189,14 +239,17 @@ class MaskedLanguageModel(LanguageModel):
         )  # fmt: skip
         model.to(device=processes.device).train()  # type: ignore[call-arg]
         identity: dict[str, Any] = {"tokenizer": tokenizer.get_vocab()}
-        objective = MaskedPrediction(model, encoder, mixture, self.share, processes)
+        of_all: Any = {"body": model.bert, "tokenizer": tokenizer, "share": self.share}
         if self.senses is not None:
             softmax = self.sense_softmax = self._sense_softmax(self.senses, model, mixture).to(processes.device)
             training = self._training(self.senses, softmax, encoder, mixture, dictionaries, processes)
             identity |= training.identity
-            objective = MaskedSensePrediction(model, encoder, mixture, self.share, processes, softmax, training)
+            transform = model.cls.predictions.transform
+            objective: Prediction = MaskedSensePrediction(mixture, processes, transform, softmax, training, **of_all)
         elif dictionaries:
             raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
+        else:
+            objective = MaskedPrediction(model, mixture, processes, head=model.cls, **of_all)
         self._run(objective, identity=identity, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
         model.eval()
         return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
@@ -207,7 +260,7 @@ class MaskedLanguageModel(LanguageModel):
         (table,) = senses.tables(_counts(mixture, len(head.weight)), self.shape["hidden_size"])
         if self.start is not None:
             table.begin_with(head.weight, head.bias)
-        return SenseSoftmax([table], negatives=None, own=senses.own)
+        return SenseSoftmax([table], negatives=None)
 
     def _training(
         self, senses: Senses, softmax: SenseSoftmax, encoder: HuggingFaceEncoder, mixture: Mixture,
@@ -282,3 +335,186 @@ def _waves(table: Tensor, size: float) -> None:
     half = torch.arange(0, dim, 2, dtype=torch.float64)
     turns = torch.arange(n, dtype=torch.float64)[:, None] * 10_000.0 ** (-half / dim)
     table.copy_(torch.stack([turns.sin(), turns.cos()], dim=2).flatten(1)[:, :dim] * (size * 2**0.5))
+
+
+class Hidden(NamedTuple):
+    """The hidden subwords that a process predicts.
+
+    Attributes:
+        answers: int64 `[n]`, what they are.
+        languages: int64 `[n]`, index of the language of each one's text.
+        words: bool `[n]`, whether each is a whole word.
+    """
+
+    answers: Tensor
+    languages: Tensor
+    words: Tensor
+
+
+class MaskedPrediction(Prediction):
+    """The mean cross-entropy of hidden subwords, predicted from the last layer's states in the place of each.
+
+    Args:
+        module: all that is trained.
+        mixture, processes: see `Prediction`.
+        body: model of `transformers` without its head.
+        tokenizer: of the body, with a mask.
+        share: of the subwords to hide.
+        visible: see `mask`.
+        head: gives scores of all subwords.
+    """
+
+    def __init__(
+        self, module: nn.Module, mixture: Mixture, processes: Processes, *, body: nn.Module, tokenizer: Any, share: float,
+        visible: float = 0.1, head: nn.Module | None = None,
+    ):  # fmt: skip
+        super().__init__(module, mixture, processes)
+        self.body, self.head, self.share, self.visible = body, head, share, visible
+        self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
+        self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
+
+    def backward(self, update: Update) -> dict[str, float]:
+        ids, whole = self._ids(update)
+        # The text that is hidden follows from the update's own random state, which `Loop` sets from its number and from the
+        # rank; without the rank it is the same in every process.
+        shared = torch.Generator().manual_seed(torch.initial_seed() - self.processes.rank)
+        read, chosen = mask(
+            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share, visible=self.visible,
+            rng=np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=shared))),
+        )  # fmt: skip
+        row, mine = chosen // ids.shape[1], self.processes.share(np.arange(len(ids)))
+        loss, selected = torch.zeros((), device=self.processes.device), None
+        if len(mine):
+            own = np.isin(row, mine)
+            about = ids.flat[chosen[own]].astype(np.int64), self._languages(update)[row[own]], whole.flat[chosen[own]]
+            part = torch.from_numpy(read[mine].astype(np.int64)).to(self.processes.device)
+            places = torch.from_numpy(chosen[own] - mine[0] * ids.shape[1]).to(part.device)
+            with self.processes.autocast():
+                inside = (part != self._special[0]).long()
+                states = self.body(input_ids=part, attention_mask=inside).last_hidden_state.flatten(0, 1)[places]
+                total, selected = self._term(
+                    states.float(), Hidden(*(torch.from_numpy(x).to(part.device) for x in about))
+                )
+                loss = total / len(chosen)
+            loss.backward()
+        self._finish(
+            selected, [int(np.isin(row, of_one).sum()) for of_one in self.processes.shares(np.arange(len(ids)))]
+        )
+        return {"loss": float(self.processes.sum_numbers(loss.detach()))}
+
+    def _term(self, states: Tensor, hidden: Hidden) -> tuple[Tensor, Selected | None]:
+        """Return the summed loss of this process's hidden subwords, and the senses that were selected."""
+        assert self.head is not None
+        return F.cross_entropy(self.head(states).float(), hidden.answers, reduction="sum"), None
+
+    def _finish(self, selected: Selected | None, counts: list[int]) -> None:
+        """Take what an update left besides the gradients.
+
+        Args:
+            selected: by this process; None where it has no text.
+            counts: number of hidden subwords of every process.
+        """
+
+    def _ids(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
+        """Return the blocks of an update, int32 `[n, longest]`, and which of their subwords are whole words, bool."""
+        pad, named = self._special[0], [(self.mixture.languages[lang], numbers) for lang, numbers in update]
+        width = max(int(blocks.lengths[numbers].max()) for blocks, numbers in named)
+        parts = [(blocks.padded(numbers, pad), blocks.whole_words(numbers)) for blocks, numbers in named]
+        ids, whole = (
+            [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=fill) for part in of_all]
+            for of_all, fill in zip(zip(*parts, strict=True), (pad, False), strict=True)
+        )
+        return np.concatenate(ids), np.concatenate(whole)
+
+
+class MaskedSensePrediction(MaskedPrediction):
+    """The mean cross-entropy of senses of hidden subwords, and of translations of whole words (Multi-sense, Eqs. 4 to 7).
+
+    Selected by and predicted from the state after the head's dense layer and norm.
+
+    Args:
+        mixture, processes: see `Prediction`.
+        transform: what stands between the body's states and the scores.
+        senses: predicts in place of the head's last layer.
+        training: of its table.
+        rows: int64 `[n_subwords]`, the number of each subword in the table; None where it has all of them.
+        about: `body`, `tokenizer`, `share` and `visible` of `MaskedPrediction`.
+    """
+
+    def __init__(
+        self, mixture: Mixture, processes: Processes, transform: nn.Module, senses: SenseSoftmax, training: SenseTraining, *,
+        rows: Tensor | None = None, **about: Any,
+    ):  # fmt: skip
+        module = nn.ModuleDict({"model": about["body"], "transform": transform, "senses": senses})
+        super().__init__(module, mixture, processes, **about)
+        self.transform, self.senses, self.training, self._rows = transform, senses, training, rows
+        training.begin()
+
+    def _term(self, states: Tensor, hidden: Hidden) -> tuple[Tensor, Selected]:
+        states = self.transform(states).float()
+        answers = hidden.answers if self._rows is None else self._rows[hidden.answers]
+        targets = self.training.targets({0: states.detach()}, answers, hidden.languages, hidden.words)
+        return self.senses.loss(states, targets, 0), Selected(states.detach(), answers, targets.classes[:, 0])
+
+    def _finish(self, selected: Selected | None, counts: list[int]) -> None:
+        self.training.keep([selected], counts)
+
+    def after_update(self, step: int) -> None:
+        self.training.after_update(step)
+
+
+class Head(NamedTuple):
+    """score(v | state) = weight_v · transform(state) + bias_v.
+
+    Attributes:
+        transform: from states of the last layer, `[n, dim]` to `[n, inner]`.
+        weight: `[n_subwords, inner]`.
+        bias: `[n_subwords]`.
+    """
+
+    transform: nn.Module
+    weight: Tensor
+    bias: Tensor
+
+
+class Transform(nn.Module):
+    """norm(activation(dense(state)))."""
+
+    def __init__(self, dense: nn.Module, activation: Callable[[Tensor], Tensor], norm: nn.Module):
+        super().__init__()
+        self.dense, self.activation, self.norm = dense, activation, norm
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.norm(self.activation(self.dense(states)))
+
+
+def head_of(model: Any) -> Head | None:
+    """The head of a masked language model of `transformers`: of BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, DeBERTa (v2 and
+    v3 as published), ModernBERT, ELECTRA's generator, and whatever else is built as one of these; None of any other.
+
+    Its modules are the model's own; weight and bias are those of the output layer.
+    """
+    output = model.get_output_embeddings()
+    known = dict(model.named_modules())
+    for dense, activation, norm in _PARTS:
+        if isinstance(output, nn.Linear) and {dense, norm} <= known.keys() and (not activation or activation in known):
+            activate: Any = known[activation] if activation else F.gelu
+            bias = output.weight.new_zeros(len(output.weight)) if output.bias is None else output.bias
+            return Head(Transform(known[dense], activate, known[norm]), output.weight, bias)
+    return None
+
+
+def bare_head(embeddings: Tensor, dim: int, counts: Tensor) -> Head:
+    """A head for an encoder that has none: its own input embeddings, as most have tied them, behind a dense layer that
+    begins as the identity and is learnt; the biases are the logarithms of the subwords' frequencies.
+
+    Args:
+        embeddings: `[n_subwords, inner]`.
+        dim: of the encoder's states.
+        counts: `[n_subwords]`, in the text to learn from.
+    """
+    dense = nn.Linear(dim, embeddings.shape[1])
+    with torch.no_grad():
+        dense.weight.copy_(torch.eye(embeddings.shape[1], dim))
+        dense.bias.zero_()
+    return Head(dense, embeddings, ((counts + 1) / (counts + 1).sum()).log())

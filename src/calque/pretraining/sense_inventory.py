@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from calque.algebra.procrustes import Moments, procrustes
 from calque.nn.senses import SenseTable, principal_axes
 
-#: from the tables of the two directions the classes of each word's senses in both, int64 `[2, n_words, k]`, −1 for none
-Join = Callable[[SenseTable, SenseTable], Tensor]
-_BLOCK = 8192  # words whose senses are compared at a time
+_BLOCK = 32_768  # senses that are compared at a time
 _DRAWN = 100_000  # senses that the plane is made from at most
 
 
@@ -27,7 +24,7 @@ class Neighbour(NamedTuple):
 
 
 class SenseInventory:
-    """The senses in use. A sense is a class of one table; or, of an ELMo read in both directions, a class of each.
+    """The senses in use. A sense is a class of one table; or, of an ELMo read in both directions, the same class of each.
 
     A word's senses are numbered from 1, those selected most often in training first, of equally frequent ones that of the
     lower class. So the numbers belong to the model, whatever text is looked at.
@@ -66,14 +63,9 @@ class SenseInventory:
         return cls([table], classes_of(table)[None])
 
     @classmethod
-    def of_both(cls, forward: SenseTable, backward: SenseTable, join: Join) -> SenseInventory:
-        """Those of an ELMo, of which each is a class of either direction.
-
-        Args:
-            join: says which belong together: `shared` where the model was trained so, else `matched` or a function of one's
-                own.
-        """
-        return cls([forward, backward], join(forward, backward))
+    def of_both(cls, forward: SenseTable, backward: SenseTable) -> SenseInventory:
+        """Those of an ELMo whose directions selected together in training: the classes in use in both."""
+        return cls([forward, backward], _shared(forward, backward))
 
     @property
     def n_words(self) -> int:
@@ -133,8 +125,8 @@ class SenseInventory:
         own = self.row(word, number)
         cosines = np.zeros(len(self._rows))
         query = self.vectors(np.array([own]))[0]
-        for start in range(0, len(cosines), 4 * _BLOCK):
-            rows = np.arange(start, min(start + 4 * _BLOCK, len(cosines)))
+        for start in range(0, len(cosines), _BLOCK):
+            rows = np.arange(start, min(start + _BLOCK, len(cosines)))
             cosines[rows] = (self.vectors(rows) @ query).numpy()
         cosines[own] = -np.inf
         if among is not None:
@@ -174,86 +166,10 @@ def shares_of(table: SenseTable) -> Tensor:
     )
 
 
-def shared(forward: SenseTable, backward: SenseTable) -> Tensor:
-    """The same classes of both tables, as where both directions selected together in training; those in use in both.
-
-    Returns:
-        classes, int64 `[2, n_words, k]`, −1 for none.
-    """
+def _shared(forward: SenseTable, backward: SenseTable) -> Tensor:
+    """Return the classes in use in both tables, int64 `[2, n_words, k]`, −1 for none; of a word that has none the first."""
     first, second = classes_of(forward), classes_of(backward)
     both = torch.where(first == second, first, -1)
     none = (both < 0).all(1)
     both[none, 0] = forward.index[none.to(forward.index.device), 0].cpu()
     return both.expand(2, -1, -1)
-
-
-@torch.no_grad()
-def matched(forward: SenseTable, backward: SenseTable) -> Tensor:
-    """Which sense of the one direction is which of the other, where each has selected for itself: by the vectors alone.
-
-    The directions have spaces of their own, but the same words: a rotation of one onto the other is fitted on the words'
-    mean vectors, and each word's senses are paired by the cosine of what sets them apart from its mean, the nearest pair
-    first. Where one direction has more senses than the other, each that is left over is paired with its nearest one.
-
-    So the senses of a word are as many as those of the direction that has more of them, and whoever selects by the sum of
-    both cosines lets both contexts vote. Pairs that were only counted in a text would depend on that text, and every pair a
-    sense of its own (25 for 5) would part what belongs together wherever one direction is in doubt.
-
-    Returns:
-        classes, int64 `[2, n_words, k]`, −1 for none.
-    """
-    (first, second), n = [classes_of(table) for table in (forward, backward)], forward.n_words
-    means = [_means(table) for table in (forward, backward)]
-    seen = torch.zeros(n, dtype=torch.int64).index_add(0, forward.words.cpu(), forward.counts.cpu()) > 0
-    seen = seen if seen.any() else torch.ones_like(seen)
-    turn = torch.from_numpy(procrustes(Moments.of(*(mean[seen].numpy() for mean in means)).cross)).float()
-    joined = []
-    for start in range(0, n, _BLOCK):
-        here = slice(start, start + _BLOCK)
-        left, right = _apart(first[here], forward, means[0][here]), _apart(second[here], backward, means[1][here])
-        cosines = (left @ turn) @ right.transpose(1, 2)
-        both = (first[here] >= 0)[:, :, None] & (second[here] >= 0)[:, None, :]
-        places = _pairs(cosines.masked_fill(~both, -torch.inf))
-        joined.append(torch.stack([
-            torch.where(place >= 0, own[here].gather(1, place.clamp(min=0)), -1)
-            for place, own in zip(places, (first, second), strict=True)
-        ]))  # fmt: skip
-    return torch.cat(joined, dim=1)
-
-
-def _means(table: SenseTable) -> Tensor:
-    """The mean of each word's sense vectors, by their shares, `[n_words, dim]`."""
-    weighted = table.weight.detach().cpu() * shares_of(table).float()[:, None]
-    return torch.zeros(table.n_words, table.dim).index_add(0, table.words.cpu(), weighted)
-
-
-def _apart(classes: Tensor, table: SenseTable, means: Tensor) -> Tensor:
-    """What sets each sense apart from its word's mean, `[n, S, dim]` of length 1."""
-    difference = table.weight.detach().cpu()[classes.clamp(min=0)] - means[:, None]
-    return torch.nn.functional.normalize(difference, dim=2, eps=1e-12)
-
-
-def _pairs(cosines: Tensor) -> Tensor:
-    """Which rows and columns belong together, of several matrices `[n, S, T]`; −inf where a row or a column does not exist.
-
-    Returns:
-        places, int64 `[2, n, S + T]`: of each row and the column that goes with it, then of the columns that no row has
-        taken, with theirs; −1 for none.
-    """
-    n, rows, columns = cosines.shape
-    left, every = cosines.clone(), torch.arange(n)
-    partner, taken = torch.full((n, rows), -1), torch.zeros(n, columns, dtype=torch.bool)
-    for _ in range(min(rows, columns)):
-        best, place = left.flatten(1).max(1)
-        found = torch.isfinite(best)
-        row, column, of = (place // columns)[found], (place % columns)[found], every[found]
-        partner[of, row], taken[of, column] = column, True
-        left[of, row, :] = -torch.inf
-        left[of, :, column] = -torch.inf
-    exists = torch.isfinite(cosines)
-    nearest, over = cosines.max(2).indices, exists.any(1) & ~taken
-    partner = torch.where(exists.any(2), torch.where(partner >= 0, partner, nearest), -1)
-    own = torch.where(exists.any(2), torch.arange(rows), -1)
-    first = torch.cat([own, torch.where(over, cosines.max(1).indices, -1)], dim=1)
-    second = torch.cat([partner, torch.where(over, torch.arange(columns), -1)], dim=1)
-    return torch.stack([first, second])

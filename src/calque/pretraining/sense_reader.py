@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,14 +14,18 @@ import torch
 from torch import Tensor
 
 from calque.encoders.batches import collate, token_batches
+from calque.encoders.checkpoint import weights_as
 from calque.encoders.elmo import ElmoEncoder
+from calque.encoders.elmo_files import file_pair
 from calque.encoders.extraction import encode_bar, word_counts
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.numerics import matmul_precision
+from calque.encoders.numerics import matmul_precision, usable_device
+from calque.encoders.sense_files import open_senses
 from calque.encoders.split import SplitSentences, number_words
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
-from calque.pretraining.sense_inventory import Join, Neighbour, SenseInventory, shared
+from calque.pretraining.masked import head_of
+from calque.pretraining.sense_inventory import Neighbour, SenseInventory
 from calque.pretraining.words import FIRST_WORD, Vocabulary
 from calque.text import Sentence, Sentences
 
@@ -143,18 +149,11 @@ class ElmoSenseReader(SenseReader):
         encoder: gives the states.
         tables: forwards and backwards.
         vocabulary: whose numbers they have.
-        direction: whose states count.
-        join: which senses of the two directions are one, see `SenseInventory.of_both`.
+        direction: whose states count; both only where the directions selected together in training.
     """
 
     def __init__(
-        self,
-        encoder: ElmoEncoder,
-        tables: Sequence[Any],
-        vocabulary: Vocabulary,
-        *,
-        direction: Direction = "both",
-        join: Join = shared,
+        self, encoder: ElmoEncoder, tables: Sequence[Any], vocabulary: Vocabulary, *, direction: Direction = "both"
     ):
         if direction not in DIRECTIONS:
             raise SettingError(f"direction is both, forward or backward, got {direction!r}")
@@ -164,7 +163,7 @@ class ElmoSenseReader(SenseReader):
         self._sides = (0, 1) if direction == "both" else (DIRECTIONS.index(direction) - 1,)
         forward, backward = tables
         if direction == "both":
-            self.inventory = SenseInventory.of_both(forward, backward, join)
+            self.inventory = SenseInventory.of_both(forward, backward)
         else:
             self.inventory = SenseInventory.of_one(tables[self._sides[0]])
 
@@ -193,12 +192,11 @@ class MaskedSenseReader(SenseReader):
         encoder: around the model's body.
         transform: of its head, from states of the last layer to those that senses are selected by.
         table: by numbers of subwords.
-        hidden: False selects by the word's own state, in one pass.
     """
 
-    def __init__(self, encoder: HuggingFaceEncoder, transform: Any, table: Any, *, hidden: bool = True):
+    def __init__(self, encoder: HuggingFaceEncoder, transform: Any, table: Any):
         tokenizer: Any = encoder.tokenizer
-        self.encoder, self.name, self.hidden, self._transform = encoder, encoder.name, hidden, transform
+        self.encoder, self.name, self._transform = encoder, encoder.name, transform
         self._mask: int = tokenizer.mask_token_id
         self.inventory = SenseInventory.of_one(table)
         self._nothing = np.array(sorted(tokenizer.all_special_ids))
@@ -218,32 +216,29 @@ class MaskedSenseReader(SenseReader):
         return self.encoder.split(sentences).covered
 
     def _selected(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray, words: np.ndarray) -> Tensor:
-        copies, order = _copies(
-            self.encoder.split(sentences), rows, *((EVERY, self._mask) if self.hidden else (1, None))
-        )
-        last, chosen, given = self.encoder.n_layers, torch.zeros(len(rows), dtype=torch.int64), words[order]
-        batches = token_batches(copies.lengths, self.encoder.budget)
-        sizes = np.diff(copies.word_offsets)
-        with (
-            matmul_precision(self.encoder.precision or "highest"),
-            self.encoder._reader([last]) as vectors,
-            torch.inference_mode(),
-        ):
-            for numbers in batches:
-                states = self._transform(vectors(collate(copies, numbers))[last]).float().cpu()
+        copies, order = _copies(self.encoder.split(sentences), rows, EVERY, self._mask)
+        chosen, given = torch.zeros(len(rows), dtype=torch.int64), words[order]
+        sizes, device = np.diff(copies.word_offsets), self.encoder.device
+        with matmul_precision(self.encoder.precision or "highest"), torch.inference_mode():
+            for numbers in token_batches(copies.lengths, self.encoder.budget):
+                batch = collate(copies, numbers).to(device)
+                read = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+                states = self.encoder.model(**read).last_hidden_state.flatten(0, 1)[batch.starts]
                 places = ranges(copies.word_offsets[numbers], sizes[numbers])
-                selected = self.inventory.select([states], torch.from_numpy(given[places]))
+                selected = self.inventory.select(
+                    [self._transform(states).float().cpu()], torch.from_numpy(given[places])
+                )
                 chosen[torch.from_numpy(order[places])] = selected
         return chosen
 
 
-def _copies(split: SplitSentences, rows: np.ndarray, every: int, mask: int | None) -> tuple[SplitSentences, np.ndarray]:
+def _copies(split: SplitSentences, rows: np.ndarray, every: int, mask: int) -> tuple[SplitSentences, np.ndarray]:
     """Sentences with some words hidden: as many copies as are needed so that each of these is hidden in one.
 
     Args:
         rows: int64 `[n]`, the words, each of one subword; in order.
         every: words of a sentence that lie so far apart, or a multiple of that, are hidden together.
-        mask: the subword that hides them; None hides none.
+        mask: the subword that hides them.
 
     Returns:
         the copies, whose words are those that are hidden in them; and the place of each in `rows`.
@@ -256,9 +251,75 @@ def _copies(split: SplitSentences, rows: np.ndarray, every: int, mask: int | Non
     offsets = offsets_of(lengths)
     ids = split.ids[ranges(split.offsets[names // every], lengths)]
     starts = split.word_starts[rows[order]]
-    if mask is not None:
-        ids[offsets[copy[order]] + starts] = mask
+    ids[offsets[copy[order]] + starts] = mask
     return SplitSentences(
         ids, offsets, offsets_of(np.bincount(copy, minlength=len(names))), starts, np.ones_like(starts),
         pad_id=split.pad_id,
     ), order  # fmt: skip
+
+
+# -- what a folder holds -----------------------------------------------------------------------------------------------
+def open_sense_reader(
+    folder: str | PathLike[str], *, direction: Direction | None = None, device: str | torch.device | None = None
+) -> SenseReader:
+    """Open the senses that a language model in a folder has learnt.
+
+    Args:
+        folder: what `calque pretrain --senses` has made.
+        direction: of an ELMo, see `ElmoSenseReader`; None for both, or forward where each direction selected for itself.
+        device: where the model is to be; None for a graphics card if there is one.
+
+    Raises:
+        InputError: a file is missing or damaged.
+        SettingError: a direction of a BERT, or both where each selected for itself.
+    """
+    path = Path(folder)
+    tables, settings = open_senses(path)
+    if file_pair(path) is not None and not (path / "config.json").is_file():
+        encoder, vocabulary = ElmoEncoder.open(path, device=device), Vocabulary.open(path)
+        if len(tables) != 2 or any(table.n_words != len(vocabulary) for table in tables):
+            raise InputError(f"senses of another vocabulary than that of {len(vocabulary):,} words here", path=path)
+        joint = bool(settings.get("joint"))
+        if direction == "both" and not joint:
+            raise SettingError(
+                f"{path}: each direction was trained to select for itself, so they share no senses: name forward or backward"
+            )
+        direction = direction or ("both" if joint else "forward")
+        return ElmoSenseReader(encoder, tables, vocabulary, direction=direction)
+    if direction is not None:
+        raise SettingError(f"{path} is a masked language model, which reads in both directions at once: no --direction")
+    if len(tables) != 1:
+        raise InputError(f"{len(tables)} tables of senses, but a masked language model has one", path=path)
+    model, tokenizer = open_masked(path)
+    head = head_of(model)
+    if head is None or tables[0].dim != head.weight.shape[1]:
+        size = "no head that is known" if head is None else f"a model of {head.weight.shape[1]}"
+        raise InputError(f"senses of {tables[0].dim} dimensions, but {size}", path=path)
+    model.to(usable_device(device)).eval()
+    name = path.resolve().name
+    return MaskedSenseReader(HuggingFaceEncoder(model.base_model, tokenizer, name=name), head.transform, tables[0])
+
+
+def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
+    """Open a masked language model with its head, in float32, and its tokenizer.
+
+    Raises:
+        InputError: there is none, or no head.
+    """
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        loaded: Any = AutoModelForMaskedLM.from_pretrained(
+            str(where), **weights_as(torch.float32), output_loading_info=True
+        )
+        model, report = loaded
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
+    except Exception as error:  # an encoder of another kind, or whatever a damaged folder provokes
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"not a masked language model ({reason})", path=where) from error
+    if report["missing_keys"] or tokenizer.mask_token_id is None:
+        raise InputError("no language-model head in this folder; calque pretrain saves one", path=where)
+    return model, tokenizer

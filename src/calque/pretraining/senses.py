@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -15,7 +14,7 @@ from calque.distributed import Processes
 from calque.errors import SettingError, check_number
 from calque.nn.senses import SenseTable, nearest
 from calque.pretraining.grouping import group
-from calque.pretraining.sense_softmax import Own, Targets
+from calque.pretraining.softmax import Targets
 from calque.pretraining.translations import Translations
 
 
@@ -28,7 +27,7 @@ class Senses:
         occurrences: that a word needs in the training text for each sense; 0 gives all words S, as published.
         warmup: updates with one sense (contextual_warmup; 20,000 of 600,000 or 1,000,000 as published); None: half of all
             where senses are grouped from what the model knows by then, else a tenth, 20,000 at most.
-        start: how the other senses begin then: "fresh" (SaELMo), "kept" (SaBERT) and "copied", see `SenseTable.open`; with
+        start: how the other senses begin then: "fresh" (SaELMo) and "kept" (SaBERT), see `SenseTable.open`; with
             "grouped", as many as the last states of a word form clusters, with these as centres and copied vectors, see
             `grouping.group`. Random centres are all alike, so that the first to be selected often takes all.
         apart: where senses are grouped, largest cosine between the centres of a word's senses for it to have several at all;
@@ -45,7 +44,6 @@ class Senses:
         project_every: M, updates from one projection to the next, which the paper does not give.
         below: β, a sense selected less often is pruned (remove_less_frequent_contexts); 0 prunes none.
         prune_every: E, updates from one pruning to the next, which the paper does not give.
-        own: see `SenseSoftmax`.
 
     Raises:
         SettingError: a number that cannot be; one sense only, which is the plain model.
@@ -54,7 +52,7 @@ class Senses:
     senses: int = 5
     occurrences: int = 100
     warmup: int | None = None
-    start: Literal["grouped", "copied", "kept", "fresh"] = "grouped"
+    start: Literal["grouped", "kept", "fresh"] = "grouped"
     apart: float | None = None
     near: float | None = None
     whiten: float = 0.5
@@ -67,7 +65,6 @@ class Senses:
     project_every: int = 100
     below: float = 0.1
     prune_every: int = 500
-    own: Own = "sampled"
 
     def __post_init__(self):
         if self.senses == 1:
@@ -76,8 +73,8 @@ class Senses:
         check_number("occurrences", self.occurrences, least=0, whole=True)
         if self.warmup is not None:
             check_number("warmup", self.warmup, least=0, whole=True)
-        if self.start not in ("grouped", "copied", "kept", "fresh"):
-            raise SettingError(f"start is grouped, copied, kept or fresh, got {self.start!r}")
+        if self.start not in ("grouped", "kept", "fresh"):
+            raise SettingError(f"start is grouped, kept or fresh, got {self.start!r}")
         if self.warmup == 0 and self.start == "grouped":
             raise SettingError("nothing can be grouped without a warm-up: name 1 update or more, or another start")
         for name in ("apart", "near"):
@@ -93,8 +90,6 @@ class Senses:
         for name in ("axes", "queue", "project_every", "prune_every"):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("below", self.below, least=0, below=1)
-        if self.own not in ("sampled", "always", "never"):
-            raise SettingError(f"own is sampled, always or never, got {self.own!r}")
 
     def tables(self, counts: np.ndarray, dim: int, number: int = 1) -> list[SenseTable]:
         """Tables for words with these counts in the training text, int `[n_words]`."""
@@ -102,14 +97,6 @@ class Senses:
         if self.occurrences:
             several = np.clip(counts // self.occurrences, 1, self.senses)
         slots = np.where(several > 1, several + 1, 1) if self.start == "fresh" else several
-        # Bytes of vectors, gradient, two states of Adam, centres.
-        needed, there = 20 * number * int(slots.sum()) * dim, _memory()
-        if there is not None and needed > there:
-            what = "a table" if number == 1 else f"{number} tables"
-            raise SettingError(
-                f"{what} of {int(slots.sum()):,} senses of {dim} dimensions would take about {needed / 2**30:,.0f} GiB to "
-                f"train, and this machine has {there / 2**30:,.0f}: a smaller vocabulary, fewer senses or dimensions"
-            )
         return [SenseTable(slots, dim, axes=self.axes, queue=self.queue, spread=self.spread) for _ in range(number)]
 
     def warmup_of(self, updates: int) -> int:
@@ -119,24 +106,15 @@ class Senses:
         return max(1, updates // 2) if self.start == "grouped" else min(20_000, max(1, updates // 10))
 
 
-def _memory() -> int | None:
-    """Bytes of main memory; None where the system does not tell, or a graphics card may take the tables."""
-    if torch.cuda.is_available() or not hasattr(os, "sysconf"):
-        return None
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
 class Selected(NamedTuple):
-    """Which senses were selected in a part of an update.
+    """Which senses this process selected in an update, in the order of the text.
 
     Attributes:
-        order: int64 `[n]`, the place of each prediction among all of the update.
         states: `[n, dim]`, by which they were selected.
         words: int64 `[n]`.
         classes: int64 `[n]`.
     """
 
-    order: Tensor
     states: Tensor
     words: Tensor
     classes: Tensor
@@ -145,8 +123,8 @@ class Selected(NamedTuple):
 class SenseTraining:
     """Selects senses during an update, and lets centres, projection and senses in use follow after it.
 
-    All processes and threads select by the centres as they were before the update. What they selected is brought together
-    in the order of the text, so that the tables are the same everywhere.
+    All processes select by the centres as they were before the update. What they selected is brought together in the order of
+    the text, so that the tables are the same everywhere.
 
     Args:
         tables: one, or one for each direction.
@@ -169,7 +147,7 @@ class SenseTraining:
         self.tables, self.settings, self.processes = list(tables), settings, processes
         self.translations = None if translations is None else translations.to(processes.device)
         self._warmup, self._seed = settings.warmup_of(updates), seed
-        self._pending: list[tuple[list[Selected], list[int]]] = []
+        self._pending: list[tuple[Selected, list[int]]] = []
 
     @property
     def identity(self) -> dict[str, str]:
@@ -215,24 +193,25 @@ class SenseTraining:
     def _nearest(self, states: Mapping[int, Tensor], words: Tensor) -> Tensor:
         return nearest([self.tables[side].compared(of_side, words) for side, of_side in states.items()])
 
-    def keep(self, parts: Sequence[Sequence[Selected]], counts: list[int]) -> None:
-        """What was selected in an update.
+    def keep(self, selected: Sequence[Selected | None], counts: list[int]) -> None:
+        """Keep what was selected in an update until its end.
 
         Args:
-            parts: for each table what this process's threads selected.
-            counts: predictions of every process, for each table.
+            selected: for each table what this process selected; None where it has no text.
+            counts: number of predictions of every process, for each table.
         """
-        self._pending = [(list(of_table), counts) for of_table in parts]
+        nothing = [Selected(table.centres[:0], table.counts[:0], table.counts[:0]) for table in self.tables]
+        self._pending = [(part or none, counts) for part, none in zip(selected, nothing, strict=True)]
 
     def after_update(self, step: int) -> None:
         """Let the tables follow, once the weights are those after `step` updates."""
         settings = self.settings
-        for table, (parts, counts) in zip(self.tables, self._pending, strict=True):
-            order, states, words, classes = self._together(table, parts, counts)
-            place = torch.argsort(order)
-            states = states[place]
-            table.follow(states, classes[place], settings.rate)
-            table.remember(states, words[place])
+        for table, (selected, counts) in zip(self.tables, self._pending, strict=True):
+            states = self.processes.gather_rows(selected.states.detach().float(), counts)
+            numbers = torch.stack([selected.words, selected.classes], dim=1)
+            words, classes = self.processes.gather_rows(numbers, counts).unbind(1)
+            table.follow(states, classes, settings.rate)
+            table.remember(states, words)
             if step % settings.project_every == 0:
                 table.project(centred=settings.centred, whiten=settings.whiten)
         self._pending = []
@@ -269,32 +248,3 @@ class SenseTraining:
         """Before the first update: without a warm-up all senses are in use at once."""
         if self._warmup == 0:
             self._open()
-
-    def _together(self, table: SenseTable, parts: list[Selected], counts: list[int]) -> tuple[Tensor, ...]:
-        device = table.centres.device
-        states = torch.cat([part.states.detach().float() for part in parts] or [table.centres[:0]])
-        numbers = torch.stack(
-            [
-                torch.cat([part.order.to(device) for part in parts] or [table.counts[:0]]),
-                torch.cat([part.words for part in parts] or [table.counts[:0]]),
-                torch.cat([part.classes for part in parts] or [table.counts[:0]]),
-            ],
-            dim=1,
-        )
-        order, words, classes = self.processes.gather_rows(numbers, counts).unbind(1)
-        return order, self.processes.gather_rows(states, counts), words, classes
-
-
-def add_rows(table: SenseTable, shares: Sequence[tuple[Tensor, Sequence[Tensor | None]]]) -> None:
-    """Add gradients of some rows of a table to those of the table.
-
-    Args:
-        shares: classes int64 `[m]`, and the gradients in their vectors `[m, dim]` and biases `[m]`.
-    """
-    for k, weights in enumerate((table.weight, table.bias)):
-        if weights.grad is None:
-            weights.grad = torch.zeros_like(weights)
-        for classes, gradients in shares:
-            rows = gradients[k]
-            if rows is not None:
-                weights.grad.index_add_(0, classes, rows)

@@ -1,16 +1,21 @@
-"""Predicting words out of a large vocabulary: softmax over all of them, or over a sample."""
+"""Predicting words, or senses of words, out of a large vocabulary: softmax over all classes, or over a sample."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.errors import SettingError
+from calque.encoders.sense_files import SENSES_FILE, open_senses
+from calque.errors import InputError, SettingError
 from calque.nn.cross_entropy import cross_entropy
+from calque.nn.senses import SenseTable
 
 _LOGITS = 4_000_000  # numbers held at once where nothing is learnt
 
@@ -50,13 +55,7 @@ class LogUniform:
             raise SettingError(f"{count} different words out of {self.n}")
         if count == self.n:
             return Negatives(np.arange(self.n), None)
-        drawn = np.zeros(0, dtype=np.int64)
-        while True:
-            drawn = np.concatenate([drawn, self.many(2 * count, rng)])
-            words, first = np.unique(drawn, return_index=True)
-            if len(words) >= count:
-                last = np.partition(first, count - 1)[count - 1]
-                return Negatives(words[first <= last], int(last) + 1)
+        return _different(lambda: self.many(2 * count, rng), count)
 
     def log_expected(self, words: np.ndarray, tries: int | None) -> np.ndarray:
         """Logarithm of how often a word is expected among the negatives, 1 − (1 − p)^tries, float64 `[n]`."""
@@ -72,6 +71,17 @@ class LogUniform:
     def probability(self, words: np.ndarray) -> np.ndarray:
         """p of some words."""
         return np.log1p(1 / (words + 1.0)) / np.log(self.n + 1)
+
+
+def _different(draw: Callable[[], np.ndarray], count: int) -> Negatives:
+    """Draw until there are `count` different classes."""
+    drawn = np.zeros(0, dtype=np.int64)
+    while True:
+        drawn = np.concatenate([drawn, draw()])
+        classes, first = np.unique(drawn, return_index=True)
+        if len(classes) >= count:
+            last = np.partition(first, count - 1)[count - 1]
+            return Negatives(classes[first <= last], int(last) + 1)
 
 
 class WordSoftmax(nn.Module):
@@ -115,7 +125,9 @@ class WordSoftmax(nn.Module):
         weight, bias = self._table(side)
         if negatives is None:
             negatives = Negatives(np.arange(len(bias)), None)
-        return sampled_loss(states, words, weight, bias, negatives, self.sampler if self.correction else None)
+        return sampled_loss(
+            states, words[:, None], weight, bias, negatives, sampler=self.sampler if self.correction else None
+        )
 
     @torch.inference_mode()
     def negative_log_likelihood(self, states: Tensor, words: Tensor, side: int) -> Tensor:
@@ -129,29 +141,169 @@ class WordSoftmax(nn.Module):
 
 
 def sampled_loss(
-    states: Tensor, words: Tensor, weight: Tensor, bias: Tensor, negatives: Negatives, sampler: LogUniform | None = None
+    states: Tensor,
+    answers: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    negatives: Negatives,
+    *,
+    sampler: LogUniform | SenseSampler | None = None,
+    weights: Tensor | None = None,
 ) -> Tensor:
-    """Sum of −log p, p over each word itself and the negatives.
+    """Weighted sum of −log p, p over each answer itself and the negatives.
 
-    A negative that is the word itself (an accidental hit) is left out for this word.
+    A negative that is the answer itself (an accidental hit) is left out for this answer.
 
     Args:
         states: `[n, dim]`.
-        words: int64 `[n]`.
+        answers: int64 `[n, k]`, classes; −1 for none.
         weight, bias: `[size, dim]` and `[size]`.
         negatives: see `Negatives`.
         sampler: they were drawn by, to correct for the draw; None for no correction.
+        weights: `[n, k]`, of each −log p, 0 where there is no answer; None for 1.
     """
     device = states.device
     # One look into the large table for all that is needed of it: its gradient is one, too.
-    drawn, answers = negatives.words, words.cpu().numpy()
-    classes, place = np.unique(np.concatenate([drawn, answers]), return_inverse=True)
+    drawn, wanted = negatives.words, answers.cpu().numpy()
+    classes, place = np.unique(np.concatenate([drawn, np.maximum(wanted, 0).ravel()]), return_inverse=True)
     rows = torch.from_numpy(classes).to(device)
     table, offset = weight[rows], bias[rows]
     if sampler is not None:
         offset = offset - torch.from_numpy(sampler.log_expected(classes, negatives.tries)).to(offset)
-    columns, right = (torch.from_numpy(part).to(device) for part in np.split(place, [len(drawn)]))
-    hit = np.minimum(np.searchsorted(drawn, answers), len(drawn) - 1)
-    accidental = torch.from_numpy(np.where(drawn[hit] == answers, hit, -1)).to(device)
-    own = table[right][:, None], offset[right][:, None]
-    return cross_entropy(states, own, (table[columns], offset[columns]), accidental[:, None])
+    columns = torch.from_numpy(place[: len(drawn)]).to(device)
+    right = torch.from_numpy(place[len(drawn) :].reshape(wanted.shape)).to(device)
+    hit = np.minimum(np.searchsorted(drawn, wanted), len(drawn) - 1)
+    accidental = torch.from_numpy(np.where(drawn[hit] == wanted, hit, -1)).to(device)
+    return cross_entropy(
+        states, (table[right], offset[right]), (table[columns], offset[columns]), accidental, weights=weights
+    )
+
+
+class Targets(NamedTuple):
+    """What each state is to predict.
+
+    Attributes:
+        classes: int64 `[n, k]`, the selected sense of the word, then those of its translations; −1 for none.
+        weights: `[n, k]`, of −log p of each; they sum to 1 (Eq. 7).
+    """
+
+    classes: Tensor
+    weights: Tensor
+
+
+class SenseSampler:
+    """Draws classes in use: a word by its rank (`LogUniform`), and any of its senses.
+
+    Args:
+        table: whose words stand in the order of frequency.
+    """
+
+    def __init__(self, table: SenseTable):
+        self._table, self._words = table, LogUniform(table.n_words)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Negatives | None:
+        """Different classes, drawn until there are `count` of them; None, for all of them, where there are not twice as
+        many."""
+        live, sizes = self._live()
+        if 2 * count >= len(live):
+            return None
+        first = np.cumsum(sizes) - sizes
+
+        def draw() -> np.ndarray:
+            words = self._words.many(2 * count, rng)
+            return live[first[words] + (rng.random(2 * count) * sizes[words]).astype(np.int64)]
+
+        return _different(draw, count)
+
+    def log_expected(self, classes: np.ndarray, tries: int | None) -> np.ndarray:
+        """Logarithm of how often a class is expected among the negatives, float64 `[n]`."""
+        if tries is None:
+            return np.zeros(len(classes))
+        words = self._table.words.cpu().numpy()[classes]
+        p = self._words.probability(words) / self._live()[1][words]
+        return np.log(-np.expm1(tries * np.log1p(-p)))
+
+    def _live(self) -> tuple[np.ndarray, np.ndarray]:
+        """The classes in use, and how many each word has."""
+        live = np.flatnonzero(self._table.live.cpu().numpy())
+        return live, np.bincount(self._table.words.cpu().numpy()[live], minlength=self._table.n_words)
+
+
+class SenseSoftmax(nn.Module):
+    """p(sense | state) ∝ exp(w_sense · state + b_sense), over the senses of all words (Eq. 3).
+
+    A bias, which the equation has not, is kept as the plain softmax has it (`WordSoftmax`).
+
+    Args:
+        tables: one for a model that reads both sides at once, two for one that reads forwards and backwards.
+        negatives: classes drawn for each table in an update; None takes all.
+        correction: see `WordSoftmax`.
+    """
+
+    def __init__(self, tables: Sequence[SenseTable], *, negatives: int | None = 8192, correction: bool = True):
+        super().__init__()
+        if negatives is not None and negatives < 1:
+            raise SettingError(f"negatives is at least 1, got {negatives}")
+        self.tables = nn.ModuleList(tables)
+        self.samplers = [SenseSampler(table) for table in tables]
+        self.negatives, self.correction = negatives, correction
+
+    @classmethod
+    def open(cls, folder: str | Path, *, words: int, dim: int, tables: int) -> SenseSoftmax:
+        """The senses beside a language model, over all of which it predicts.
+
+        Args:
+            words, dim, tables: that the language model has.
+
+        Raises:
+            InputError: the file is missing or damaged, or is of another model.
+        """
+        saved = open_senses(folder).tables
+        if len(saved) != tables or any((table.n_words, table.dim) != (words, dim) for table in saved):
+            shapes = ", ".join(f"{table.n_words:,} × {table.dim}" for table in saved)
+            raise InputError(
+                f"senses of another model: {len(saved)} tables of words × dimensions {shapes}, expected {tables} of "
+                f"{words:,} × {dim}",
+                path=Path(folder) / SENSES_FILE,
+            )
+        return cls(saved, negatives=None)
+
+    @property
+    def senses(self) -> list[SenseTable]:
+        """The tables."""
+        return list(self.tables)  # type: ignore[arg-type]
+
+    def draw(self, rng: np.random.Generator) -> list[Negatives | None]:
+        """Negatives for each table, or None for all classes."""
+        return [None if self.negatives is None else s.draw(self.negatives, rng) for s in self.samplers]
+
+    def loss(self, states: Tensor, targets: Targets, side: int, negatives: Negatives | None = None) -> Tensor:
+        """Sum of −log p, weighted, p over each target itself and the negatives. The other senses of the predicted word are
+        among these only where they are drawn.
+
+        Args:
+            states: `[n, dim]`.
+            targets: see `Targets`.
+            side: number of the table.
+            negatives: None for all classes in use.
+        """
+        table, sampler = self.senses[side], self.samplers[side]
+        if negatives is None:
+            negatives = Negatives(np.flatnonzero(table.live.cpu().numpy()), None)
+        return sampled_loss(
+            states, targets.classes, table.weight, table.bias, negatives, sampler=sampler if self.correction else None,
+            weights=targets.weights.to(states),
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def negative_log_likelihood(self, states: Tensor, words: Tensor, side: int) -> Tensor:
+        """−log of the sum of p over the senses of each word, `[n]`."""
+        table = self.senses[side]
+        live = table.live.nonzero().squeeze(1)
+        weight, bias, of_word = table.weight[live], table.bias[live], table.words[live]
+        parts = []
+        for block, answers in zip(*(x.split(max(1, _LOGITS // len(live))) for x in (states, words)), strict=True):
+            scores = torch.addmm(bias, block, weight.t()).float()
+            right = scores.masked_fill(of_word != answers[:, None], -torch.inf)
+            parts.append(scores.logsumexp(1) - right.logsumexp(1))
+        return torch.cat(parts) if parts else states.new_zeros(0)

@@ -21,8 +21,7 @@ from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of
-from calque.pretraining.sense_softmax import SenseSoftmax
-from calque.pretraining.softmax import WordSoftmax
+from calque.pretraining.softmax import SenseSoftmax, WordSoftmax
 from calque.pretraining.words import UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence
 

@@ -8,18 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from calque.encoders.sense_files import save_senses
 from calque.errors import InputError
 from calque.linking import Say, digest_of
 from calque.pretraining.base import LanguageModel
 from calque.pretraining.bidirectional import BiLanguageModel
 from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer, untie
-from calque.pretraining.sense_softmax import SenseSoftmax
+from calque.pretraining.softmax import SenseSoftmax
 from calque.runs.held_out import hold_out
-from calque.runs.learnt_senses import about_senses, card_lines, settings_of
 
 if TYPE_CHECKING:
     from calque.annotated import Dictionary
+    from calque.nn.senses import SenseTable
     from calque.pretraining.blocks import Blocks
     from calque.tasks import Score
     from calque.text import Sentences
@@ -100,7 +102,7 @@ class LanguageModelRun(ABC, Generic[M]):
             for score in self._measured(text, f"{len(text):,} sentences held out", name)
         ]
         learnt = self._senses
-        about = {} if learnt is None else {"senses": about_senses(self.method, learnt.senses, self._dictionaries)}
+        about = {} if learnt is None else {"senses": _about_senses(self.method, learnt.senses, self._dictionaries)}
         return {**about, "scores": scores}
 
     @abstractmethod
@@ -194,7 +196,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
         self._encoder.save(folder)
         if (senses := self._senses) is not None:
             (table,) = senses.senses
-            save_senses([table], folder, settings_of(self.method))
+            save_senses([table], folder, self.method.settings().get("senses", {}))
             untie(self.method.model, table)
         self.method.model.to(dtype=torch.float16 if self._half else torch.float32)  # type: ignore[call-arg]
         save_model(self.method.model, folder)  # with its head, instead of the bare encoder
@@ -263,7 +265,7 @@ class Elmo(LanguageModelRun[BiLanguageModel]):
         return word_perplexity(self.method.model, text, data=data, name=name)
 
     def save(self, folder: Path) -> None:
-        self.method.model.save(folder, settings_of(self.method))
+        self.method.model.save(folder, self.method.settings().get("senses", {}))
 
     def card(self, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         settings, lstm, senses = record["settings"], record["settings"]["options"]["lstm"], _told(record)
@@ -283,8 +285,57 @@ class Elmo(LanguageModelRun[BiLanguageModel]):
 MODELS: Mapping[str, type[LanguageModelRun]] = {"bert": Bert, "elmo": Elmo}
 
 
+def _about_senses(
+    method: LanguageModel, tables: Sequence[SenseTable], dictionaries: Sequence[Dictionary]
+) -> dict[str, Any]:
+    """What the record says under `senses`: of each table how many senses a word has left, and what translates what."""
+    about: dict[str, Any] = {"tables": [_table(table) for table in tables]}
+    if method.translations is not None:
+        about["translated_words"] = dict(method.translations.words)
+        about["dictionaries"] = [
+            {"path": Path(d.path or "").name, "langs": list(d.langs), "pairs": len(d)} for d in dictionaries
+        ]
+    return about
+
+
+def _table(table: SenseTable) -> dict[str, Any]:
+    used = (table.live.cpu()[table.index.cpu().clamp(min=0)] & (table.index.cpu() >= 0)).sum(1).numpy()
+    n = np.bincount(used)
+    return {
+        "words": len(used),
+        "senses_per_word": round(float(used.mean()), 3),
+        "several": round(float((used > 1).mean()), 4),
+        "words_by_senses": {str(k): int(n[k]) for k in range(1, len(n)) if n[k]},
+    }
+
+
 def _told(record: Mapping[str, Any]) -> list[str]:
-    return card_lines(record["senses"], record["settings"]["senses"]) if "senses" in record else []
+    """Return paragraphs for the model card; none without senses.
+
+    Args:
+        record: of the run.
+    """
+    if "senses" not in record:
+        return []
+    about, most = record["senses"], record["settings"]["senses"]["senses"]
+    tables = about["tables"]
+    names = ["forwards", "backwards"] if len(tables) == 2 else [""]
+    left = "; ".join(
+        f"{name + ': ' if name else ''}{row['senses_per_word']:.2f} senses a word in use after training, several for "
+        f"{row['several']:.1%} of the words"
+        for name, row in zip(names, tables, strict=True)
+    )
+    lines = [
+        f"It is sense-aware: its output layer had up to {most} vectors for each word while it was trained, and the model's "
+        f"own state told which of them was meant. {left[0].upper()}{left[1:]}. The encoder has the same size as without; "
+        "the senses are in `senses.safetensors`.",
+        "",
+    ]
+    if "dictionaries" in about:
+        files = ", ".join(f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in about["dictionaries"])
+        words = ", ".join(f"{n:,} words in {lang}" for lang, n in about["translated_words"].items())
+        lines += [f"It also learnt to predict the senses of translations, from {files}: {words} had any.", ""]
+    return lines
 
 
 def _own_tokenizer(corpora: Mapping[str, Sentences], folder: Path, how: Mapping[str, Any], say: Say) -> Any:

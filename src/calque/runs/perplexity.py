@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calque.errors import InputError
 from calque.linking import Say, read_languages
 
 if TYPE_CHECKING:
@@ -38,15 +37,11 @@ def perplexity(
     Raises:
         InputError: no masked language model there.
     """
-    import torch
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-    from transformers.utils import logging
-
-    from calque.encoders.checkpoint import weights_as
     from calque.encoders.elmo_files import file_pair
     from calque.encoders.loading import BUNDLED, load_encoder
     from calque.encoders.sense_files import has_senses
-    from calque.pretraining.sense_softmax import SenseSoftmax
+    from calque.pretraining.sense_reader import open_masked
+    from calque.pretraining.softmax import SenseSoftmax
     from calque.pretraining.word_model import SOFTMAX_FILE, WordModel
     from calque.tasks.perplexity import masked_perplexity, word_perplexity
 
@@ -61,17 +56,7 @@ def perplexity(
             for score in word_perplexity(words, text, seed=seed, data=names[lang], name=name)
         ]
     loaded, where = load_encoder(encoder), str(BUNDLED.get(encoder, encoder))
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        model, report = AutoModelForMaskedLM.from_pretrained(
-            where, **weights_as(torch.float32), output_loading_info=True
-        )
-        mask_id = AutoTokenizer.from_pretrained(where).mask_token_id
-    except Exception as error:  # an encoder of another kind
-        raise InputError(f"not a masked language model ({str(error).splitlines()[0]})", path=encoder) from error
-    if report["missing_keys"] or mask_id is None:
-        raise InputError("no language-model head in this folder; calque pretrain saves one", path=encoder)
+    model, tokenizer = open_masked(where)
     model.to(loaded.device).eval()  # type: ignore[attr-defined]
     senses = None
     if has_senses(where):
@@ -79,7 +64,7 @@ def perplexity(
         senses = SenseSoftmax.open(where, words=words, dim=dim, tables=1).to(model.device)
     return [
         masked_perplexity(
-            model, loaded.subwords, text, share=share, mask_id=mask_id, senses=senses, seed=seed,  # type: ignore[attr-defined]
+            model, loaded.subwords, text, share=share, mask_id=tokenizer.mask_token_id, senses=senses, seed=seed,  # type: ignore[attr-defined]
             data=names[lang], name=loaded.name,
         )
         for lang, text in sentences.items()

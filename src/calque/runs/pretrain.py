@@ -12,7 +12,6 @@ from calque.errors import SettingError
 from calque.linking import Say, read_languages
 from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
-from calque.runs.presets import of_model, of_senses
 
 if TYPE_CHECKING:
     from calque.pretraining.base import LanguageModel
@@ -43,7 +42,7 @@ def pretrain(
         out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a run that
             was stopped goes on from what it finds there, the tokenizer included.
         model: "bert" or "elmo".
-        preset: a name in `calque.runs.presets`, for what neither `senses` nor `options` say.
+        preset: a name in `PRESETS`, for what neither `senses` nor `options` say.
         senses: how many senses a word has at most, or the options of `calque.pretraining.senses.Senses`; None for a plain
             model.
         dictionaries: pairs of languages of the text, and files, whose translations the senses learn from. Then the
@@ -191,3 +190,75 @@ def _card(run: LanguageModelRun, record: dict[str, Any]) -> str:
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2), "```", "",
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+# -- presets -----------------------------------------------------------------------------------------------------------
+# Settings under a name: those of the Multi-sense paper, and smaller ones that can be compared alike. A preset holds for a model
+# with senses and without, so that the two differ in nothing else. Whatever is named beside it counts instead.
+Settings = dict[str, Any]
+
+# Tables 6 to 8 of the paper, and Appendix D. Where it gives no number, or one that has no counterpart, ours stay:
+# - a batch is of sentences, not of pieces of 20 words (12, with two languages) of a stream (`unroll_steps`);
+# - an epoch (`n_epochs`) is counted in updates: 1,000,000, or 600,000 for several languages;
+# - of ELMo the size of the vocabulary, of BERT the batch, the learning rate and the length of a block.
+_PAPER: Mapping[str, Settings] = {
+    "elmo": {
+        "dim": 512, "hidden": 4096, "layers": 2, "clip": 10.0, "dropout": 0.1, "batch": 256, "negatives": 8192, "tables": 2,
+        "optimiser": "adagrad", "learning_rate": 0.2, "vocabulary": 100_000, "lower": True,
+    },
+    "bert": {
+        "dim": 512, "layers": 4, "heads": 8, "inner": 2048, "positions": 512, "segments": 2, "initial": 0.02,
+        "dropout": 0.1, "vocabulary": 27_654, "lower": True,
+    },
+}  # fmt: skip
+_ALGORITHMS: Settings = {
+    "warmup": 20_000,
+    "occurrences": 0,
+    "rate": 0.01,
+    "queue": 20_000,
+    "centred": False,
+    "whiten": 0.0,
+    "joint": False,
+}
+_PAPER_SENSES: Mapping[str, Settings] = {
+    "elmo": {**_ALGORITHMS, "start": "fresh", "axes": 16, "below": 0.1},
+    "bert": {**_ALGORITHMS, "start": "kept", "axes": 14, "below": 0.0},
+}
+
+# About an hour at most on two cores, with 9 MB of text of each language; and minutes.
+_SMALL: Mapping[str, Settings] = {
+    "elmo": {"dim": 64, "hidden": 256, "vocabulary": 20_000, "batch": 64, "updates": 3000, "negatives": 2048, "tables": 2},
+    "bert": {"dim": 128, "layers": 4, "vocabulary": 12_000, "batch": 32, "updates": 6000, "length": 64, "positions": 128},
+}  # fmt: skip
+_TINY: Mapping[str, Settings] = {
+    "elmo": {"dim": 32, "hidden": 64, "vocabulary": 5000, "batch": 32, "updates": 400, "negatives": 512, "tables": 2},
+    "bert": {"dim": 64, "layers": 2, "vocabulary": 4000, "batch": 16, "updates": 600, "length": 64, "positions": 128},
+}
+PRESETS: Mapping[str, Mapping[str, Settings]] = {"paper": _PAPER, "small": _SMALL, "tiny": _TINY}
+
+
+def of_model(preset: str | None, model: str, several: bool) -> Settings:
+    """What a preset says of a language model.
+
+    Args:
+        preset: its name; None says nothing.
+        model: bert or elmo.
+        several: whether the text is in several languages, which are then seen in equal shares.
+
+    Raises:
+        SettingError: no such preset.
+    """
+    if preset is None:
+        return {}
+    if preset not in PRESETS:
+        raise SettingError(f"unknown preset {preset!r}, expected {', '.join(PRESETS)}")
+    settings = dict(PRESETS[preset][model])
+    if preset == "paper":
+        settings["updates"] = 600_000 if several else 1_000_000
+    return {**settings, **({"alpha": 0.0} if several else {})}
+
+
+def of_senses(preset: str | None, model: str) -> Settings:
+    """Return what a preset says of the senses; `small` and `tiny` have the defaults. How many there are is not among it: 5 as
+    published, or 3 with two languages."""
+    return dict(_PAPER_SENSES[model]) if preset == "paper" else {}

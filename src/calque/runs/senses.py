@@ -27,7 +27,6 @@ def senses(
     k: int = 10,
     examples: int = 3,
     direction: str | None = None,
-    hidden: bool | None = None,
     pretokenized: bool = False,
     limit: int | None = None,
     out: str | Path | None = None,
@@ -42,7 +41,7 @@ def senses(
             languages of words, which the model does not know.
         k: how many of the nearest senses; of each language, where texts tell several.
         examples: sentences of each sense.
-        direction, hidden: see `open_sense_reader`.
+        direction: see `open_sense_reader`.
         pretokenized, limit: words stand between spaces; read only so many lines of each text.
         out: JSON lines file to which the senses among their neighbours are appended, for reports.
         progress: show a bar on standard error.
@@ -59,10 +58,10 @@ def senses(
     """
     from calque.analyses.senses import neighbourhoods
     from calque.disk import append_lines
-    from calque.pretraining.saved_senses import open_sense_reader
+    from calque.pretraining.sense_reader import open_sense_reader
 
     files = texts_of(folder, texts, pretokenized)
-    reader = open_sense_reader(folder, direction=direction, hidden=hidden)  # type: ignore[arg-type]
+    reader = open_sense_reader(folder, direction=direction)  # type: ignore[arg-type]
     number = reader.find(word)
     found = _Found(reader, number, examples)
     for lang, path in files:
@@ -96,7 +95,6 @@ def write_senses(
     out: str | Path,
     *,
     direction: str | None = None,
-    hidden: bool | None = None,
     pretokenized: bool = False,
     limit: int | None = None,
     progress: bool = False,
@@ -107,7 +105,7 @@ def write_senses(
         folder: of a language model that has learnt senses.
         texts: files, one after the other in the result.
         out: file, which appears when it is complete.
-        direction, hidden, pretokenized, limit, progress: see `senses`.
+        direction, pretokenized, limit, progress: see `senses`.
 
     Returns:
         how many `lines` and `words` there are, and how many words are `known`, which have a number.
@@ -116,10 +114,10 @@ def write_senses(
         InputError: see `senses`.
     """
     from calque.disk import write_lines
-    from calque.pretraining.saved_senses import open_sense_reader
+    from calque.pretraining.sense_reader import open_sense_reader
 
     files = texts_of(folder, texts, pretokenized)
-    reader = open_sense_reader(folder, direction=direction, hidden=hidden)  # type: ignore[arg-type]
+    reader = open_sense_reader(folder, direction=direction)  # type: ignore[arg-type]
     done = {"lines": 0, "words": 0, "known": 0}
 
     def lines() -> Iterator[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from calque.encoders.split import SplitSentences
     from calque.encoders.subwords import Subwords
-    from calque.pretraining.sense_softmax import SenseSoftmax
+    from calque.pretraining.softmax import SenseSoftmax
     from calque.pretraining.word_model import WordModel
     from calque.text import Sentences
 

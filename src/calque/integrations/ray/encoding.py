@@ -54,17 +54,9 @@ class Named:
 
     @classmethod
     def of(cls, name: str, options: Mapping[str, Any], cluster: Cluster) -> tuple[Named, Encoder]:
-        """The name of an encoder, and itself, loaded here to see that it can be.
-
-        Raises:
-            SettingError: one whose vectors depend on the sentences before.
-        """
+        """The name of an encoder, and itself, loaded here to see that it can be."""
         encoder = load_encoder(name, **options)
         require(encoder, "measured", rows=("words", "key points"))
-        if getattr(encoder, "stateful", False):
-            raise SettingError(
-                f"{encoder.name} is stateful: a sentence's vectors depend on those before it, so a text cannot be cut"
-            )
         return cls(name, tuple(options.items()), encoder.fingerprint, cluster.cpus, cluster.gpus), encoder
 
     def open(self) -> Encoder:

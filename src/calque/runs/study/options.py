@@ -60,7 +60,7 @@ def of_words() -> Types:
 
 def of_pretraining(model: str) -> Types:
     """Settings of an encoder that the study trains."""
-    from calque.runs.presets import PRESETS
+    from calque.runs.pretrain import PRESETS
 
     read = {
         "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
