@@ -215,7 +215,7 @@ class Refining(Transforming):
     def _distances(self, side: Side, mine: Words, translations: Words, totals: tuple[int, int]) -> Tensor:
         (x, lengths), (y, lengths_there) = mine, translations
         there, back = side.to_pivot(x), side.from_pivot(y)
-        i, j = mutual_rows(x.detach(), y.detach(), there, back, lengths, lengths_there)
+        i, j, _ = mutual_rows(x.detach(), y.detach(), there, back, lengths, lengths_there)
         forth = (there.index_select(0, i) - y.index_select(0, j)).square().sum() / (y.shape[1] * totals[0])
         return torch.stack(
             [forth, (back.index_select(0, j) - x.index_select(0, i)).square().sum() / (x.shape[1] * totals[1])]
