@@ -49,11 +49,14 @@ class Pivots:
         return self.pairs.select(kept)
 
 
-def words_with_vectors(vectors: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of the words that have a vector, int64 `[n_covered]`, and how many each sentence has, int64
-    `[n_sentences]`."""
-    covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
-    return np.flatnonzero(covered), np.diff(offsets_of(covered)[vectors.offsets])
+def covered_words(vectors: Embeddings) -> np.ndarray:
+    """Return whether each word has a vector, bool `[n_words]`."""
+    return np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
+
+
+def words_with_vectors(vectors: Embeddings) -> np.ndarray:
+    """Return the number of words of each sentence that have a vector, int64 `[n_sentences]`."""
+    return np.diff(offsets_of(covered_words(vectors))[vectors.offsets])
 
 
 @torch.no_grad()
@@ -75,7 +78,8 @@ def find_pivots(source: Embeddings, target: Embeddings, to_target: Transform, fr
     if len(source) != len(target):
         raise SettingError(f"{len(source)} sentences with {len(target)} translations")
     device = to_target.linear.weight.device
-    words, lengths = zip(words_with_vectors(source), words_with_vectors(target), strict=True)
+    words = [np.flatnonzero(covered_words(side)) for side in (source, target)]
+    lengths = [words_with_vectors(side) for side in (source, target)]
     filled = np.flatnonzero((lengths[0] > 0) & (lengths[1] > 0))
     part = np.cumsum((lengths[0] + lengths[1])[filled]) // _WORDS
     found: list[tuple[np.ndarray, ...]] = []
