@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from calque.algebra.ordering import relative_order
-from calque.alignment.clcr.linked import LinkedOrder
-from calque.alignment.clcr.reordering import predicted_order
-from calque.nn.order import RelativeOrder
+from calque.alignment.clcr.reordering import LinkedOrder, chosen_rows
+from calque.nn.key_points import RelativeOrder
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.vectors import Embeddings
@@ -56,7 +55,7 @@ def with_network(lengths: np.ndarray, dim: int, beam: int) -> float:
     links = WordPairs(np.repeat(np.arange(len(lengths)), lengths), position, position, n_sentences=len(lengths))
     gold, head = LinkedOrder.of(embeddings, links), RelativeOrder(dim)
     started = time.perf_counter()
-    predicted_order(head, embeddings, gold, beam=beam)
+    head.search(chosen_rows(embeddings, gold), *map(torch.from_numpy, (gold.positions, gold.lengths)), beam)
     return time.perf_counter() - started
 
 

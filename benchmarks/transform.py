@@ -15,12 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from calque.alignment.clcr.phases import Course, Phase
-from calque.alignment.clcr.transforming import Side
+from calque.alignment.clcr.transforming import Side, Transforming
 from calque.distributed import Processes
 from calque.nn.transform import Transform
 from calque.offsets import offsets_of
-from calque.training.loop import Schedule
+from calque.training.loop import Loop, Schedule
 from calque.training.plan import BatchPlan
 from calque.training.sources import ChosenWords
 from calque.vectors import Embeddings
@@ -50,13 +49,10 @@ def library(sides: tuple[Embeddings, Embeddings], batch: int) -> tuple[float, fl
     started = time.process_time()
     numbers, maps = np.arange(len(sides[0])), _transforms(sides[0].dim)
     sources = [ChosenWords(side, np.ones(side.n_words, dtype=bool)) for side in sides]
-    course = Course(
-        pivot="en", score="distance", live=False, batch=batch, accumulate=1, budget=1024, window=1, precision="float32",
-        processes=Processes(), folder=None, checkpoint_every=0, progress=False, identity={},
-    )  # fmt: skip
-    phase = Phase(Schedule(1.0, 1e-3, warmup=0.0), beta=0.0)
-    side = Side("de", sources[0], *maps, numbers, numbers)
-    history = course.run(phase, "transform-de", [side], sources[1], identity={})
+    side, processes = Side("de", sources[0], *maps, numbers, numbers), Processes()
+    objective = Transforming([side], sources[1], name="en", processes=processes, beta=0.0)
+    loop = Loop(objective, schedule=Schedule(1.0, 1e-3, warmup=0.0), processes=processes, identity={})
+    history = loop.run(BatchPlan(objective.lengths, batch=batch, seed=0, window=1))
     return len(numbers) / (time.process_time() - started), history[-1]["loss"]
 
 

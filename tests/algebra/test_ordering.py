@@ -4,7 +4,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -152,20 +151,6 @@ def test_long_sentences_and_empty_ones(kind):
     assert order[0] == 0
     assert order[1:].tolist() == wanted.tolist()
     assert cost[[0, 1, 3]].tolist() == [0, 0, 0]
-
-
-def test_several_threads_give_the_same():
-    lengths = np.random.default_rng(1).integers(0, 60, 400)
-    scores = np.concatenate([drawn("relative", n, n) for n in lengths])
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        one = relative_order(scores, lengths)
-        torch.set_num_threads(3)
-        three = relative_order(scores, lengths)
-    finally:
-        torch.set_num_threads(before)
-    assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
 
 
 def test_the_inverse_says_where_each_word_stands():

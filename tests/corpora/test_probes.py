@@ -8,7 +8,7 @@ import pytest
 
 from calque.annotated import Labels, ProbeText
 from calque.corpora import SkippedWarning, read_probe
-from calque.corpora.edges import write_edges
+from calque.corpora.probes import write_edges
 from calque.errors import InputError
 from calque.text import Sentences
 
@@ -88,7 +88,7 @@ def test_constituents_and_parts_of_speech_of_trees(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "fact", "left"),
     [
-        ("(S (NN cat) (VB go))\n(S (NP (NN dog))\n(S (VB go))\n", 2, "lacks 1 closing bracket;", ["cat go", "go"]),
+        ("(S (NN cat) (VB go))\n(S (NP (NN dog))\n\n(S (VB go))\n", 2, "lacks 1 closing bracket;", ["cat go", "go"]),
         ("(S (NN cat))\n(S (VB go))\n(S (NP\n", 3, "lacks 2 closing brackets;", ["cat", "go"]),
         ("(S (NN cat)))\n(S (VB go))\n", 1, r"'\)' outside of all brackets", ["cat", "go"]),
         ("(S (NP the cat))\n(S (VB go))\n", 1, "the word 'cat' without a bracket of its own", ["go"]),

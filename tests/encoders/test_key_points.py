@@ -10,11 +10,9 @@ import torch
 
 from calque import load_encoder
 from calque.encoders.base import Encoder
-from calque.encoders.key_point_parts import PARTS_FILE, Parts
-from calque.encoders.key_points import KeyPointEncoder
+from calque.encoders.key_points import PARTS_FILE, KeyPointEncoder, Parts
 from calque.errors import InputError, SettingError
-from calque.nn.key_points import KeyPointHead
-from calque.nn.order import AbsoluteOrder, RelativeOrder
+from calque.nn.key_points import AbsoluteOrder, KeyPointHead, RelativeOrder
 from calque.nn.transform import Transform
 from calque.offsets import offsets_of
 from calque.text import Sentence, Sentences

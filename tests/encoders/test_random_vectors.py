@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from calque.encoders import load_encoder
-from calque.encoders.random_vectors import RandomVectors
-from calque.encoders.untrained import untrained
+from calque.encoders.random_vectors import RandomVectors, untrained
 from calque.errors import InputError, SettingError
 from calque.text import Sentences
 

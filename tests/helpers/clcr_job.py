@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from calque.alignment.clcr import method
 from calque.alignment.clcr.method import KeyPointAlignment
 from calque.alignment.clcr.step import Transformed
 from calque.encoders import load_encoder
@@ -35,8 +37,7 @@ def run(
 ) -> tuple[Transformed, dict[str, torch.Tensor]]:
     """What comes of it, and all weights."""
     texts = [make_text(lang, n, number) for number, (lang, n) in enumerate(zip(("xx", "yy"), sizes, strict=False))]
-    method = KeyPointAlignment(**(SETTINGS | settings))
-    found = method.transform(
+    found = KeyPointAlignment(**(SETTINGS | settings)).transform(
         two_languages(folder, dropout), [text[0] for text in texts], [text[1] for text in texts], folder=out,
         checkpoint_every=2,
     )  # fmt: skip
@@ -49,10 +50,11 @@ def run(
     return found, weights
 
 
-#: Adam divides a gradient by its size: where all of a gradient is rounding, so is the step, unless it is small beside this.
-EQUAL: dict[str, Any] = {"epsilon": 1e-2}
+#: Adam divides a gradient by its size: where all of a gradient is rounding, so is the step, unless it is small beside epsilon.
+EQUAL = replace(method.PHASES, epsilon=1e-2)
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    found, weights = run(sys.argv[1], Path(sys.argv[2]) / "training", **EQUAL)
+    method.PHASES = EQUAL
+    found, weights = run(sys.argv[1], Path(sys.argv[2]) / "training")
     torch.save(weights, Path(sys.argv[2]) / "weights.pt")

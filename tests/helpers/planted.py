@@ -12,13 +12,12 @@ from calque.corpora.word_pairs import WordPairText
 from calque.encoders.base import Encoder, stored
 from calque.segment import word_places
 from calque.tasks.answering import Answering
-from calque.tasks.choosing import Choosing
+from calque.tasks.choosing import Choosing, WordsInContext
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
 from calque.tasks.parsing import Parsing
 from calque.tasks.probing import Probing
 from calque.tasks.tagging import Tagging
-from calque.tasks.words_in_context import WordsInContext
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+import clcr_job
+from calque.alignment.clcr import method as clcr
 from calque.alignment.clcr.method import KeyPointAlignment
 from calque.alignment.contrastive import Contrastive
 from calque.alignment.distilled import Distillation
@@ -115,9 +117,12 @@ def senses(folder: str, place: Path, stop: int | None) -> Outcome:
 
 def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     """All phases of CLCR's first step, and the classifiers of the second."""
-    settings = {"epochs": (1.0, 1.0, 1.0), "refine": 1.0, "learning_rate": (5e-3, 1e-3, 1e-3), "head_epochs": 1.0,
-                "threshold": 1e9, "steps": "transform,extract", "confident": False, "max_words": None}  # fmt: skip
-    method = KeyPointAlignment(**SETTINGS | settings)
+    clcr.PHASES = clcr_job.EQUAL
+    settings: dict[str, Any] = {
+        "towards": "en", "batch": 3, "epochs": (1.0, 1.0, 1.0), "refine": 1.0, "learning_rate": (5e-3, 1e-3, 1e-3),
+        "head_epochs": 1.0, "threshold": 1e9, "steps": "transform,extract", "confident": False, "max_words": None,
+    }  # fmt: skip
+    method = KeyPointAlignment(**settings)
     texts = [make_text("xx", 8, 0), make_text("yy", 4, 1)]
     encoders = {lang: encoder(folder) for lang in ("en", "xx", "yy")}
     method.align(encoders, [text for text, _ in texts], [links for _, links in texts], folder=place)
@@ -153,9 +158,7 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "contrastive-learned": tuned(
         Contrastive, sentences=0.5, weight=0.3, stay_layers=[1, 3], stay_on="subwords", temperature_schedule="learned"
     ),
-    "contrastive-dropped": tuned(
-        Contrastive, sentences=0.5, temperature_schedule="linear", temperature_end=0.2
-    ),
+    "contrastive-dropped": tuned(Contrastive, sentences=0.5, temperature_schedule="linear", temperature_end=0.2),
     "contrastive-pivot": by_pivot,
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "senses": senses,

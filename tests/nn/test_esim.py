@@ -1,6 +1,5 @@
 """ESIM against a literal transcription of the paper, pair by pair and word by word."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,9 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from calque.errors import SettingError
-from calque.nn import matched
 from calque.nn.esim import ESIM, soft_alignment
-from calque.nn.ragged import Ragged
 from calque.nn.recurrent import StackedLSTM
 
 
@@ -122,27 +119,6 @@ def test_float64_gives_the_same():
 def test_large_products_do_not_overflow():
     rows = torch.cat([torch.full((2, 3), 40.0), torch.tensor([[60.0, 0, 0], [0, 30.0, 30.0]])])
     assert soft_alignment(rows, torch.tensor([2, 2])).tolist() == [[30.0, 15.0, 15.0]] * 2 + [[40.0] * 3] * 2
-
-
-def test_little_is_padded(monkeypatch):
-    """The products are of the groups' sizes, not of the longest texts of the batch."""
-    rng = np.random.default_rng(0)
-    lengths = np.clip(rng.lognormal(2.5, 0.7, 64), 1, 80).astype(np.int64)
-    first, second = lengths.reshape(2, -1)
-    cells, product = [], torch.Tensor.__matmul__
-
-    def counted(x, y):
-        out = product(x, y)
-        cells.append(out.numel())
-        return out
-
-    monkeypatch.setattr(torch.Tensor, "__matmul__", counted)
-    monkeypatch.setattr(matched, "_GROUP", 30)  # as if a further call were worth little padding,
-    monkeypatch.setattr(matched, "_CUTS", 64)  # and groups could be cut anywhere
-    soft_alignment(torch.randn(int(lengths.sum()), 4), Ragged(lengths))
-    scores = sum(cells[::3])  # each group: scores, and both means
-    assert (first * second).sum() <= scores <= 1.5 * (first * second).sum()
-    assert scores < 0.2 * 32 * first.max() * second.max()
 
 
 def test_dropout_is_on_every_feed_forward_connection(monkeypatch):

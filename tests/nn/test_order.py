@@ -6,9 +6,8 @@ import torch
 from torch.nn import functional as F
 
 from calque.algebra.ordering import relative_order
-from calque.errors import SettingError
-from calque.nn import order as module
-from calque.nn.order import AbsoluteOrder, RelativeOrder, order_of
+from calque.nn import key_points as module
+from calque.nn.key_points import AbsoluteOrder, RelativeOrder
 
 LENGTHS = torch.tensor([3, 0, 1, 5])
 POSITIONS = torch.tensor([0, 2, 9, 4, 1, 2, 3, 7, 30])
@@ -42,14 +41,11 @@ def literal_scores(model, rows, positions, lengths):
     return [[f(i, j) - f(j, i) for k, i in enumerate(words) for j in words[k + 1 :]] for words in sentences(lengths)]
 
 
-def test_relative_scores_are_the_formula_pair_by_pair(rows, monkeypatch):
+def test_relative_scores_are_the_formula_pair_by_pair(rows):
     torch.manual_seed(0)
     model = RelativeOrder(6, 5, reach=3, most=3)
     expected = torch.stack([score for scores in literal_scores(model, rows, POSITIONS, LENGTHS) for score in scores])
     assert torch.allclose(model(rows, POSITIONS, LENGTHS), expected, atol=1e-6)
-    monkeypatch.setattr(module, "_ASKED", 4)  # a few pairs at a time where nothing is learnt
-    with torch.no_grad():
-        assert torch.allclose(model(rows, POSITIONS, LENGTHS), expected, atol=1e-6)
 
 
 def test_who_stands_first_does_not_depend_on_who_is_asked_first(rows):
@@ -63,7 +59,7 @@ def test_who_stands_first_does_not_depend_on_who_is_asked_first(rows):
     assert float(there.detach().abs()) > 1e-3
 
 
-def test_relative_losses_and_their_gradient_are_those_of_the_pairs(rows, monkeypatch):
+def test_relative_losses_and_their_gradient_are_those_of_the_pairs(rows):
     torch.manual_seed(0)
     model = RelativeOrder(6, 5, reach=3)
     expected = []
@@ -73,12 +69,10 @@ def test_relative_losses_and_their_gradient_are_those_of_the_pairs(rows, monkeyp
         expected.append(sum(each, torch.zeros(())))
     expected = torch.stack(expected)
     gradients = torch.autograd.grad(expected.sum(), list(model.parameters()))
-    for at_once in (module._LEARNT, 4):  # a sentence too long for one piece gives the same
-        monkeypatch.setattr(module, "_LEARNT", at_once)
-        losses = model.losses(rows, POSITIONS, LENGTHS, RANKS)
-        assert torch.allclose(losses, expected, atol=1e-6)
-        for mine, wanted in zip(torch.autograd.grad(losses.sum(), list(model.parameters())), gradients, strict=True):
-            assert torch.allclose(mine, wanted, atol=1e-5)
+    losses = model.losses(rows, POSITIONS, LENGTHS, RANKS)
+    assert torch.allclose(losses, expected, atol=1e-6)
+    for mine, wanted in zip(torch.autograd.grad(losses.sum(), list(model.parameters())), gradients, strict=True):
+        assert torch.allclose(mine, wanted, atol=1e-5)
     assert model.questions(LENGTHS.numpy()).tolist() == [3, 0, 0, 10]
 
 
@@ -97,21 +91,20 @@ def test_absolute_places_are_the_formula_word_by_word(rows):
 
 
 @pytest.mark.parametrize("model", [RelativeOrder(6, 5, reach=3, dropout=0.5), AbsoluteOrder(6, 5, most=4, dropout=0.5)])
-def test_the_order_found_rearranges_the_rows_of_each_sentence(rows, model):
+def test_the_order_found_rearranges_the_rows_of_each_sentence(rows, model, monkeypatch):
     model.train()
     found, cost = model.search(rows, POSITIONS, LENGTHS, 10)
     assert model.training
-    order = model.order(rows, POSITIONS, LENGTHS)
     for words in sentences(LENGTHS):
-        assert sorted(order[words].tolist()) == words
-        assert [words[0] + k for k in found[words].tolist()] == order[words].tolist() if words else True
+        assert sorted(found[words].tolist()) == list(range(len(words)))
     assert cost.shape == (4,)
     assert np.isfinite(cost).all()
-    alone = model.order(rows[4:], POSITIONS[4:], torch.tensor([5]))
-    assert (alone + 4).tolist() == order[4:].tolist()  # whatever else is in the batch
-    again = order_of(model.saved)
+    alone, _ = model.search(rows[4:], POSITIONS[4:], torch.tensor([5]))
+    assert alone.tolist() == found[4:].tolist()  # whatever else is in the batch
+    monkeypatch.setattr(module, "_SENTENCES", 2)
+    again = type(model)(**model.settings)
     again.load_state_dict(model.state_dict())
-    assert torch.equal(again.order(rows, POSITIONS, LENGTHS), order)
+    assert again.search(rows, POSITIONS, LENGTHS)[0].tolist() == found.tolist()
 
 
 def test_the_search_is_over_the_scores(rows):
@@ -124,10 +117,5 @@ def test_the_search_is_over_the_scores(rows):
 def test_nothing_to_order():
     for model in (RelativeOrder(6, 5), AbsoluteOrder(6, 5)):
         nothing = torch.zeros(0, dtype=torch.int64)
-        assert model.order(torch.zeros(0, 6), nothing, nothing).shape == (0,)
+        assert model.search(torch.zeros(0, 6), nothing, nothing)[0].shape == (0,)
         assert model.losses(torch.zeros(0, 6), nothing, torch.tensor([0, 0]), nothing).tolist() == [0, 0]
-
-
-def test_another_kind_of_order_is_refused():
-    with pytest.raises(SettingError, match="an order of kind 'random'"):
-        order_of({"kind": "random"})

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from calque.errors import SettingError
-from calque.nn import matched
 from calque.nn.matched import MatchedSentences
 from calque.nn.transform import Transform, attention_distance
 
@@ -165,21 +162,3 @@ def test_rows_and_sizes_that_do_not_fit_are_refused():
         Transform(5)(torch.zeros(3, 4))
     with pytest.raises(SettingError, match="hidden must be at least 0"):
         Transform(5, hidden=-1)
-
-
-def test_runs_are_cut_where_they_cost_least():
-    """Against all ways to cut up to eight sorted pairs."""
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        m, n = rng.integers(1, 30, (2, int(rng.integers(1, 9))))
-        order = np.argsort(m + n, kind="stable")
-        m, n, pairs = m[order], n[order], len(order)
-
-        def cost(ends, m=m, n=n):
-            return sum(200 + (b - a) * m[a:b].max() * n[a:b].max() for a, b in itertools.pairwise(ends))
-
-        ends = matched._cut(m, n, 128, 10, 200.0, 1_000_000).tolist()
-        ways = itertools.chain.from_iterable(itertools.combinations(range(1, pairs), k) for k in range(pairs))
-        assert (ends[0], ends[-1]) == (0, pairs)
-        assert cost(ends) == min(cost([0, *way, pairs]) for way in ways)
-        assert all(b - a == 1 for a, b in itertools.pairwise(matched._cut(m, n, 128, 10, 1e9, 1)))

@@ -282,22 +282,6 @@ def test_hostile_words_stay_words(tmp_path):
     assert all(" ".join(word.split()) in text for word in HOSTILE)
 
 
-def test_what_cannot_be_drawn_is_counted(tmp_path):
-    place = write_key_points(tmp_path / "old", updates=())
-    plain = record()
-    del plain["examples"][0]["words"]
-    plain["examples"][1]["pivots"].pop()
-    plain["examples"][-1]["before"][0][1] = 7
-    plain["examples"].append("?")
-    (place / "calque-run.json").write_text(json.dumps(plain))
-    page = html(place)
-    assert "Examples left out because the record has not all that is drawn of them: 4." in page.find("main")[0]["text"]
-    assert len(inside(page, "svg", id="key-points-words-plot")) == 2
-    assert not [
-        e for e in page.find("figure") if e["attrs"]["id"] in ("key-points-order-plot", "key-points-phases-plot")
-    ]
-
-
 def test_what_is_wrong_is_told_with_its_place(tmp_path):
     place = write_key_points(tmp_path / "bad", updates=(3,))
     metrics = place / "training" / PHASES[0] / "metrics.jsonl"

@@ -170,8 +170,6 @@ def test_a_view_changes_no_training_and_a_threshold_only_its_own_row(tmp_path, u
     (("methods", "linear", "epochs"), [1.0], "methods.linear: epochs has a number for each of the three phases"),
     (("methods", "linear", "steps"), "extract", "methods.linear: steps extract: expected transform"),
     (("methods", "x"), {"method": "rotation", "views": {"R": "transform"}}, "unknown setting 'views' of methods.x"),
-    (("supervision", "parallel", "cc"), "cc.tsv", "encoder 'own' is of aa, bb, and supervision 'parallel' has text in cc"),
-    (("encoders", "own", "pretrain", "texts"), {"aa": "train.aa"}, "encoder 'own' is of aa, and supervision 'parallel' has"),
     (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
     (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
     (("tasks", "nli", "translations"), {"bb": ["a"]}, r"nli.translations.bb = \['a'\], expected the file in aa and that in bb"),

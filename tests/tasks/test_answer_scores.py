@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from calque.errors import SettingError
-from calque.tasks.answer_scores import answer_scores, normalizer
+from calque.tasks.answering import answer_scores, normalizer
 
 ARTICLES = {
     "es": "un una unos unas el la los las", "vi": "của là cái chiếc những", "en": "a an the",

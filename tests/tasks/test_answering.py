@@ -10,10 +10,9 @@ import torch
 
 from calque.corpora.squad import read_questions
 from calque.errors import CalqueWarning, SettingError
-from calque.tasks.answering import Answering
+from calque.tasks.answering import Answering, PassageRows, SpanAnswers
 from calque.tasks.datasets import Dataset, warn_of_shared
 from calque.tasks.experiment import Experiment
-from calque.tasks.passages import PassageRows, SpanAnswers
 from calque.text import Sentences
 from command import fails, works
 from planted import Planted, jobs, questions

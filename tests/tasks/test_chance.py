@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calque.annotated import Dictionary, LabelledText, Labels, SenseText, TaggedText, Treebank
-from calque.tasks.choosing import Choosing
+from calque.tasks.choosing import Choosing, WordsInContext
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
 from calque.tasks.disambiguation import Disambiguation
@@ -16,7 +16,6 @@ from calque.tasks.lexicon import Lexicon
 from calque.tasks.parsing import Parsing
 from calque.tasks.probing import Probing
 from calque.tasks.tagging import Tagging
-from calque.tasks.words_in_context import WordsInContext
 from calque.text import Sentences
 from calque.vectors import Embeddings
 from planted import Planted, asked, choices, in_context, tagged

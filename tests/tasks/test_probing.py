@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from calque.corpora.edges import write_edges
-from calque.corpora.probes import of_treebank
+from calque.corpora.probes import of_treebank, write_edges
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import SettingError
 from calque.report.questions import sort_questions

@@ -10,10 +10,10 @@ from calque.corpora.origins import origins_of
 from calque.encoders.base import Encoder
 from calque.errors import CalqueError, CalqueWarning, SettingError
 from calque.pairs import WordPairs
-from calque.tasks import Score, WordRetrieval, nearest, retrieve
+from calque.tasks import Score, WordRetrieval, retrieve
 from calque.tasks.bootstrap import interval, ratio
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
-from calque.tasks.retrieval_figures import form_numbers
+from calque.tasks.retrieval import form_numbers, with_ends
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings
 
@@ -71,13 +71,6 @@ def test_approximate_search_of_few_words_is_exact_and_says_so(similarity):
         found = task[True].evaluate_embeddings(source, target)
     assert [score.value for score in found] == [score.value for score in exact]
     assert found[0].settings["approximate"] == {"kind": "Flat", "recall": 1.0}
-
-
-def test_a_search_of_more_than_an_hour_is_announced(monkeypatch):
-    corpus, pairs, source, target = toy(3)
-    monkeypatch.setattr(nearest, "expected_seconds", lambda n, m, dim: 7200.0)
-    with pytest.warns(CalqueWarning, match="takes about 2 h here"):
-        retrieve(source, target, pairs)
 
 
 def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, candidates, similarity, k):
@@ -335,8 +328,6 @@ def test_special_subwords_are_two_more_links_of_a_sentence(tiny_encoder):
     )
     assert [score.n for score in plain.evaluate(tiny_encoder)] == [0, 0, 0, 2, 2, 2] * 2
     assert [score.n for score in special.evaluate(tiny_encoder)] == [0, 0, 0, 6, 6, 6] * 2
-    from calque.tasks.special import with_ends
-
     ends, words = with_ends(tiny_encoder, corpus.source), tiny_encoder.encode(corpus.source)
     assert np.diff(ends.offsets).tolist() == [4, 3]
     np.testing.assert_allclose(ends.data[[1, 2, 5]], words.data, atol=1e-5)

@@ -11,8 +11,7 @@ from calque.corpora.altered import Altered
 from calque.corpora.comparable import Comparable
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import SettingError
-from calque.tasks.mining import minable
-from calque.tasks.sentences import SIMILARITIES, SentenceRetrieval
+from calque.tasks.sentences import SIMILARITIES, SentenceRetrieval, minable
 from calque.text import ParallelCorpus, Sentences
 from command import fails, works
 from planted import Planted
@@ -142,7 +141,7 @@ def test_mined_pairs_are_counted_against_the_gold_ones():
     task = SentenceRetrieval(test, dev=dev, bootstrap=50)
     found = by_metric(task.evaluate(encoder))
     assert list(found) == ["f1", "precision", "recall"]
-    mined = task.mining.pairs(*(SimpleNamespace(data=encoder.encode(side).sentence_means(), covered=np.ones(80, bool))
+    mined = task._candidates(*(SimpleNamespace(data=encoder.encode(side).sentence_means(), covered=np.ones(80, bool))
                                 for side in (test.source, test.target)))  # fmt: skip
     threshold = found["f1"].settings["threshold"]
     said = {(i, j) for i, j, s in zip(mined.source, mined.target, mined.scores, strict=True) if s >= threshold}

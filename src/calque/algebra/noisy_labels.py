@@ -7,11 +7,8 @@ trained with these weights on noisy labels minimises, on average, the loss that 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-
-Estimate = Literal["labels", "minimum"]
 
 
 @dataclass(frozen=True)
@@ -32,29 +29,23 @@ class FlipRates:
         return 1.0 - self.positive - self.negative
 
 
-def flip_rates(
-    probabilities: np.ndarray, labels: np.ndarray, *, estimate: Estimate = "labels", quantile: float = 0.05
-) -> FlipRates:
-    """Flip rates from a classifier of the noisy labels (Liu & Tao 2015):
+def flip_rates(probabilities: np.ndarray, labels: np.ndarray, *, quantile: float = 0.05) -> FlipRates:
+    """Estimate flip rates from a classifier of the noisy labels (Liu & Tao 2015), after
 
         ρ₋ = min_x P(y = 1 | x),   ρ₊ = min_x P(y = 0 | x)
 
     as P(y = 1 | x) = (1 − ρ₊ − ρ₋) P(truly 1 | x) + ρ₋ is never below ρ₋, and is as low where an example is certainly not
     of class 1.
 
+    They take the minimum of P̂. A network's P̂ goes on falling beyond the edge of a class, and of many examples there is
+    always one about which it is wrongly sure, so that this is far too low. Here it is the fraction with y = 1 of the examples
+    with the lowest P̂. If P̂ does not know their labels, its mean is never below ρ₋, however wrong P̂ is.
+
     Args:
         probabilities: P̂(y = 1 | x) of examples, `[n]`.
         labels: bool `[n]`, their y.
-        estimate: "minimum": of P̂, as published. A network's P̂ goes on falling beyond the edge of a class, and of many
-            examples there is always one about which it is wrongly sure, so that this is far too low. "labels": of the examples
-            with the lowest P̂, the share with y = 1. If P̂ does not know their labels, its mean is never below ρ₋, however
-            wrong P̂ is.
-        quantile: how many of the examples are those with the lowest P̂, at each end. For "minimum" the quantile that is
-            taken for the minimum; 0 as published.
+        quantile: fraction of the examples that are those with the lowest P̂, at each end.
     """
-    if estimate == "minimum":
-        low, high = np.quantile(probabilities.astype(np.float64), [quantile, 1.0 - quantile])
-        return FlipRates(positive=float(1.0 - high), negative=float(low))
     ends, count = np.argsort(probabilities, kind="stable"), max(1, round(quantile * len(labels)))
     return FlipRates(positive=float(1.0 - labels[ends[-count:]].mean()), negative=float(labels[ends[:count]].mean()))
 

@@ -11,13 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import torch
 from numba import njit
 
 from calque.errors import SettingError, check_number
 from calque.offsets import offsets_of
-
-_ALONE = 1 << 21  # steps of a search below which threads cost more than they save
 
 
 def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -45,8 +42,13 @@ def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
         >>> relative_order(np.array([4.0, -3.0, -5.0]), np.array([3]))[0]  # (0, 1), (0, 2), (1, 2)
         array([2, 0, 1])
     """
-    lengths = np.ascontiguousarray(lengths, dtype=np.int64)
-    return _searched(_relative, scores, lengths, lengths * (lengths - 1) // 2, beam)
+
+    def costs(of_sentence: np.ndarray, n: int) -> np.ndarray:  # [i, j]: −log p(i before j)
+        table, (i, j) = np.zeros((n, n)), np.triu_indices(n, 1)
+        table[i, j], table[j, i] = np.logaddexp(0, -of_sentence), np.logaddexp(0, of_sentence)
+        return table
+
+    return _searched(costs, True, scores, lengths, lengths * (lengths - 1) // 2, beam)
 
 
 def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -70,8 +72,7 @@ def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
         >>> absolute_order(np.log([0.1, 0.9, 0.6, 0.4]), np.array([2]))[0]
         array([1, 0])
     """
-    lengths = np.ascontiguousarray(lengths, dtype=np.int64)
-    places, cost = _searched(_absolute, scores, lengths, lengths**2, beam)
+    places, cost = _searched(lambda some, n: -some.reshape(n, n), False, scores, lengths, lengths**2, beam)
     return inverse(places, lengths), cost
 
 
@@ -90,12 +91,19 @@ def inverse(order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _searched(
-    kernel: Callable[..., None], scores: np.ndarray, lengths: np.ndarray, sizes: np.ndarray, beam: int
+    costs: Callable[[np.ndarray, int], np.ndarray],
+    relative: bool,
+    scores: np.ndarray,
+    lengths: np.ndarray,
+    sizes: np.ndarray,
+    beam: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Run a kernel over all sentences, in shares of about equal work where there is enough for several threads.
+    """Search the order of every sentence.
 
     Args:
-        sizes: scores of each sentence.
+        costs: float64 `[n, n]` from the scores of a sentence of n words, see `_beam`.
+        relative: see `_beam`.
+        sizes: number of scores of each sentence.
     """
     check_number("beam", beam, least=1, whole=True)
     if len(lengths) and lengths.min() < 0:
@@ -110,80 +118,27 @@ def _searched(
         sentence = int(np.searchsorted(begins, wrong[0], side="right")) - 1
         raise SettingError(f"a score of sentence {sentence} is {scores[wrong[0]]}, expected finite numbers")
     order, cost = np.empty(words[-1], dtype=np.int64), np.zeros(len(lengths))
-    work = offsets_of(lengths**2 * beam)
-    count = min(torch.get_num_threads(), int(work[-1] // _ALONE) + 1)
-    bounds = np.searchsorted(work, np.linspace(0, work[-1], count + 1)[1:-1])
-    bounds = np.array([0, *bounds, len(lengths)], dtype=np.int64)
-    scores = np.ascontiguousarray(scores)
-
-    def run(share: int) -> None:
-        kernel(scores, begins, words, bounds[share], bounds[share + 1], beam, order, cost)
-
-    with ThreadPoolExecutor(count) as pool:
-        list(pool.map(run, range(count)))
+    keys = np.random.default_rng(0).integers(1, 2**63, max(lengths, default=0))
+    for s, n in enumerate(lengths):
+        table = costs(scores[begins[s] : begins[s + 1]].astype(np.float64), int(n))
+        cost[s] = _beam(table, relative, beam, keys, order[words[s] : words[s + 1]])
     return order, cost
 
 
-@njit(cache=True, nogil=True)
-def _relative(scores, begins, words, first, last, beam, order, cost):
-    for s in range(first, last):
-        n = words[s + 1] - words[s]
-        costs = np.zeros((n, n))  # [i, j]: −log p(i before j)
-        place = begins[s]
-        for i in range(n):
-            for j in range(i + 1, n):
-                score = np.float64(scores[place])
-                rest = np.log1p(np.exp(-abs(score)))
-                costs[i, j], costs[j, i] = rest + max(-score, 0.0), rest + max(score, 0.0)
-                place += 1
-        cost[s] = _beam(costs, True, beam, order[words[s] : words[s + 1]])
+@njit(cache=True)
+def _beam(costs, relative, beam, keys, chosen):
+    """Fill `chosen` with what is taken at each step, and return what that costs.
 
+    If `relative`, the items taken are words, one for each place from left to right, and `costs[i, j]` is what i before j
+    costs. Else they are places, one for each word, and `costs[i, m]` is what place m costs word i.
 
-@njit(cache=True, nogil=True)
-def _absolute(scores, begins, words, first, last, beam, order, cost):
-    for s in range(first, last):
-        n = words[s + 1] - words[s]
-        costs = np.empty((n, n))  # [i, m]: −log p(word i at place m)
-        for i in range(n):
-            for m in range(n):
-                costs[i, m] = -np.float64(scores[begins[s] + i * n + m])
-        cost[s] = _beam(costs, False, beam, order[words[s] : words[s + 1]])
-
-
-@njit(cache=True, nogil=True)
-def _holds(members, item):
-    return (members[item >> 6] >> np.uint64(item & 63)) & np.uint64(1) != np.uint64(0)
-
-
-@njit(cache=True, nogil=True)
-def _add(members, item):
-    members[item >> 6] |= np.uint64(1) << np.uint64(item & 63)
-
-
-@njit(cache=True, nogil=True)
-def _same(one, item, other, another):
-    """Whether `one` with `item` and `other` with `another` are the same set, of which neither had it before."""
-    if not (_holds(other, item) and _holds(one, another)):
-        return False
-    for b in range(len(one)):
-        differing = one[b] ^ other[b]
-        if item >> 6 == b:
-            differing ^= np.uint64(1) << np.uint64(item & 63)
-        if another >> 6 == b:
-            differing ^= np.uint64(1) << np.uint64(another & 63)
-        if differing != np.uint64(0):
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _beam(costs, relative, beam, chosen):
-    """Fills `chosen`, what was taken at each step, and returns what that costs.
-
-    What is taken at a step are words, the one that stands next, if `relative`; else places, of the word that is next.
+    Args:
+        keys: a random number for each item. A set of items is known by the exclusive or of theirs: two sets of one
+            sentence have the same with a probability of 2⁻⁶³.
     """
     n = len(costs)
-    members, spare = np.zeros((beam, (n + 63) >> 6), np.uint64), np.zeros((beam, (n + 63) >> 6), np.uint64)
+    member, spare_member = np.zeros((beam, n), np.bool_), np.zeros((beam, n), np.bool_)
+    code, spare_code = np.zeros(beam, np.int64), np.zeros(beam, np.int64)
     total, more = np.zeros(beam), np.empty(beam)
     # Relative: what each word would cost next, its pairs with all the words that are not placed.
     rest, spare_rest = np.zeros((beam, n)), np.zeros((beam, n))
@@ -198,13 +153,13 @@ def _beam(costs, relative, beam, chosen):
         before, new = parent[step], item[step]
         for h in range(alive):
             for i in range(n):
-                if _holds(members[h], i):
+                if member[h, i]:
                     continue
                 cost = total[h] + (rest[h, i] if relative else costs[step, i])
                 if kept == beam and cost >= more[beam - 1]:
                     continue
-                k = 0
-                while k < kept and not _same(members[h], i, members[before[k]], new[k]):
+                same, k = code[h] ^ keys[i], 0
+                while k < kept and spare_code[k] != same:
                     k += 1
                 if k < kept:
                     if cost >= more[k]:
@@ -214,16 +169,22 @@ def _beam(costs, relative, beam, chosen):
                 else:
                     k = beam - 1
                 while k > 0 and more[k - 1] > cost:  # what stood at k goes, what costs more moves up
-                    more[k], before[k], new[k] = more[k - 1], before[k - 1], new[k - 1]
+                    more[k], before[k], new[k], spare_code[k] = (
+                        more[k - 1],
+                        before[k - 1],
+                        new[k - 1],
+                        spare_code[k - 1],
+                    )
                     k -= 1
-                more[k], before[k], new[k] = cost, h, i
+                more[k], before[k], new[k], spare_code[k] = cost, h, i, same
         for k in range(kept):
-            spare[k] = members[before[k]]
-            _add(spare[k], new[k])
+            spare_member[k] = member[before[k]]
+            spare_member[k, new[k]] = True
             if relative:
                 for j in range(n):
                     spare_rest[k, j] = rest[before[k], j] - costs[j, new[k]]
-        members, spare = spare, members
+        member, spare_member = spare_member, member
+        code, spare_code = spare_code, code
         rest, spare_rest = spare_rest, rest
         total, more = more, total
         alive = kept

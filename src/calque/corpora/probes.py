@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from os import PathLike, fspath
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from calque.annotated import Labels, ProbeText, TaggedText, Treebank
-from calque.corpora.brackets import is_bracketed, read_trees
 from calque.corpora.conllu import read_treebank
-from calque.corpora.edges import Asked, Target, gather, is_edges, read_edges
-from calque.corpora.harvest import Losses, OnError
-from calque.corpora.lines import Flaw, read_lines
+from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
+from calque.corpora.lines import Flaw, json_lines, read_lines
 from calque.corpora.rows import PREFIX
 from calque.corpora.tagged import find_format, read_tagged
+from calque.disk import write_lines
 from calque.errors import InputError
 from calque.offsets import offsets_of
+from calque.segment import split_spaces
 from calque.spans import span_table
 
 Kind = Literal["edges", "brackets", "conllu", "tags"]
@@ -29,6 +33,34 @@ PROBES = {"pos": ("conllu", "brackets", "tags"), "dependencies": ("conllu",), "c
           "entities": ("tags",)}  # fmt: skip
 _CALLED = {"brackets": "bracketed trees", "conllu": "CoNLL-U", "tags": "columns of words and tags"}
 _HEAD = 200  # lines that are looked at
+
+_PIECE = re.compile(r"[()]|[^\s()]+")
+_FUNCTION = re.compile(r"\A([^-=|]+)[-=|].*", re.DOTALL)  # of `NP-SBJ-1` and `NP=2`; `-LRB-` has none
+_TRACE = "-NONE-"
+_ROOTS = frozenset(["", "TOP", "ROOT", "VROOT", "S1"])
+_ESCAPED = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+
+Span = tuple[int, int]
+
+
+class Target(NamedTuple):
+    """One or two spans of a sentence with what they are.
+
+    Attributes:
+        spans: of each its first word and the one behind its last, from 0.
+        labels: none, one or several.
+    """
+
+    spans: Sequence[Span]
+    labels: Sequence[str]
+
+
+class Asked(NamedTuple):
+    """A sentence with its targets, and the line where it begins."""
+
+    line: int
+    words: Sequence[str]
+    targets: Sequence[Target]
 
 
 def read_probe(
@@ -42,10 +74,18 @@ def read_probe(
 ) -> ProbeText:
     """Read labelled spans, or make them of other annotation.
 
+    A line of jiant's edge probing is
+
+        {"text": "Ian ate ice cream", "targets": [{"span1": [1, 2], "span2": [2, 4], "label": "A1"}], "info": {}}
+
+    Words are what stands between spaces, spans are half-open (`[2, 4]` is *ice cream*), and `label` is a string or a list of
+    strings (several labels at once, as of semantic proto-roles; an empty list for none). Either no target of a file has
+    `span2`, or all have it. Other keys have no meaning.
+
     Args:
-        path: jiant's JSON lines (`edges.read_edges`), CoNLL-U (`conllu.read_treebank`), bracketed trees
-            (`brackets.read_trees`), or columns of words and tags (`tagged.read_tagged`); packed or not. A data set of the
-            hub (`hub:NAME`) has tags, or trees for `dependencies`.
+        path: jiant's JSON lines (below), CoNLL-U (`conllu.read_treebank`), bracketed trees (`read_trees`), or columns of
+            words and tags (`tagged.read_tagged`); packed or not. A data set of the hub (`hub:NAME`) has tags, or trees for
+            `dependencies`.
         lang: the language.
         probe: which one to make.
 
@@ -55,18 +95,19 @@ def read_probe(
             - `constituents`: each phrase; parts of speech are a probe of their own, as in Tenney et al. (§2).
             - `entities`: each span of BIO or other tags and its type.
 
-            None where the file leaves no choice; JSON lines may have any name, which is only shown.
+            None where the file leaves no choice; JSON lines may have any name, as srl, which is only shown.
         column: where tags stand, see `read_tagged`.
         subtypes: of relations, see `read_treebank`.
         on_error: "raise", or "skip" to leave out and count what cannot be read.
 
     Raises:
-        InputError: see the readers; or the file has no such probe.
+        InputError: see the readers; the file has no such probe or no usable line; or (`raise`), with its line, what cannot
+            be read, such as a span that is not in its text.
         SettingError: an argument has no such value.
     """
     kind = _kind(path, probe)
     if kind == "edges":
-        return read_edges(path, lang=lang, probe=probe or "", on_error=on_error)
+        return _gather(_objects(path), Losses(path, on_error, "texts"), path, lang, probe or "")
     if kind == "conllu" and probe is None:
         fact = "CoNLL-U has two probes, expected the name of one; choose --probe pos or --probe dependencies"
         raise InputError(fact, path=path)
@@ -78,8 +119,8 @@ def read_probe(
     if probe == "dependencies":
         return of_treebank(read_treebank(path, lang=lang, on_error=on_error, subtypes=subtypes))
     if kind == "brackets":
-        losses = Losses(path, on_error, "trees")
-        return gather(_of_trees(path, probe == "pos"), losses, path, lang, probe or "constituents")
+        trees = read_trees(path, tags=probe == "pos")
+        return _gather(trees, Losses(path, on_error, "trees"), path, lang, probe or "constituents")
     return of_tags(read_tagged(path, lang=lang, column=column, on_error=on_error), probe)
 
 
@@ -89,22 +130,12 @@ def _kind(path: str | PathLike[str], probe: str | None) -> Kind:
     if name.startswith(PREFIX) or os.path.isdir(name):
         return "conllu" if probe == "dependencies" else "tags"
     head = [line for line in islice(read_lines(path), _HEAD) if not isinstance(line, Flaw)]
-    if is_edges(next((line for line in head if line.strip()), "")):
+    if _is_object(next((line for line in head if line.strip()), "")):
         return "edges"
-    if is_bracketed(head):
+    if _is_bracketed(head):
         return "brackets"
     format = find_format(path)
     return "conllu" if format == "conllu" or (format == "hub" and probe == "dependencies") else "tags"
-
-
-def _of_trees(path: str | PathLike[str], tags: bool) -> Iterator[Asked | Flaw]:
-    for tree in read_trees(path):
-        if isinstance(tree, Flaw):
-            yield tree
-        elif tags:
-            yield Asked(tree.line, tree.words, [Target([(k, k + 1)], [tag]) for k, tag in enumerate(tree.tags)])
-        else:
-            yield Asked(tree.line, tree.words, [Target([(c.start, c.end)], [c.label]) for c in tree.constituents])
 
 
 def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
@@ -155,3 +186,232 @@ def _one_label(
     return ProbeText(
         text.sentences, offsets_of(counts), inside, labels, np.arange(len(labels) + 1), probe, text.path, text.lines
     )
+
+
+def _gather(
+    items: Iterable[Asked | Flaw], losses: Losses, path: str | PathLike[str], lang: str, probe: str
+) -> ProbeText:
+    """Return all sentences with their targets as arrays.
+
+    Args:
+        items: in the order of the file. All targets have one span, or all have two; flaws are for `losses` to judge.
+        losses: see `Losses`.
+        path, lang: of the text.
+        probe: of what kind the labels are; "" for "spans" or "pairs of spans", whichever they are.
+
+    Raises:
+        InputError: see `Losses`.
+    """
+    words, labels, lines = SentenceBuilder(), LabelBuilder(), array("q")
+    spans, counts, label_counts = array("i"), array("q"), array("q")
+    width = 0
+    for item in items:
+        if isinstance(item, Flaw):
+            losses.take(item)
+            continue
+        words.add(item.words)
+        lines.append(item.line)
+        counts.append(len(item.targets))
+        for target in item.targets:
+            width = width or len(target.spans)
+            for span in target.spans:
+                spans.extend(span)
+            labels.add(target.labels)
+            label_counts.append(len(target.labels))
+    losses.settle(len(lines))
+    return ProbeText(
+        words.finish(lang), offsets_of(counts), np.array(spans, np.int32).reshape(-1, width or 1, 2), labels.finish(),
+        offsets_of(label_counts), probe or ("pairs of spans" if width == 2 else "spans"), fspath(path),
+        np.array(lines, np.int64),
+    )  # fmt: skip
+
+
+# -- bracketed trees, the format of the Penn Treebank ------------------------------------------------------------------
+def _is_bracketed(lines: Sequence[str]) -> bool:
+    """Whether the first lines of a file are of trees: a bracket opens the first, and there is one in each. Columns can begin
+    with a word `(`, but have others."""
+    lines = [line for line in lines if line.strip()]
+    return bool(lines) and lines[0].lstrip().startswith("(") and all("(" in line or ")" in line for line in lines)
+
+
+def read_trees(path: str | PathLike[str], *, tags: bool = False) -> Iterator[Asked | Flaw]:
+    """Read phrase structure as brackets, `(S (NP (DT the) (NN cat)) (VP (VBZ sleeps)))`, each tree on one line or several.
+
+    Traces (`-NONE-`) are left out, and so are phrases of nothing else; function tags and numbers are cut off (`NP-SBJ-1` is
+    `NP`), and what encloses a whole tree (`TOP`, `ROOT`, or no label) is no phrase. All else is one, also where two have
+    the same words (`(S (VP …))`). A tree that is not closed ends before a blank line.
+
+    Args:
+        path: the file.
+        tags: the targets are each word with its part of speech, instead of the phrases, the outer ones first.
+    """
+    pieces: list[str] = []
+    begin = depth = 0
+
+    def unclosed() -> Flaw:
+        fact = f"the tree that begins here lacks {depth} closing bracket{'s' if depth > 1 else ''}; is it whole?"
+        return Flaw(begin, "tree not closed", fact, path)
+
+    for number, line in enumerate(read_lines(path), 1):
+        if isinstance(line, Flaw):
+            yield line
+            pieces, depth = [], 0
+            continue
+        if pieces and not line.strip():
+            yield unclosed()
+            pieces, depth = [], 0
+        for piece in _PIECE.findall(line):
+            begin = begin if pieces else number
+            pieces.append(piece)
+            depth += {"(": 1, ")": -1}.get(piece, 0)
+            if depth <= 0:
+                tree = _tree(pieces, tags)
+                if isinstance(tree, str):
+                    yield Flaw(begin, "not a tree", f"{tree}, expected trees as (NP (DT the) (NN cat))", path)
+                else:
+                    yield Asked(begin, *tree)
+                pieces, depth = [], 0
+    if pieces:
+        yield unclosed()
+
+
+@dataclass
+class _Node:
+    start: int
+    phrase: int  # its place among the phrases
+    label: str | None = None
+    inside: bool = False  # there are nodes in it
+    word: bool = False
+
+
+def _tree(pieces: Sequence[str], tags: bool) -> tuple[list[str], list[Target]] | str:
+    """Return words and targets of a tree, or what is wrong with it."""
+    words: list[str] = []
+    of_words: list[Target] = []
+    phrases: list[Target | None] = []
+    nodes: list[_Node] = []
+    for piece in pieces:
+        if piece == "(":
+            if nodes:
+                if nodes[-1].word:
+                    return f"a bracket behind the word {words[-1]!r:.40}"
+                nodes[-1].label, nodes[-1].inside = nodes[-1].label or "", True
+            nodes.append(_Node(len(words), len(phrases)))
+            phrases.append(None)
+        elif not nodes:
+            return f"{piece!r:.40} outside of all brackets"
+        elif piece != ")":
+            if nodes[-1].label is None:
+                nodes[-1].label = piece
+            elif nodes[-1].word or nodes[-1].inside:
+                return f"the word {piece!r:.40} without a bracket of its own"
+            else:
+                nodes[-1].word = True
+                words.append(_ESCAPED.get(piece) or piece.replace(r"\/", "/").replace(r"\*", "*"))
+        else:
+            node = nodes.pop()
+            label = _FUNCTION.sub(r"\1", node.label or "")
+            if node.word and node.label == _TRACE:
+                words.pop()
+            elif node.word:
+                of_words.append(Target([(node.start, node.start + 1)], [label]))
+            elif len(words) > node.start and (nodes or label not in _ROOTS):
+                phrases[node.phrase] = Target([(node.start, len(words))], [label or "_"])
+    if not words:
+        return "a tree without words"
+    return words, of_words if tags else [phrase for phrase in phrases if phrase is not None]
+
+
+# -- JSON lines, the format of jiant (Wang et al. 2019) ----------------------------------------------------------------
+def _is_object(line: str) -> bool:
+    """Whether a line of a file is an object with targets."""
+    try:
+        return line.lstrip().startswith("{") and "targets" in json.loads(line)
+    except (ValueError, RecursionError):
+        return '"targets"' in line  # damaged, which is for the reader to say
+
+
+def write_edges(text: ProbeText, path: str | PathLike[str]) -> None:
+    """Write JSON lines that `read_probe` reads, and jiant.
+
+    Raises:
+        InputError: a word has a space in it, so that the words could not be found again.
+        OutputError: the file cannot be written.
+    """
+    write_lines(path, (json.dumps(each, ensure_ascii=False) + "\n" for each in _records(text)))
+
+
+def _records(text: ProbeText) -> Iterator[dict[str, Any]]:
+    spans, labels = text.spans.tolist(), text.labels.to_list()
+    for sentence, (words, a, b) in enumerate(zip(text.sentences, text.offsets[:-1], text.offsets[1:], strict=True)):
+        line = " ".join(words.words)
+        if split_spaces(line) != list(words.words):
+            fact = f"sentence {sentence + 1} has a word with a space in it ({line!r:.60}); JSON lines divide words at spaces"
+            raise InputError(fact, path=text.path)
+        targets = []
+        for k in range(a, b):
+            names = [f"span{number}" for number in (1, 2)]
+            found = labels[text.label_offsets[k] : text.label_offsets[k + 1]]
+            label = found[0] if len(found) == 1 else found
+            targets.append({**dict(zip(names, spans[k], strict=False)), "label": label})
+        yield {"text": line, "targets": targets}
+
+
+def _objects(path: str | PathLike[str]) -> Iterator[Asked | Flaw]:
+    pairs: bool | None = None  # as of the first target
+    for number, values in json_lines(enumerate(read_lines(path), 1)):
+        if isinstance(values, Flaw):
+            yield values
+            continue
+        asked = _asked(number, values, pairs, path)
+        if pairs is None and isinstance(asked, Asked) and asked.targets:
+            pairs = len(asked.targets[0].spans) == 2
+        yield asked
+
+
+def _asked(number: int, values: Any, pairs: bool | None, path: str | PathLike[str]) -> Asked | Flaw:
+    if not isinstance(values, dict):
+        return Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file whole?", path)
+    text, listed = values.get("text"), values.get("targets")
+    if not isinstance(text, str) or not isinstance(listed, list):
+        keys = ", ".join(map(str, values))
+        return Flaw(number, "no targets", f"has the keys {keys:.80}, expected a text and a list of targets", path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return Flaw(number, "not text", "the text holds half a surrogate pair, expected text; is it damaged?", path)
+    words, targets = split_spaces(text), []
+    if not words:
+        return Flaw(number, "empty text", "the text has no words, expected a sentence", path)
+    for k, each in enumerate(listed, 1):
+        target = _target(each, len(words), pairs)
+        if isinstance(target, str):
+            reason, _, fact = target.partition(": ")
+            return Flaw(number, reason, f"target {k} of {len(listed)}: {fact}", path)
+        pairs = len(target.spans) == 2
+        targets.append(target)
+    return Asked(number, words, targets)
+
+
+def _target(given: Any, n_words: int, pairs: bool | None) -> Target | str:
+    """A target, or what is wrong with it: `reason: fact`."""
+    if not isinstance(given, Mapping):
+        return f"no target: {given!r:.40}, expected an object with span1 and label"
+    names = ["span1", *(["span2"] if given.get("span2") is not None else [])]
+    if pairs is not None and pairs != (len(names) == 2):
+        return f"one or two spans: {'no span2' if pairs else 'span2'}, unlike the targets before; give all of them one or two"
+    spans = []
+    for name in names:
+        span = given.get(name)
+        if not (isinstance(span, list) and len(span) == 2 and all(type(place) is int for place in span)):
+            return f"no span: {name} is {span!r:.40}, expected the first word and the one behind the last, as [2, 4]"
+        start, end = span
+        if not 0 <= start < end <= n_words:
+            fact = f"{name} is [{start}, {end}], but the text has {n_words} words"
+            return f"span not in the text: {fact}; expected [start, end] with 0 <= start < end <= {n_words}"
+        spans.append((start, end))
+    label = given.get("label")
+    labels = label if isinstance(label, list) else [label]
+    if not all(isinstance(name, str | int) and name != "" for name in labels):
+        return f"no label: label is {label!r:.40}, expected a string or a list of strings"
+    return Target(spans, list(dict.fromkeys(map(str, labels))))

@@ -5,24 +5,27 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from safetensors.torch import load_file, save_file
+from torch import nn
 
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, stored
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
-from calque.encoders.key_point_parts import Parts, digest_of, open_parts, save_parts
-from calque.encoders.key_point_rows import KeyPoints, by_language
+from calque.encoders.per_language import sentences_by_language
 from calque.errors import InputError, SettingError, check_number
-from calque.nn.key_points import key_points
+from calque.nn.key_points import ORDERS, KeyPointHead, Order, key_points
 from calque.nn.pivots import find_pivots
-from calque.nn.ragged import Ragged
+from calque.nn.transform import Transform
+from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings
@@ -30,8 +33,7 @@ from calque.vectors import Embeddings
 Step = Literal["transform", "extract", "reorder"]
 STEPS: tuple[Step, ...] = ("transform", "extract", "reorder")
 PIVOTS = "pivots"  # steps of `PivotedEncoder`
-_BLOCK = 65_536  # rows that go through a network at a time
-_SENTENCES = 1024  # that are put in order at a time
+_BLOCK = 65_536  # rows transformed at a time
 _FIXED = ("layer", "pooling")  # options of `load_encoder` that the parts have been trained for
 
 
@@ -51,7 +53,161 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
     return STEPS[: len(named)]
 
 
-class KeyPointEncoder(Encoder):
+# -- what was learnt for a language ------------------------------------------------------------------------------------
+PARTS_FILE = "key-points.safetensors"
+_CLASSES: Mapping[str, type[nn.Module]] = {
+    "transform": Transform,
+    "key-points": KeyPointHead,
+    "relative-order": ORDERS["relative"],
+    "absolute-order": ORDERS["absolute"],
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What has been learnt for a language; of the pivot language, `head` alone.
+
+    Attributes:
+        to_pivot: into the space of the pivot language's encoder (T).
+        from_pivot: from there; only pivots need it.
+        head: which words are key points (P).
+        order: in which order their translations stand (R).
+    """
+
+    to_pivot: Transform | None = None
+    from_pivot: Transform | None = None
+    head: KeyPointHead | None = None
+    order: Order | None = None
+
+    def modules(self) -> Iterator[tuple[str, Any]]:
+        """Those that there are, by their names."""
+        for field in fields(self):
+            if (module := getattr(self, field.name)) is not None:
+                yield field.name, module
+
+
+def digest_of(parts: Mapping[str, Parts]) -> str:
+    """Hash over all weights of some languages."""
+    digest = hashlib.blake2b(digest_size=16)
+    for lang in sorted(parts):
+        for name, module in parts[lang].modules():
+            for key, weights in sorted(module.state_dict().items()):
+                digest.update(f"{lang}.{name}.{key}{tuple(weights.shape)}".encode())
+                digest.update(weights.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save_parts(parts: Mapping[str, Parts], folder: Path) -> dict[str, Any]:
+    """Write the weights to `key-points.safetensors`.
+
+    Returns:
+        by language and name what class each part is, and the settings that make it: for `calque.json`.
+    """
+    kinds = {kind: name for name, kind in _CLASSES.items()}
+    about: dict[str, Any] = {}
+    weights: dict[str, torch.Tensor] = {}
+    for number, (lang, of_language) in enumerate(parts.items()):
+        about[lang] = {}
+        for name, module in of_language.modules():
+            about[lang][name] = {"kind": kinds[type(module)], **module.settings}
+            for key, value in module.state_dict().items():
+                weights[f"{number}.{name}.{key}"] = value.detach().cpu().contiguous()
+    save_file(weights, folder / PARTS_FILE)
+    return about
+
+
+def open_parts(folder: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
+    """Read what `save_parts` wrote.
+
+    Raises:
+        InputError: the file is missing, damaged, or of other parts.
+    """
+    path = folder / PARTS_FILE
+    try:
+        weights = load_file(path)
+        parts = {}
+        for number, (lang, of_language) in enumerate(about.items()):
+            modules = {}
+            for name, settings in of_language.items():
+                settings = dict(settings)
+                module = _CLASSES[settings.pop("kind")](**settings)
+                prefix = f"{number}.{name}."
+                state = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
+                module.load_state_dict(state)
+                modules[name] = module.eval()
+            parts[lang] = Parts(**modules)
+    except Exception as error:  # whatever a damaged file provokes
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"not the parts of an encoder of key points ({reason})", path=path) from error
+    return parts
+
+
+# -- encoders ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class KeyPoints:
+    """Which words of some sentences are key points, in the order of their rows.
+
+    Attributes:
+        data: int64 `[n_rows]`, number of the word in its sentence, from 0.
+        offsets: int64 `[n_sentences + 1]`, the rows of each sentence.
+    """
+
+    data: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, sentence: int) -> np.ndarray:
+        return self.data[self.offsets[sentence] : self.offsets[sentence + 1]]
+
+
+class _RowsOfKeyPoints(Encoder):
+    """What encoders of key points have in common: rows and the words that they are of, language by language."""
+
+    def encode(
+        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
+    ) -> Embeddings:
+        """Return one vector per key point, in the order of the pivot language.
+
+        Raises:
+            SettingError: a sentence is in a language without an encoder, or lacks a translation that pivots need.
+        """
+        return stored(self._read(sentences, progress)[0], out)
+
+    def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
+        """Return the word that each row of `encode` is of.
+
+        Raises:
+            SettingError: see `encode`.
+        """
+        vectors, words = self._read(sentences, progress)
+        return KeyPoints(words, vectors.offsets)
+
+    @abstractmethod
+    def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
+        """Return the rows of sentences of one language, and the number of the word in its sentence that each is of."""
+
+    def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, np.ndarray]:
+        if isinstance(sentences, Sentences):
+            return self._of_language(sentences, progress)
+        sentences = list(sentences)
+        found = [(self._of_language(part, progress), places) for part, places in sentences_by_language(sentences)]
+        lengths = np.zeros(len(sentences), dtype=np.int64)
+        for (vectors, _), places in found:
+            lengths[places] = np.diff(vectors.offsets)
+        offsets = offsets_of(lengths)
+        data = np.zeros((offsets[-1], self.dim), dtype=np.float32)
+        covered, words = np.ones(len(data), dtype=bool), np.zeros(len(data), dtype=np.int64)
+        for (vectors, points), places in found:
+            rows = ranges(offsets[places], lengths[places])
+            data[rows], words[rows] = vectors.data, points
+            if vectors.covered is not None:
+                covered[rows] = vectors.covered
+        return Embeddings(data, offsets, covered), words
+
+
+class KeyPointEncoder(_RowsOfKeyPoints):
     """Language-independent rows from an encoder of each language (CLCR, §3 and Appendix A).
 
     A sentence in the pivot language is embedded, and its key points extracted. One in another language is embedded, its
@@ -164,39 +320,24 @@ class KeyPointEncoder(Encoder):
         return steps
 
     # -- encoding ------------------------------------------------------------------------------------------------------
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
-    ) -> Embeddings:
-        """One vector per key point, in the order of the pivot language; with "transform" alone, per word.
-
-        Raises:
-            SettingError: a sentence is in a language without an encoder.
-        """
-        return stored(self._read(sentences, progress)[0], out)
-
-    def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
-        """The word that each row of `encode` is of.
-
-        Raises:
-            SettingError: a sentence is in a language without an encoder.
-        """
-        return self._read(sentences, progress)[1]
-
-    def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, KeyPoints]:
-        return by_language(sentences, self.dim, lambda part: self._of_language(part, progress))
-
-    def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, KeyPoints]:
+    def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
         lang = self._language(sentences.lang)
         states = self.encoders[lang].encode(sentences, progress=progress)
         if "extract" not in self.steps:
             words = np.arange(states.n_words) - np.repeat(states.offsets[:-1], np.diff(states.offsets))
-            return self._transformed(lang, states), KeyPoints(words, states.offsets)
-        rows, words, offsets = self._extracted(lang, states)
+            return self._transformed(lang, states), words
+        probabilities = self.probabilities(lang, states)
+        rows = np.flatnonzero(key_points(probabilities, states.offsets, self.threshold, states.covered))
+        offsets = np.searchsorted(rows, states.offsets)
+        words = rows - np.repeat(states.offsets[:-1], np.diff(offsets))
         vectors = np.ascontiguousarray(states.data[rows], dtype=np.float32)
         if lang != self.pivot and "reorder" in self.steps:
-            order = self._order(lang, vectors, words, offsets)
+            model, lengths = self.parts[lang].order, np.diff(offsets)
+            assert model is not None
+            found = model.search(*map(torch.from_numpy, (vectors, words, lengths)), self.beam)[0]
+            order = np.repeat(offsets[:-1], lengths) + found
             vectors, words = vectors[order], words[order]
-        return self._transformed(lang, Embeddings(vectors, offsets)), KeyPoints(words, offsets)
+        return self._transformed(lang, Embeddings(vectors, offsets)), words
 
     def probabilities(self, lang: str, states: Embeddings) -> np.ndarray:
         """P of each word that it is a key point, float32 `[n_words]`; 0 for a word without a vector.
@@ -216,30 +357,15 @@ class KeyPointEncoder(Encoder):
             found[~states.covered] = 0.0
         return found
 
-    def _extracted(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of the key points, which words of their sentences these are, and where those of each sentence begin."""
-        probabilities = self.probabilities(lang, states)
-        rows = np.flatnonzero(key_points(probabilities, states.offsets, self.threshold, states.covered))
-        offsets = np.searchsorted(rows, states.offsets)
-        return rows, rows - np.repeat(states.offsets[:-1], np.diff(offsets)), offsets
-
-    def _order(self, lang: str, vectors: np.ndarray, words: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Numbers of the key points in the order of the pivot language, some sentences at a time."""
-        model = self.parts[lang].order
-        assert model is not None
-        parts = []
-        for start in range(0, len(offsets) - 1, _SENTENCES):
-            few = offsets[start : start + _SENTENCES + 1]
-            a, b = int(few[0]), int(few[-1])
-            rows, positions = torch.from_numpy(vectors[a:b]), torch.from_numpy(words[a:b])
-            parts.append(a + model.order(rows, positions, Ragged(np.diff(few)), self.beam).numpy())
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
+    @torch.inference_mode()
     def _transformed(self, lang: str, states: Embeddings) -> Embeddings:
         transform = self.parts[lang].to_pivot
         if lang == self.pivot or transform is None:
             return states
-        data = _through(transform, states.data)
+        data = np.empty((states.n_words, self.dim), dtype=np.float32)
+        for start in range(0, len(data), _BLOCK):
+            rows = np.ascontiguousarray(states.data[start : start + _BLOCK], dtype=np.float32)
+            data[start : start + _BLOCK] = transform(torch.from_numpy(rows)).numpy()
         if states.covered is not None:
             data[~states.covered] = 0.0
         return Embeddings(data, states.offsets, states.covered)
@@ -292,11 +418,64 @@ class KeyPointEncoder(Encoder):
         return encoder.with_steps(steps or saved, threshold=delta)
 
 
-@torch.inference_mode()
-def _through(network: Any, data: np.ndarray) -> np.ndarray:
-    """Rows through a network, a block at a time; float32."""
-    blocks: list[Tensor] = [
-        network(torch.from_numpy(np.ascontiguousarray(data[start : start + _BLOCK], dtype=np.float32)))
-        for start in range(0, max(1, len(data)), _BLOCK)
-    ]
-    return torch.cat(blocks).numpy()
+class PivotedEncoder(_RowsOfKeyPoints):
+    """Extracts and orders by pivots, not by what P and R predict (CLCR, Table 4, T+pGA).
+
+    Of a sentence in the pivot language every word has a row, as with "transform" alone. Of another one, those words that are
+    pivots of it and its translation, in the order of the translation. So it needs the translation of whatever it reads.
+
+    Args:
+        base: encoder of key points.
+        corpora: parallel text, each between the pivot language and another: every sentence that will be read.
+
+    Raises:
+        SettingError: a corpus in other languages.
+    """
+
+    def __init__(self, base: KeyPointEncoder, corpora: Sequence[ParallelCorpus]):
+        self.base: KeyPointEncoder = base.with_steps(("transform",))  # type: ignore[assignment]
+        self.dim, self.name = base.dim, f"{self.base.name}+pGA"
+        self._translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
+        for corpus in corpora:
+            if corpus.side(base.pivot) == "target":
+                corpus = corpus.swapped()
+            lang = best_match(corpus.langs[1], base.encoders)
+            if lang is None:
+                raise SettingError(
+                    f"translations in {corpus.langs[1]}, but the encoder has {', '.join(base.languages)}"
+                )
+            known = self._translations.setdefault(lang, {})
+            for first, second in zip(corpus.source, corpus.target, strict=True):
+                known.setdefault(second.words, first.words)
+
+    @property
+    def rows(self) -> Literal["words", "key points"]:  # type: ignore[override]
+        return "key points"
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return (self.base.pivot, *self._translations)
+
+    @property
+    def fingerprint(self) -> str:
+        about = [[lang, sorted(known.items())] for lang, known in sorted(self._translations.items())]
+        return hashlib.blake2b(json.dumps([self.base.fingerprint, about]).encode(), digest_size=16).hexdigest()
+
+    def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
+        lang = best_match(sentences.lang, self.base.encoders)
+        vectors, points = self.base._of_language(sentences, progress)
+        if lang == self.base.pivot or lang is None:
+            return vectors, points
+        known = self._translations.get(lang, {})
+        read = [sentence.words for sentence in sentences]
+        if missing := [words for words in read if words not in known]:
+            raise SettingError(
+                f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation here (first: "
+                f"{' '.join(missing[0])[:60]!r}): pivots need that of every sentence"
+            )
+        corpus = ParallelCorpus.of(read, [known[words] for words in read], (lang, self.base.pivot))
+        pairs = self.base.pivots(corpus, at_least_one=True)
+        order = np.lexsort((pairs.target, pairs.sentence))
+        words, offsets = pairs.source[order], pairs.offsets()
+        rows = vectors.rows(pairs.sentence[order], words)
+        return Embeddings(np.ascontiguousarray(vectors.data[rows]), offsets), words

@@ -1,4 +1,4 @@
-"""Vectors that know a word's form and nothing else: the baseline of what a task tells by words alone."""
+"""Baselines: vectors of word forms alone, and a network with random weights."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
+import torch
 
 from calque.encoders.base import Encoder, stored
 from calque.encoders.folder import encoder_kind, read_about, saving, write_about
+from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.split import number_words
 from calque.errors import InputError, SettingError, check_number
 from calque.text import Sentence
@@ -79,3 +81,34 @@ class RandomVectors(Encoder):
             return cls(about["dim"], about["seed"])
         except (KeyError, SettingError) as error:
             raise InputError(f"not the settings of random vectors ({error})", path=folder) from error
+
+
+def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
+    """Return the same network with new random weights: what an architecture gives that has learnt nothing. Vocabulary,
+    layer and pooling stay.
+
+    Args:
+        encoder: a model of `transformers`; it is not changed.
+        seed: of the weights.
+
+    Raises:
+        SettingError: it is none.
+
+    Example:
+        >>> import calque
+        >>> untrained(calque.load_encoder("mini"))  # doctest: +SKIP
+        HuggingFaceEncoder(mini untrained, layer 6 of 6, last, 128d)
+    """
+    if not isinstance(encoder, HuggingFaceEncoder):
+        raise SettingError(
+            f"{encoder.name} has no network of transformers that could be made anew: take an encoder without maps"
+        )
+    kind: Any = type(encoder.model)
+    pooling: Any = encoder.pooling
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = kind(encoder.model.config)
+    return HuggingFaceEncoder(
+        model, encoder.tokenizer, layer=encoder.layer or 0, pooling=pooling, max_length=encoder.max_length,
+        name=f"{encoder.name} untrained", precision=encoder.precision or "highest",
+    )  # fmt: skip

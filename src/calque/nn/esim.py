@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from calque.errors import SettingError
-from calque.nn.matched import MatchedSentences, Side
+from calque.nn.matched import MatchedSentences, attention
 from calque.nn.pooling import maxima, means
 from calque.nn.ragged import Ragged
 from calque.nn.recurrent import StackedLSTM
@@ -78,10 +78,6 @@ def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
     """For each row of a text the mean over the rows of the other text of its pair, by the softmax of the dot products
     (Chen et al. 2017, §3.2).
 
-    Pairs of like lengths are multiplied at once (`MatchedSentences`), so that a pair of n and m rows takes n · m places and a
-    third more, whatever else is in the batch. Kept for the gradient are two arrays of these places, the weights of either
-    direction, and the rows.
-
     Args:
         rows: float `[n_rows, dim]`.
         lengths: int64 `[2 * n_pairs]`, of the first texts of all pairs, then of the second ones.
@@ -101,19 +97,6 @@ def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
         return torch.zeros_like(rows)
     matched = torch.from_numpy(np.flatnonzero(np.tile(both, 2)[ragged.sentence])).to(rows.device)
     pairs = MatchedSentences(first[both], second[both], device=rows.device)
-    a, b = (rows if both.all() else rows.index_select(0, matched)).split([pairs.n_keys, pairs.n_queries])
-    found: tuple[list[Tensor], list[Tensor]] = ([], [])
-    for of_a, of_b in pairs.groups:
-        x, y = of_a.take(a), of_b.take(b)
-        scores = x @ y.mT
-        found[0].append(of_a.real(_weights(scores, of_b) @ y))
-        found[1].append(of_b.real(_weights(scores.mT, of_a) @ x))
-    places = [of_a.rows for of_a, _ in pairs.groups] + [of_b.rows + pairs.n_keys for _, of_b in pairs.groups]
-    return torch.zeros_like(rows).index_copy(0, matched[torch.cat(places)], torch.cat(found[0] + found[1]))
-
-
-def _weights(scores: Tensor, other: Side) -> Tensor:
-    """Softmax over the rows of the other text."""
-    if other.held is not None:
-        scores = scores.masked_fill(~other.held[:, None], -torch.inf)
-    return scores.softmax(2)
+    a, b = rows.index_select(0, matched).split([pairs.n_keys, pairs.n_queries])
+    found = torch.cat([attention(b, a, pairs.swapped()), attention(a, b, pairs)])
+    return torch.zeros_like(rows).index_copy(0, matched, found)

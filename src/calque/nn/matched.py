@@ -1,69 +1,47 @@
-"""Sentence pairs side by side: those of like lengths are done together, so that little is padded."""
+"""Attention between sentence pairs: pairs of like lengths are padded and multiplied together."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
+from torch.nn import functional as F
 
 from calque.errors import SettingError
 from calque.offsets import offsets_of
 
-_GROUP = 3_000  # places that take as long as the calls for a group do
-_PART, _CUTS = 128, 10  # sentence pairs that are cut into groups together, and at how many places
+_PAIRS = 8  # sentence pairs in a group, at most
 _PLACES = 1_000_000  # pairs of words held at once; a longer sentence pair is held alone
 
 
-class Side:
-    """One side of sentence pairs that are done together.
-
-    Args:
-        starts, lengths: int64 `[n]`, where each sentence lies among the rows.
-        device: of the rows.
+class Side(NamedTuple):
+    """One side of the sentence pairs of a group.
 
     Attributes:
-        held, empty: bool `[n, longest]`, the places that hold a word, and the others; None if all do.
-        rows: int64 `[n_words]`, the rows of these, sentence by sentence.
+        places: int64 `[n, longest]`, the row of each word; a place without a word holds its sentence's first row.
+        held: bool `[n, longest]`, the places that hold a word.
     """
 
-    held: Tensor | None = None
-    empty: Tensor | None = None
+    places: Tensor
+    held: Tensor
 
-    def __init__(self, starts: np.ndarray, lengths: np.ndarray, device: torch.device | str):
+    @classmethod
+    def of(cls, starts: np.ndarray, lengths: np.ndarray, device: torch.device | str) -> Side:
+        """Lay out sentences that begin at rows `starts`, int64 `[n]`, and have `lengths` words, int64 `[n]`."""
         place = np.arange(int(lengths.max()))
-        inside = place < lengths[:, None]
-        rows = starts[:, None] + place * inside  # a place without a word shows its sentence's first
-        self._shape = rows.shape
-        self._places = self.rows = torch.from_numpy(rows.ravel()).to(device)
-        self._real: Tensor | None = None
-        if not inside.all():
-            self.held = torch.from_numpy(inside).to(device)
-            self.empty = torch.from_numpy(~inside).to(device)
-            self.rows = torch.from_numpy(rows[inside]).to(device)
-            self._real = torch.from_numpy(np.flatnonzero(inside)).to(device)
+        held = place < lengths[:, None]
+        return cls(*(torch.from_numpy(each).to(device) for each in (starts[:, None] + place * held, held)))
 
-    def take(self, rows: Tensor, *, clear: bool = False) -> Tensor:
-        """`[n_rows, dim]` to `[n, longest, dim]`; 0 in a place without a word if `clear`, else anything."""
-        taken = rows.index_select(0, self._places).view(*self._shape, rows.shape[1])
-        if clear and self.held is not None:
-            taken *= self.held[:, :, None]
-        return taken
-
-    def real(self, values: Tensor) -> Tensor:
-        """`[n, longest, …]` to `[n_words, …]`: without the places that hold none."""
-        values = values.flatten(0, 1)
-        return values if self._real is None else values.index_select(0, self._real)
+    def take(self, rows: Tensor) -> Tensor:
+        """`[n_rows, dim]` to `[n, longest, dim]`."""
+        return F.embedding(self.places, rows)
 
 
 class MatchedSentences:
     """Where the sentence pairs of a batch lie, when the words of each side stand in a row.
-
-    A sentence pair of n and m words takes n·m places, and what padding there is costs less than further calls would. No
-    group has more than a million places but where a single pair of sentences has, so that arrays of places stay within 4 MB.
 
     Args:
         keys, queries: int64 `[n]`, words of each sentence; none may be empty.
@@ -93,68 +71,66 @@ class MatchedSentences:
         starts = offsets_of(m)[:-1], offsets_of(n)[:-1]
         self.numbers = _alike(m, n)
         self.groups = [
-            (Side(starts[0][pairs], m[pairs], device), Side(starts[1][pairs], n[pairs], device))
+            (Side.of(starts[0][pairs], m[pairs], device), Side.of(starts[1][pairs], n[pairs], device))
             for pairs in self.numbers
         ]
 
     def swapped(self) -> MatchedSentences:
-        """Keys and queries exchanged; nothing is laid out anew."""
+        """Return the same layout with keys and queries exchanged."""
         other = object.__new__(type(self))
         other.n_keys, other.n_queries, other.numbers = self.n_queries, self.n_keys, self.numbers
         other.groups = [(queries, keys) for keys, queries in self.groups]
         return other
 
-    def check(self, keys: Tensor, queries: Tensor) -> None:
-        """That the rows are those that this was made for.
 
-        Raises:
-            SettingError: they are not.
-        """
-        if keys.ndim != 2 or queries.ndim != 2 or keys.shape[1] != queries.shape[1]:
-            raise SettingError(f"keys of shape {tuple(keys.shape)} for queries of shape {tuple(queries.shape)}")
-        if (len(keys), len(queries)) != (self.n_keys, self.n_queries):
-            raise SettingError(
-                f"{len(keys)} keys and {len(queries)} queries, expected {self.n_keys} and {self.n_queries} by the lengths"
-            )
+def attention(
+    keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, scale: float = 1.0, nearest: bool = False
+) -> Tensor:
+    """Return for each query the mean over the keys of its sentence pair, weighted by attention:
+
+        softmax_i(scale · (q · k_i [− ‖k_i‖² / 2]))
+
+    Args:
+        keys: `[n_keys, dim]`, which are the values as well.
+        queries: `[n_queries, dim]`.
+        sentences: where the sentence pairs lie in both.
+        scale: factor of the scores.
+        nearest: subtract half the squared length of each key, so that the highest score is that of the nearest key.
+
+    Returns:
+        `[n_queries, dim]`.
+
+    Raises:
+        SettingError: the rows do not fit each other or `sentences`.
+    """
+    if keys.ndim != 2 or queries.ndim != 2 or keys.shape[1] != queries.shape[1]:
+        raise SettingError(f"keys of shape {tuple(keys.shape)} for queries of shape {tuple(queries.shape)}")
+    if (len(keys), len(queries)) != (sentences.n_keys, sentences.n_queries):
+        raise SettingError(
+            f"{len(keys)} keys and {len(queries)} queries, expected {sentences.n_keys} and {sentences.n_queries} by the "
+            "lengths"
+        )
+    found, places = [0 * queries[:0]], [torch.zeros(0, dtype=torch.int64, device=queries.device)]
+    for of_keys, of_queries in sentences.groups:
+        values = of_keys.take(keys)
+        scores = of_queries.take(queries) @ values.mT
+        if nearest:
+            scores = scores - values.square().sum(2)[:, None] / 2
+        scores = (scale * scores).masked_fill(~of_keys.held[:, None], -torch.inf)
+        found.append((scores.softmax(2) @ values)[of_queries.held])
+        places.append(of_queries.places[of_queries.held])
+    return torch.zeros_like(queries).index_copy(0, torch.cat(places), torch.cat(found))
 
 
 def _alike(m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
-    """Numbers of the pairs of each group: in order of length, cut where the places and calls are fewest."""
-    order = np.argsort(m + n, kind="stable")
-    m, n = m[order], n[order]
-    ends = _cut(m, n, _PART, _CUTS, float(_GROUP), _PLACES).tolist()
-    return [order[begin:end] for begin, end in itertools.pairwise(ends)]
-
-
-@njit(nogil=True, cache=True)
-def _cut(m: np.ndarray, n: np.ndarray, part: int, cuts: int, group: float, most: int) -> np.ndarray:
-    """Where runs of sorted sentence pairs begin, and where the last ends.
-
-    Of each `part` pairs, the cheapest way to cut them into runs at `cuts` places; a run costs its places, padding
-    included, and `group`. Runs of more than `most` places are cut once more.
-    """
-    found = [0]
-    for first in range(0, len(m), part):
-        pairs = min(part, len(m) - first)
-        blocks = min(cuts, pairs)
-        ends = np.array([first + k * pairs // blocks for k in range(blocks + 1)])
-        best, begin = np.zeros(blocks + 1), np.zeros(blocks + 1, dtype=np.int64)
-        for stop in range(1, blocks + 1):
-            best[stop] = np.inf
-            longest_m = longest_n = 0
-            for start in range(stop - 1, -1, -1):
-                for k in range(ends[start], ends[start + 1]):
-                    longest_m, longest_n = max(longest_m, m[k]), max(longest_n, n[k])
-                cost = best[start] + group + float(ends[stop] - ends[start]) * longest_m * longest_n
-                if cost <= best[stop]:
-                    best[stop], begin[stop] = cost, start
-        starts = [blocks]
-        while starts[-1]:
-            starts.append(begin[starts[-1]])
-        for which in range(len(starts) - 1, 0, -1):
-            start, end = ends[starts[which]], ends[starts[which - 1]]
-            at_once = max(1, most // (m[start:end].max() * n[start:end].max()))
-            while start < end:
-                start = min(start + at_once, end)
-                found.append(start)
-    return np.array(found)
+    """Divide sentence pairs, in order of length, into groups of few pairs and not too many places."""
+    groups: list[list[int]] = []
+    longest = 0, 0
+    for pair in np.argsort(m + n, kind="stable").tolist():
+        longest = max(longest[0], int(m[pair])), max(longest[1], int(n[pair]))
+        size = len(groups[-1]) + 1 if groups else 0
+        if not groups or size > _PAIRS or size * longest[0] * longest[1] > _PLACES:
+            groups.append([])
+            longest = int(m[pair]), int(n[pair])
+        groups[-1].append(pair)
+    return [np.array(group) for group in groups]

@@ -49,9 +49,19 @@ class Pivots:
         return self.pairs.select(kept)
 
 
+def covered_words(vectors: Embeddings) -> np.ndarray:
+    """Return whether each word has a vector, bool `[n_words]`."""
+    return np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
+
+
+def words_with_vectors(vectors: Embeddings) -> np.ndarray:
+    """Return the number of words of each sentence that have a vector, int64 `[n_sentences]`."""
+    return np.diff(offsets_of(covered_words(vectors))[vectors.offsets])
+
+
 @torch.no_grad()
 def find_pivots(source: Embeddings, target: Embeddings, to_target: Transform, from_target: Transform) -> Pivots:
-    """Pairs (i, j) of which each is the other's best by
+    """Return the pairs (i, j) of which each is the other's best by
 
         ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
@@ -67,103 +77,61 @@ def find_pivots(source: Embeddings, target: Embeddings, to_target: Transform, fr
     """
     if len(source) != len(target):
         raise SettingError(f"{len(source)} sentences with {len(target)} translations")
-    sides = _Words(source), _Words(target)
-    filled = np.flatnonzero((sides[0].lengths > 0) & (sides[1].lengths > 0))
-    size = np.cumsum((sides[0].lengths + sides[1].lengths)[filled])
-    found: list[np.ndarray] = [np.zeros((3, 0), dtype=np.int64)]
-    costs: list[np.ndarray] = [np.zeros(0, dtype=np.float32)]
-    start = 0
-    while start < len(filled):
-        before = size[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(size, before + _WORDS, side="right")))
-        numbers, start = filled[start:stop], stop
-        device = to_target.linear.weight.device
-        x, y = sides[0].take(numbers).to(device), sides[1].take(numbers).to(device)
-        x, y = _joint(x, y, to_target(x), from_target(y))
-        lengths = sides[0].lengths[numbers], sides[1].lengths[numbers]
-        sentence, i, j = _mutual(x, y, MatchedSentences(*lengths, device=device))
-        rows = offsets_of(lengths[0])[sentence] + i, offsets_of(lengths[1])[sentence] + j
-        apart = x[torch.from_numpy(rows[0]).to(device)] - y[torch.from_numpy(rows[1]).to(device)]
-        costs.append(apart.square().sum(1).cpu().numpy())
-        which = numbers[sentence]
-        found.append(np.stack([which, sides[0].position(which, i), sides[1].position(which, j)]))
-    cost = np.concatenate(costs)
-    pairs = WordPairs(*np.concatenate(found, axis=1), n_sentences=len(source), posterior=np.exp(-cost))
-    return Pivots(pairs, cost)
-
-
-class _Words:
-    """The words of some sentences that have a vector."""
-
-    def __init__(self, vectors: Embeddings):
-        self._vectors = vectors
-        covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
-        self._rows, self._offsets = np.flatnonzero(covered), offsets_of(covered)[vectors.offsets]
-        self.lengths = np.diff(self._offsets)
-
-    def take(self, numbers: np.ndarray) -> Tensor:
-        rows = self._rows[ranges(self._offsets[numbers], self.lengths[numbers])]
-        return torch.from_numpy(np.asarray(self._vectors.data[rows], dtype=np.float32))
-
-    def position(self, sentence: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Where a word stands in its sentence, by its number among those that have a vector."""
-        return self._rows[self._offsets[sentence] + number] - self._vectors.offsets[sentence]
+    device = to_target.linear.weight.device
+    words = [np.flatnonzero(covered_words(side)) for side in (source, target)]
+    lengths = [words_with_vectors(side) for side in (source, target)]
+    filled = np.flatnonzero((lengths[0] > 0) & (lengths[1] > 0))
+    part = np.cumsum((lengths[0] + lengths[1])[filled]) // _WORDS
+    found: list[tuple[np.ndarray, ...]] = []
+    for numbers in np.split(filled, np.flatnonzero(np.diff(part)) + 1):
+        rows = [own[ranges(offsets_of(n)[numbers], n[numbers])] for own, n in zip(words, lengths, strict=True)]
+        x, y = (
+            torch.from_numpy(np.asarray(side.data[own], dtype=np.float32)).to(device)
+            for side, own in zip((source, target), rows, strict=True)
+        )
+        i, j, costs = mutual_rows(x, y, to_target(x), from_target(y), *(n[numbers] for n in lengths))
+        found.append((rows[0][i.cpu().numpy()], rows[1][j.cpu().numpy()], costs.cpu().numpy()))
+    first, second, cost = map(np.concatenate, zip(*found, strict=True))
+    sentence = np.searchsorted(source.offsets, first, side="right") - 1
+    places = first - source.offsets[sentence], second - target.offsets[sentence]
+    return Pivots(WordPairs(sentence, *places, n_sentences=len(source), posterior=np.exp(-cost)), cost)
 
 
 @torch.no_grad()
 def mutual_rows(
     x: Tensor, y: Tensor, there: Tensor, back: Tensor, lengths: np.ndarray, translations: np.ndarray
-) -> tuple[Tensor, Tensor]:
-    """The same of a batch: rows of x and of y that are pairs, int64 `[n_pairs]` each.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mutual best pairs of a batch: their rows in x and in y, int64 `[n_pairs]` each, in the order of x, and
+    their costs `[n_pairs]`.
 
     Args:
         x, y: words of some sentences, and of their translations, in a row.
         there, back: T₁₂(x) and T₂₁(y).
         lengths, translations: int64 `[n]`, words of each sentence, and of its translation; none empty.
     """
-    points = _joint(x, y, there, back)
-    sentence, i, j = _mutual(*points, MatchedSentences(lengths, translations, device=x.device))
-    rows = offsets_of(lengths)[sentence] + i, offsets_of(translations)[sentence] + j
-    return torch.from_numpy(rows[0]).to(x.device), torch.from_numpy(rows[1]).to(x.device)
-
-
-def _joint(x: Tensor, y: Tensor, there: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
-    """Words of both sides as points of one space, `[n, d₁ + d₂]`, whose squared distance is the cost of a pair; `there` and
-    `back` are T₁₂(x) and T₂₁(y)."""
+    # The cost of a pair is the squared distance of two points of one space, [n, d₁ + d₂].
     d1, d2 = x.shape[1] ** 0.5, y.shape[1] ** 0.5
-    one = torch.cat([there / d2, x / d1], dim=1)
-    other = torch.cat([y / d2, back / d1], dim=1)
+    one, other = torch.cat([there / d2, x / d1], dim=1), torch.cat([y / d2, back / d1], dim=1)
     middle = other.mean(0)  # what all have in common costs digits
-    return one - middle, other - middle
-
-
-def _mutual(x: Tensor, y: Tensor, sentences: MatchedSentences) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sentence pair, number of the first word and of the second, of each pair that is mutually nearest."""
-    parts = [np.zeros((3, 0), dtype=np.int64)]
-    for (left, right), numbers in zip(sentences.groups, sentences.numbers, strict=True):
-        a, b = left.take(x), right.take(y)
+    one, other = one - middle, other - middle
+    sentences = MatchedSentences(lengths, translations, device=x.device)
+    found = [torch.zeros(2, 0, dtype=torch.int64, device=x.device)]
+    for left, right in sentences.groups:
+        a, b = left.take(one), right.take(other)
         far = a.square().sum(2)[:, :, None] + b.square().sum(2)[:, None]
         cost = torch.baddbmm(far, a, b.mT, alpha=-2).clamp_(min=0)
-        bound = far.mul_(_ALIKE)
-        if left.empty is not None:
-            cost.masked_fill_(left.empty[:, :, None], torch.inf)
-        if right.empty is not None:
-            cost.masked_fill_(right.empty[:, None], torch.inf)
-        best_right = _first(cost, bound, 2)
-        best_left = _first(cost, bound, 1)
-        i = torch.arange(cost.shape[1], device=cost.device)
-        mutual = best_left.gather(1, best_right) == i
-        if left.held is not None:
-            mutual &= left.held
+        cost.masked_fill_(~(left.held[:, :, None] & right.held[:, None]), torch.inf)
+        best_right, best_left = (_first(cost, _ALIKE * far, dim) for dim in (2, 1))
+        mutual = left.held & (best_left.gather(1, best_right) == torch.arange(cost.shape[1], device=cost.device))
         pair, first = mutual.nonzero(as_tuple=True)
-        second = best_right[pair, first]
-        parts.append(np.stack([numbers[pair.cpu().numpy()], first.cpu().numpy(), second.cpu().numpy()]))
-    sentence, first, second = np.concatenate(parts, axis=1)
-    order = np.lexsort((first, sentence))
-    return sentence[order], first[order], second[order]
+        found.append(torch.stack([left.places[pair, first], right.places[pair, best_right[pair, first]]]))
+    i, j = torch.cat(found, dim=1)
+    order = i.argsort()
+    i, j = i[order], j[order]
+    return i, j, (one[i] - other[j]).square().sum(1)
 
 
 def _first(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
-    """Number of the first of the lowest costs along a dimension: equal words may differ in the last digits."""
+    """Return the number of the first of the lowest costs along a dimension: costs of equal words may differ by rounding."""
     alike = cost <= cost.amin(dim, keepdim=True) + bound
     return alike.to(torch.uint8).argmax(dim)

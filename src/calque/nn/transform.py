@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from calque.errors import SettingError, check_number
-from calque.nn.matched import MatchedSentences, Side
+from calque.nn.matched import MatchedSentences, attention
 
 Score = Literal["distance", "dot"]
 
@@ -111,8 +110,7 @@ def attention_distance(
         score: a.
 
     Returns:
-        D, `[n_queries]`, differentiable once in keys and queries. For the way back it keeps keys and queries as groups have
-        them, `[n_queries, d]` once more, and a number for each query and key of a sentence pair.
+        D, `[n_queries]`, differentiable in keys and queries.
 
     Raises:
         SettingError: sizes that do not fit, or no such score.
@@ -120,60 +118,7 @@ def attention_distance(
     if score not in ("distance", "dot"):
         raise SettingError(f"score is distance or dot, got {score!r}")
     check_number("temperature", temperature, above=0)
-    sentences.check(keys, queries)
     with torch.autocast(queries.device.type, enabled=False):
-        return _Distance.apply(keys, queries, sentences, float(temperature), score)  # type: ignore[no-any-return]
-
-
-class _Distance(torch.autograd.Function):
-    """In closed form: autograd through the same groups takes half as long again."""
-
-    @staticmethod
-    def forward(ctx: Any, keys: Tensor, queries: Tensor, sentences: MatchedSentences, temperature: float, score: Score):
-        ctx.sentences, ctx.nearest, ctx.scale = (
-            sentences,
-            score == "distance",
-            1 / (queries.shape[1] ** 0.5 * temperature),
-        )
-        apart = torch.empty_like(queries)
-        kept: list[Tensor] = []
-        for of_keys, of_queries in sentences.groups:
-            values, asking = of_keys.take(keys), of_queries.take(queries)
-            shares = _attention(values, asking, of_keys, ctx.scale, ctx.nearest)
-            apart.index_copy_(0, of_queries.rows, of_queries.real(torch.bmm(shares, values)))
-            kept += [values, asking, shares]
-        apart -= queries
-        if any(ctx.needs_input_grad):
-            ctx.save_for_backward(apart, *kept)
-        return apart.square().sum(1).div_(queries.shape[1])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *above: Any):  # type: ignore[override]
-        apart, *kept = ctx.saved_tensors
-        to_keys, to_queries = ctx.needs_input_grad[:2]
-        error = apart * (above[0][:, None] * (2 / apart.shape[1]))  # in what was found
-        d_keys = apart.new_empty(ctx.sentences.n_keys, apart.shape[1])
-        d_queries = error.neg() if to_queries else None
-        for number, (of_keys, of_queries) in enumerate(ctx.sentences.groups):
-            values, asking, shares = kept[3 * number : 3 * number + 3]
-            errors = of_queries.take(error, clear=True)
-            scores = torch.bmm(errors, values.mT)  # of softmax: p_i (g_i − Σ_l p_l g_l)
-            scores.sub_((scores * shares).sum(2, keepdim=True)).mul_(shares).mul_(ctx.scale)
-            if to_keys:
-                moved = torch.baddbmm(torch.bmm(shares.mT, errors), scores.mT, asking)
-                if ctx.nearest:
-                    moved.addcmul_(values, scores.sum(1)[:, :, None], value=-1)
-                d_keys.index_copy_(0, of_keys.rows, of_keys.real(moved))
-            if d_queries is not None:  # −‖q‖² is the same for all keys: softmax does not see it
-                d_queries.index_add_(0, of_queries.rows, of_queries.real(torch.bmm(scores, values)))
-        return d_keys if to_keys else None, d_queries, None, None, None
-
-
-def _attention(keys: Tensor, queries: Tensor, of_keys: Side, scale: float, nearest: bool) -> Tensor:
-    """softmax(scale · (q k [− ‖k‖² / 2])) over the keys of each sentence, `[sentences, queries, keys]`."""
-    offset = keys.square().sum(2).mul_(-scale / 2)[:, None] if nearest else keys.new_zeros(1)
-    scores = torch.baddbmm(offset, queries, keys.mT, alpha=scale)
-    if of_keys.empty is not None:
-        scores.masked_fill_(of_keys.empty[:, None], -torch.inf)
-    return scores.softmax(2)
+        scale = 1 / (queries.shape[1] ** 0.5 * temperature)
+        found = attention(keys, queries, sentences, scale=scale, nearest=score == "distance")
+        return (found - queries).square().mean(1)

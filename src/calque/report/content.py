@@ -9,8 +9,7 @@ from calque.report import provenance
 from calque.report.bins import grouped
 from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
-from calque.report.key_point_runs import is_of_training
-from calque.report.key_points import key_points
+from calque.report.key_points import is_of_training, key_points
 from calque.report.questions import Question, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.senses import senses

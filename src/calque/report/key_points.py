@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
+from typing import Any
 
+from calque.errors import InputError
 from calque.report.document import Block, Cell, Head, Line, Panel, Plot, Section, Table, Text
-from calque.report.key_point_runs import Example, KeyPointRun, Phase, figures_of_training, key_point_runs
-from calque.report.numbers import Figure, Number, average, figure_of
+from calque.report.numbers import Figure, Number, average, escape_source, figure_of
 from calque.report.plots import phases as phase_plot
 from calque.report.plots.matrix import matrix
 from calque.report.plots.sentence import Word, sentence
+from calque.report.provenance import in_words, run_title
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
 
@@ -39,9 +44,170 @@ def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]]
     )  # fmt: skip
     blocks: tuple[Block, ...] = tuple(block for block in found if block is not None)
     intro: Text = ("What the training of key points measured on sentences held out from it.",)
-    if unusable := sum(run.unusable for run in runs):
-        intro = (*intro, f" Examples left out because the record has not all that is drawn of them: {unusable:,}.")
     return Section("key-points", "Key points", intro, blocks)
+
+
+# -- what a training left behind ---------------------------------------------------------------------------------------
+_POINTS = 30  # of a curve in a phase; a run has thousands of updates, each of another batch
+_DELTA = 0.2
+_TASKS = ("distance", "key-points", "order")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of the training.
+
+    Attributes:
+        name: what was trained.
+        points: first and last update, and the mean of each metric over them.
+    """
+
+    name: str
+    points: tuple[tuple[tuple[int, int], Mapping[str, Figure]], ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """An entry of a record's `examples`, with its place."""
+
+    plain: Mapping[str, Any]
+    source: str
+
+    def __getitem__(self, name: str) -> Any:
+        return self.plain[name]
+
+    @property
+    def name(self) -> str:
+        return f"sentence {self['sentence'] + 1} ({self['lang']})"
+
+    def figure(self, value: float) -> Figure:
+        """A probability of the entry."""
+        return Figure(value, None, None, "probability", (self.source,), "entry", percent=False)
+
+
+@dataclass(frozen=True)
+class KeyPointRun:
+    """A run.
+
+    Attributes:
+        label: its name in the report.
+        pivot: the pivot language; langs: the others.
+        is_step: it is a step of a study.
+        delta: above which probability a word is a key point.
+        scores: of its own on held-out text.
+        curves: phases by language; that of the pivot's encoder all languages have in common.
+        sentences: entries with the probabilities of a sentence's words.
+        orders: entries with the order of a sentence's key points.
+    """
+
+    label: str
+    pivot: str
+    langs: tuple[str, ...]
+    is_step: bool
+    delta: float
+    scores: tuple[Record, ...]
+    curves: Mapping[str, tuple[Phase, ...]]
+    sentences: tuple[Example, ...]
+    orders: tuple[Example, ...]
+
+
+def is_of_training(record: Record) -> bool:
+    """Whether a line says what the training itself measured on held-out text, as studies write it: of one model of several,
+    such as an order by places, and so no answer that methods could be compared by."""
+    return record["task"] in _TASKS and record["data"] == f"held out, {record.settings.get('model')}"
+
+
+def figures_of_training(
+    runs: Sequence[KeyPointRun], lines: Sequence[tuple[str, Record]]
+) -> list[tuple[str, str, Record]]:
+    """Label, model and record of each figure. A study has those of its runs as lines, under the names of its methods.
+
+    Args:
+        runs: what was trained.
+        lines: of result files with their labels.
+    """
+    alone = [run for run in runs if not (lines and run.is_step)]
+    scored = [*lines, *((run.label, score) for run in alone for score in run.scores)]
+    return [(label, str(score.settings["model"]), score) for label, score in scored if is_of_training(score)]
+
+
+def key_point_runs(runs: Sequence[RunRecord]) -> list[KeyPointRun]:
+    """Those of the runs that made encoders of key points.
+
+    Raises:
+        InputError: a score is none, or a line of metrics is not JSON; with file and place.
+    """
+    chosen = [run for run in runs if run.has_key_points]
+    return [_run(run, label) for run, label in zip(chosen, _labels(chosen), strict=True)]
+
+
+def _labels(runs: Sequence[RunRecord]) -> list[str]:
+    """Titles of runs; of those with one title, and the settings in which they differ."""
+    titles, settings = [run_title(run) for run in runs], [run.plain.get("settings", {}) for run in runs]
+    labels = []
+    for title, own in zip(titles, settings, strict=True):
+        alike = [other for other, its in zip(settings, titles, strict=True) if its == title]
+        differ = [name for name in own if any(other.get(name) != own[name] for other in alike)]
+        labels.append(", ".join([title, *(f"{name} {in_words(own[name])}" for name in differ)]))
+    return labels
+
+
+def _run(run: RunRecord, label: str) -> KeyPointRun:
+    plain, settings = run.plain, run.plain.get("settings", {})
+    pivot, langs = str(plain.get("towards")), tuple(plain.get("pivots", {}))
+    examples = [
+        Example(entry, escape_source(f"{run.file}:examples/{number}"))
+        for number, entry in enumerate(plain.get("examples", []))
+    ]
+    return KeyPointRun(
+        label, pivot, langs, run.is_step, float(settings.get("delta", _DELTA)), tuple(run.scores()),
+        {lang: phases for lang in langs if (phases := _phases(run, lang, pivot))},
+        tuple(each for each in examples if "probabilities" in each.plain),
+        tuple(each for each in examples if "ranks" in each.plain),
+    )  # fmt: skip
+
+
+def _phases(run: RunRecord, lang: str, pivot: str) -> tuple[Phase, ...]:
+    """Those in which the vectors of a language or of the pivot moved."""
+    encoders = {f"encoder-{each}": f"encoder of {each}" for each in (lang, pivot)}
+    names = {f"transform-{lang}": "transforms", **encoders, f"refine-{lang}": "refinement"}
+    found = []
+    for folder, name in names.items():
+        inside = f"training/{folder}/metrics.jsonl"
+        path = run.path.parent / inside
+        metrics = (f"{lang}-{pivot}", f"{pivot}-{lang}", "temperature")
+        if path.is_file() and (points := _points(path, f"{run.name}/{inside}", metrics)):
+            found.append(Phase(name, points))
+    return tuple(found)
+
+
+def _points(path: Path, name: str, metrics: Sequence[str]) -> tuple[tuple[tuple[int, int], Mapping[str, Figure]], ...]:
+    """The metrics of a phase's updates; means where there are more updates than points."""
+    lines = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            plain = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"is not JSON ({error})", path=path, line=number) from error
+        if all(math.isfinite(plain.get(key, math.nan)) for key in ("step", *metrics)):
+            lines.append((number, plain))
+    size = max(1, math.ceil(len(lines) / _POINTS))
+    found = []
+    for start in range(0, len(lines), size):
+        window = lines[start : start + size]
+        (first, one), (last, other) = window[0], window[-1]
+        source, kind = (f"{name}:{first}", "entry") if first == last else (f"{name}:{first}-{last}", "window")
+        figures = {
+            key: Figure(
+                sum(plain[key] for _, plain in window) / len(window), None, None, key, (escape_source(source),), kind,
+                percent=False, digits=3,
+            )
+            for key in metrics
+        }  # fmt: skip
+        found.append(((int(one["step"]), int(other["step"])), figures))
+    return tuple(found)
 
 
 # -- Tables 1 to 3 ------------------------------------------------------------------------------------------------------
@@ -118,7 +284,7 @@ def _table(
 def _curves(runs: Sequence[KeyPointRun]) -> Plot | None:
     """The distance over the phases."""
     of = [(run, lang, phases) for run in runs for lang, phases in run.curves.items()]
-    panels = [_phases(run, lang, phases, f"clcr-phases-{k}") for k, (run, lang, phases) in enumerate(of)]
+    panels = [_curve(run, lang, phases, f"clcr-phases-{k}") for k, (run, lang, phases) in enumerate(of)]
     if not panels:
         return None
     note = (
@@ -130,7 +296,7 @@ def _curves(runs: Sequence[KeyPointRun]) -> Plot | None:
     return Plot("key-points-phases-plot", "Distance over the phases", note, tuple(panels), kind="wide")
 
 
-def _phases(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> Panel:
+def _curve(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> Panel:
     pairs = ((lang, run.pivot), (run.pivot, lang))
     metrics = {"-".join(pair): " → ".join(pair) for pair in pairs}
     drawn = [

@@ -11,8 +11,7 @@ from calque.disk import write_lines
 from calque.errors import SettingError
 
 if TYPE_CHECKING:
-    from calque.encoders.key_points import KeyPointEncoder
-    from calque.encoders.pivoted import PivotedEncoder
+    from calque.encoders.key_points import KeyPointEncoder, PivotedEncoder
     from calque.linking import Words
     from calque.text import ParallelCorpus
 
@@ -107,7 +106,7 @@ def open_pivoted(
     Raises:
         SettingError: another kind of encoder, no translations, files of different lengths, or a `delta`.
     """
-    from calque.encoders.pivoted import PivotedEncoder
+    from calque.encoders.key_points import PivotedEncoder
 
     if "delta" in load:
         raise SettingError("delta does not apply to pivots: these are key points without a classifier's probability")

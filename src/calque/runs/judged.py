@@ -9,7 +9,7 @@ from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
 
 if TYPE_CHECKING:
-    from calque.alignment.clcr.judged import Judged
+    from calque.alignment.clcr.learning import Judged
 
 
 def scores_of(judged: Sequence[Judged], *, seed: int = 0) -> list[Score]:

@@ -1,35 +1,41 @@
-"""Questions about passages with answers to choose from (Belebele, RACE), zero-shot."""
+"""Questions with a few answers, zero-shot: answers to choose from about a passage (Belebele, RACE), and whether a word has the
+same sense in two texts (WiC, XL-WiC)."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from torch import nn
 
 from calque.corpora.choices import ChoiceText, read_choices
-from calque.errors import CalqueWarning, SettingError
+from calque.corpora.word_pairs import WordPairText, read_word_pairs
+from calque.errors import CalqueWarning, InputError, SettingError
 from calque.nn.esim import ESIM
+from calque.nn.pooling import means
+from calque.offsets import offsets_of, ranges
 from calque.tasks.classification import FirstHead, TextHead, has_segments
 from calque.tasks.datasets import Answers, Dataset
-from calque.tasks.grouped import GroupedSource, GroupedSplit, side_by_side
-from calque.tasks.one_answer import OneAnswer
-from calque.text import Sentences
-from calque.training.sources import FrozenSource, TrainedSource, VectorSource, vectors_of
+from calque.tasks.grouped import GroupedAnswer, GroupedSource, GroupedSplit, side_by_side
+from calque.training.sources import FrozenSource, VectorSource
+from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-    from calque.distributed import Processes
-    from calque.vectors import Embeddings
+    from calque.encoders.base import Encoder
+    from calque.text import Sentences
 
 HEADS = ("esim", "mean", "bilstm", "cls")
+WORD_HEADS = ("mean", "cosine")
+LABELS = ("different", "same")
 
 
-class Choosing(OneAnswer[ChoiceText]):
+class Choosing(GroupedAnswer[ChoiceText]):
     """Chooses the answer to a question about a passage, and is judged by accuracy. Each answer is scored by itself, and the
     scores of a question share one softmax (Devlin et al. 2019, §4.4), so it does not matter in which order answers come.
 
@@ -115,14 +121,6 @@ class Choosing(OneAnswer[ChoiceText]):
         texts = [side_by_side([read] * self.choices), side_by_side(answers)]
         return GroupedSplit(encoder.subwords.with_first(texts, segments=has_segments(encoder.model)), self.choices)
 
-    def learning(self, encoder: Any, split: GroupedSplit, processes: Processes) -> VectorSource:
-        return GroupedSource(TrainedSource(encoder, split.whole, processes), split.size)
-
-    def reading(
-        self, encoder: Any, split: GroupedSplit, device: torch.device, numbers: np.ndarray | None = None
-    ) -> VectorSource:
-        return GroupedSource(FrozenSource(vectors_of(encoder, split.whole), device), split.size, numbers=numbers)
-
     # -- the head --------------------------------------------------------------------------------------------------
     def head(self, dim: int) -> nn.Module:
         if self.kind_of_head == "cls":
@@ -161,3 +159,120 @@ def _warn_of_keys(test: Dataset[ChoiceText], train: Sequence[Dataset[ChoiceText]
                 "is measured there is no transfer; learn from other questions"
             )
             warnings.warn(CalqueWarning(message), stacklevel=2)
+
+
+# -- a word in two texts -----------------------------------------------------------------------------------------------
+class WordsInContext(GroupedAnswer[WordPairText]):
+    """Says whether a word has the same sense in two texts (Pilehvar and Camacho-Collados 2019; in other languages Raganato et
+    al. 2020), and is judged by accuracy. Both texts are encoded apart; the head sees the vectors of the word alone, of several
+    words their mean.
+
+    Head "mean" puts two dense layers on [u; v; |u − v|; u·v]. Head "cosine" learns, by logistic regression on the cosine, from
+    which one on a word has the same sense: two numbers, for a first look at frozen vectors. Raganato et al. train the encoder
+    along on both texts in one sequence, which reads more of the texts than the word.
+
+    Args:
+        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
+        head: one of `WORD_HEADS`; None for mean.
+        hidden: of the dense layers.
+        dropout: before each dense layer.
+    """
+
+    name = "wic"
+
+    def __init__(
+        self,
+        train: Sequence[Dataset[WordPairText]],
+        tests: Sequence[Dataset[WordPairText]],
+        *,
+        head: str | None = None,
+        hidden: int = 128,
+        dropout: float = 0.1,
+        tune: bool = False,
+        **protocol: Any,
+    ):
+        self.kind_of_head = "mean" if head is None else head
+        if self.kind_of_head not in WORD_HEADS:
+            raise SettingError(f"unknown head {head!r}, expected one of {', '.join(WORD_HEADS)}")
+        if tune and self.kind_of_head == "cosine":
+            raise SettingError("head cosine is for frozen vectors: with tune=True (--tune) leave it out")
+        self.hidden, self.dropout = hidden, dropout
+        labels = {each.data.labels[k] for each in train for k in range(len(each.data))}
+        if train and labels != set(LABELS):
+            names, shown = ", ".join(each.name for each in train), ", ".join(sorted(labels))
+            raise SettingError(f"{names}: the labels are {shown}, expected both {' and '.join(LABELS)}")
+        super().__init__(train, tests, tune=tune, **protocol)
+
+    @staticmethod
+    def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> WordPairText:
+        """Pairs of a file; `on_error`: "raise", or "skip" to leave out those that cannot be read."""
+        return read_word_pairs(path, lang=lang, on_error=on_error)
+
+    def defaults(self) -> dict[str, Any]:
+        if self.kind_of_head == "cosine":  # convex, and of two numbers: large steps
+            return {"epochs": 30, "batch": 32, "learning_rate": 0.05, "patience": 10}
+        if getattr(self, "tune", False):
+            return {"epochs": 3, "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
+        return {"epochs": 15, "batch": 32, "learning_rate": 1e-3, "patience": 4}
+
+    def settings(self) -> dict[str, Any]:
+        layers = {} if self.kind_of_head == "cosine" else {"hidden": self.hidden, "dropout": self.dropout}
+        return {"head": self.kind_of_head, **layers}
+
+    def sentences(self, data: WordPairText) -> Sentences:
+        return side_by_side(data.texts)
+
+    def answers(self, each: Dataset[WordPairText]) -> Answers:
+        codes = each.data.labels.among(LABELS)
+        if (codes < 0).any():
+            shown = ", ".join(each.data.labels.names)
+            raise InputError(f"the labels {shown}, expected {' and '.join(LABELS)}", path=each.data.path or each.name)
+        return Answers(np.ones(len(codes), dtype=np.int64), texts={"labels": codes})
+
+    # -- vectors ---------------------------------------------------------------------------------------------------
+    def encoded(self, encoder: Encoder, data: WordPairText, *, progress: bool = False) -> Embeddings:
+        whole = encoder.encode(self.sentences(data), progress=progress)
+        rows, offsets = _places(data, whole.offsets)
+        covered = None if whole.covered is None else np.asarray(whole.covered)[rows]
+        return Embeddings(np.asarray(whole.data[rows]), offsets, covered)
+
+    def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
+        return GroupedSource(FrozenSource(embeddings, device), 2)
+
+    def split(self, encoder: Any, data: WordPairText) -> GroupedSplit:
+        whole = encoder.split(self.sentences(data))
+        rows, offsets = _places(data, whole.word_offsets)
+        starts, lengths = whole.word_starts[rows], whole.word_lengths[rows]
+        return GroupedSplit(replace(whole, word_offsets=offsets, word_starts=starts, word_lengths=lengths), 2)
+
+    # -- the head --------------------------------------------------------------------------------------------------
+    def head(self, dim: int) -> nn.Module:
+        if self.kind_of_head == "cosine":
+            return CosineHead()
+        return TextHead(dim, len(LABELS), columns=2, lstm=False, hidden=self.hidden, dropout=self.dropout)
+
+
+class CosineHead(nn.Module):
+    """Logistic regression on the cosine of two words: `P(same) = sigmoid(steepness · (cos(u, v) − threshold))`."""
+
+    def __init__(self):
+        super().__init__()
+        self.steepness = nn.Parameter(torch.tensor(5.0))
+        self.threshold = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Scores `[S, 2]` of "different" and "same"."""
+        u, v = means(rows, lengths).chunk(2)
+        same = self.steepness * (nn.functional.cosine_similarity(u, v, dim=1) - self.threshold)
+        return torch.stack([torch.zeros_like(same), same], dim=1)
+
+
+def _places(data: WordPairText, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which words of the texts side by side are the words asked about, and where those of each text begin among them.
+
+    Args:
+        offsets: int64 `[2 n + 1]`, where the words of each text begin.
+    """
+    spans = data.spans.reshape(-1, 2).astype(np.int64)
+    counts = spans[:, 1] - spans[:, 0]
+    return ranges(np.asarray(offsets[:-1]) + spans[:, 0], counts), offsets_of(counts)

@@ -20,8 +20,7 @@ from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
 from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset
-from calque.tasks.grouped import GroupedSource, side_by_side
-from calque.tasks.one_answer import OneAnswer
+from calque.tasks.grouped import GroupedSource, OneAnswer, side_by_side
 from calque.text import Sentences
 from calque.training.sources import FrozenSource, VectorSource
 

@@ -1,22 +1,48 @@
-"""Texts that consist of several sentences, which are encoded one by one."""
+"""Tasks of whose answers to a text one is right, and texts that consist of several sentences, which are encoded one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from calque.offsets import offsets_of, ranges
-from calque.training.sources import VectorSource, WordRows
+from calque.tasks.bootstrap import accuracy
+from calque.tasks.zeroshot import ZeroShot
+from calque.training.sources import FrozenSource, TrainedSource, VectorSource, WordRows, vectors_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
+    from calque.distributed import Processes
     from calque.encoders.split import SplitSentences
+    from calque.tasks.datasets import Answers
     from calque.text import Sentences
+
+D = TypeVar("D")
+
+
+class OneAnswer(ZeroShot[D]):
+    """Learns scores `[S, n_answers]` by cross-entropy, says the highest, and is judged by accuracy. The right ones are
+    `Answers.texts["labels"]`."""
+
+    statistics: Mapping[str, Any] = {"accuracy": accuracy}
+
+    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
+        right = answers.of_texts("labels", given.numbers).to(given.rows.device)
+        return functional.cross_entropy(head(given.rows, given.lengths), right, reduction="none")
+
+    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+        predicted = head(given.rows, given.lengths).argmax(1).cpu().numpy()
+        return self.judged(predicted, answers.of_texts("labels", given.numbers).numpy())
+
+    def judged(self, predicted: np.ndarray, gold: np.ndarray) -> dict[str, np.ndarray]:
+        """Sums of what was said and what is right, int `[S]`."""
+        return {"accuracy": np.stack([predicted == gold, np.ones(len(gold))], axis=1)}
 
 
 def side_by_side(columns: Sequence[Sentences]) -> Sentences:
@@ -93,3 +119,15 @@ class GroupedSource(VectorSource):
         if self._moved is not None:
             gradient = torch.empty_like(gradient).index_copy(0, self._moved, gradient)
         self._whole.backward(gradient)
+
+
+class GroupedAnswer(OneAnswer[D]):
+    """A task on texts of several sentences each, which `split` gives as a `GroupedSplit`."""
+
+    def learning(self, encoder: Any, split: GroupedSplit, processes: Processes) -> VectorSource:
+        return GroupedSource(TrainedSource(encoder, split.whole, processes), split.size)
+
+    def reading(
+        self, encoder: Any, split: GroupedSplit, device: torch.device, numbers: np.ndarray | None = None
+    ) -> VectorSource:
+        return GroupedSource(FrozenSource(vectors_of(encoder, split.whole), device), split.size, numbers=numbers)

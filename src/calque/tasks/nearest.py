@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
-from calque.algebra.products import expected_seconds
 from calque.algebra.rows import UnitRows
 from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
 from calque.errors import CalqueWarning, SettingError
@@ -32,26 +31,32 @@ class Retrieved:
         queries: positions, in the links that were given, of those that were asked; int64 `[n]`.
         source_hits, target_hits: bool `[n]`: the source word found its target word; the target word its
             source word.
-        nearest_targets, nearest_sources: int64 `[n]`, row of the word that was found; −1 where there was no
-            vector.
         source_candidates, target_candidates: how many words there were to choose from.
         dropped: links that could not be asked because a word has no vector.
         target_lists, source_lists: int64 `[n, depth]`, rows of the nearest words, the nearest first; −1 where there
-            are no more.
+            are no more, or no vector.
         index: of an approximate search, the kind of index, and its recall.
     """
 
     queries: np.ndarray
     source_hits: np.ndarray
     target_hits: np.ndarray
-    nearest_targets: np.ndarray
-    nearest_sources: np.ndarray
     source_candidates: int
     target_candidates: int
     dropped: int
     target_lists: np.ndarray
     source_lists: np.ndarray
     index: dict[str, Any] | None = None
+
+    @property
+    def nearest_targets(self) -> np.ndarray:
+        """int64 `[n]`, row of the target word that was found; −1 where there was no vector."""
+        return self.target_lists[:, 0]
+
+    @property
+    def nearest_sources(self) -> np.ndarray:
+        """The same of the source words."""
+        return self.source_lists[:, 0]
 
 
 def retrieve(
@@ -128,13 +133,10 @@ def retrieve(
     for answer, pool, best in zip(lists, reversed(pools), (neighbours.targets, neighbours.sources), strict=True):
         if best.shape[1]:
             answer[places, : best.shape[1]] = np.where(best >= 0, np.flatnonzero(pool)[best], -1)
-    nearest = [answer[:, 0] for answer in lists]
     return Retrieved(
         queries=queries,
-        source_hits=nearest[0] == rows[1][kept],
-        target_hits=nearest[1] == rows[0][kept],
-        nearest_targets=nearest[0],
-        nearest_sources=nearest[1],
+        source_hits=lists[0][:, 0] == rows[1][kept],
+        target_hits=lists[1][:, 0] == rows[0][kept],
         source_candidates=int(pools[0].sum()),
         target_candidates=int(pools[1].sum()),
         dropped=int((~has_vector).sum()),
@@ -186,13 +188,6 @@ def _search(
             stacklevel=4,
         )
         return found.neighbours, {"kind": found.kind, "recall": found.recall}
-    if (hours := expected_seconds(len(vectors[0]), len(vectors[1]), source.dim) / 3600) > 1:
-        warnings.warn(
-            f"comparing {len(vectors[0]):,} with {len(vectors[1]):,} words takes about {hours:,.0f} h here; "
-            "approximate search is faster",
-            CalqueWarning,
-            stacklevel=4,
-        )
     if similarity == "cosine":
         return cosine_neighbours(*vectors, **asked), None
     return csls_neighbours(*vectors, k=k, **asked), None

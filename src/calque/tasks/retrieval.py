@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,19 +13,25 @@ import numpy as np
 from calque.corpora.origins import origins_of
 from calque.encoders.base import require
 from calque.errors import SettingError
+from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.tasks.nearest import Candidates, Retrieved, Similarity, Uncovered, retrieve
-from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences, warn_of_overlap
-from calque.tasks.retrieval_figures import figures, form_numbers, hits_by_form
-from calque.tasks.special import with_end_links, with_ends
+from calque.tasks.overlap import (
+    first_occurrences,
+    forms_of,
+    identical_forms,
+    seen_pairs,
+    shared_sentences,
+    warn_of_overlap,
+)
 from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
-    from calque.text import ParallelCorpus
+    from calque.text import ParallelCorpus, Sentences
 
 
 class WordRetrieval(Task):
@@ -175,7 +183,7 @@ class WordRetrieval(Task):
         given = self._given[0]
         counts: dict[str, Any] = {
             "links": "given" if given is not None else self.model,
-            "symmetrize": _symmetrization(self.symmetrize) if given is None else "one-to-one of those given",
+            "symmetrize": self._made_by if given is None else "one-to-one of those given",
             "links_not_one_to_one": 0 if given is None else len(given) - len(pairs),
             "identical_forms": int(identical_forms(self.corpus, pairs).sum()),
         }
@@ -195,6 +203,11 @@ class WordRetrieval(Task):
     def _forms(self) -> tuple[np.ndarray, np.ndarray]:
         source, target = (form_numbers(side, special=self.special) for side in (self.corpus.source, self.corpus.target))
         return source, target
+
+    @property
+    def _made_by(self) -> str:
+        """How the links came about, for the record."""
+        return self.symmetrize if self.symmetrize == "one-to-one" else f"{self.symmetrize}, one-to-one"
 
     @property
     def _name(self) -> str:
@@ -303,14 +316,7 @@ class WordRetrieval(Task):
             **({} if answers.index is None else {"approximate": answers.index}),
             **(about or {}),
         }
-        hits = {
-            "accuracy": (answers.source_hits, answers.target_hits),
-            "form": hits_by_form(pairs, answers, source, target, self._forms),
-        }
-        selections = {} if unseen is None else {"unseen": unseen[answers.queries]}
-        selections["all"] = np.ones(len(answers.queries), dtype=bool)
-        origins = origins_of(self.corpus, self._name) if self.by_origin else {}
-        found = list(figures(self.corpus.langs, pairs, answers, hits, selections, origins))
+        found = list(self._figures(pairs, unseen, answers, source, target))
         measured = measure_all([(figure.sums, accuracy) for figure in found], samples=self.bootstrap)
         values = {figure.metric: each.value for figure, each in zip(found, measured, strict=True)}
         ways = ["-".join(langs) for langs in (self.corpus.langs, self.corpus.langs[::-1])]
@@ -327,7 +333,115 @@ class WordRetrieval(Task):
             )  # fmt: skip
         return scores
 
+    def _figures(
+        self, pairs: WordPairs, unseen: np.ndarray | None, answers: Retrieved, source: Embeddings, target: Embeddings
+    ) -> Iterator[_Figure]:
+        """Every figure: for each kind of hit and each selection of links the mean of both directions, then each direction;
+        then, for each origin, the mean alone."""
+        sentence = pairs.sentence[answers.queries]
+        hits = {"accuracy": (answers.source_hits, answers.target_hits)}
+        hits["form"] = self._hits_by_form(pairs, answers, source, target)
+        selections = {} if unseen is None else {"unseen": unseen[answers.queries]}
+        selections["all"] = np.ones(len(answers.queries), dtype=bool)
+        origins = origins_of(self.corpus, self._name) if self.by_origin else {}
+        ways = ["-".join(langs) for langs in (self.corpus.langs, self.corpus.langs[::-1])]
+        most = int(np.bincount(sentence, minlength=1).max())  # questions of a sentence
+        small = np.min_scalar_type(2 * most)  # a byte, as a rule
+        for kind, both_hits in hits.items():
+            for name, chosen in selections.items():
+                *found, questions = (
+                    np.bincount(sentence[asked], minlength=pairs.n_sentences).astype(small)
+                    for asked in (*(chosen & each for each in both_hits), chosen)
+                )
+                metric, n = f"{kind}.{name}", int(chosen.sum())
+                both = np.stack([found[0] + found[1], 2 * questions], axis=1)
+                yield _Figure(metric, both, n)
+                for way, each in zip(ways, found, strict=True):
+                    yield _Figure(f"{metric}.{way}", np.stack([each, questions], axis=1), n)
+                for origin, mine in origins.items():
+                    about = {"origin": origin, "sentence_pairs": int(mine.sum())}
+                    yield _Figure(f"{metric}.from-{origin}", both * mine[:, None], int(questions[mine].sum()), about)
 
-def _symmetrization(method: str) -> str:
-    """How the links came about, for the record."""
-    return method if method == "one-to-one" else f"{method}, one-to-one"
+    def _hits_by_form(
+        self, pairs: WordPairs, answers: Retrieved, source: Embeddings, target: Embeddings
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Whether the nearest word has the form, in lower case, of the word that is asked for: that occurrence or another
+        one. bool `[n]` of source words and of target words."""
+        sentence = pairs.sentence[answers.queries]
+        rows = [
+            side.rows(sentence, words[answers.queries])
+            for side, words in ((source, pairs.source), (target, pairs.target))
+        ]
+        forward, backward = (
+            (nearest >= 0) & (forms[nearest] == forms[wanted])
+            for nearest, forms, wanted in (
+                (answers.nearest_targets, self._forms[1], rows[1]),
+                (answers.nearest_sources, self._forms[0], rows[0]),
+            )
+        )
+        return forward, backward
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """A figure before it is measured.
+
+    Attributes:
+        metric: `accuracy.all`, `form.unseen.en-de`, `accuracy.all.from-tatoeba`, …
+        sums: `[n_sentences, 2]`, right answers and questions of each sentence; whole numbers.
+        n: links that it is over.
+        about: what belongs into the settings of this figure alone.
+    """
+
+    metric: str
+    sums: np.ndarray
+    n: int
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def form_numbers(sentences: Sentences, *, special: bool = False) -> np.ndarray:
+    """int64 `[n_words]`, the number of each word's form in lower case; with `special` each sentence has two words more, as
+    `with_ends` gives them: all beginnings are one form, and all ends are another."""
+    numbers, forms = forms_of(sentences)
+    if not special:
+        return numbers
+    offsets = offsets_of(sentences.lengths() + 2)
+    ends = np.zeros(offsets[-1], dtype=bool)
+    ends[offsets[:-1]] = ends[offsets[1:] - 1] = True
+    found = np.empty(len(ends), dtype=np.int64)
+    found[~ends] = numbers
+    found[offsets[:-1]], found[offsets[1:] - 1] = len(forms), len(forms) + 1
+    return found
+
+
+# -- special subwords at both ends of a sentence ([CLS], [SEP]) as linked words, as Cao et al.'s code counts them ------
+def with_ends(encoder: Encoder, sentences: Sentences) -> Embeddings:
+    """Word vectors, and those of a sentence's first and last subword ([CLS], [SEP]) as words around them.
+
+    Raises:
+        SettingError: the encoder has no subwords.
+    """
+    from calque.encoders.huggingface import HuggingFaceEncoder
+    from calque.training.sources import vectors_of
+
+    if not isinstance(encoder, HuggingFaceEncoder):
+        raise SettingError(f"special=True: {encoder.name} has no special subwords")
+    split = encoder.subwords.split(sentences).with_special()
+    vectors = vectors_of(encoder, split, budget=encoder.budget)
+    return Embeddings(vectors.data, split.word_offsets, split.covered)
+
+
+def with_end_links(
+    pairs: WordPairs, unseen: np.ndarray | None, source: Embeddings, target: Embeddings
+) -> tuple[WordPairs, np.ndarray | None]:
+    """The links, moved past the first special word, and links between the first and the last ones."""
+    n = pairs.n_sentences
+    sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
+    order = np.argsort(sentence, kind="stable")
+    ends = [np.concatenate([np.zeros(n, dtype=np.int64), np.diff(side.offsets) - 1]) for side in (source, target)]
+    left, right = (
+        np.concatenate([words + 1, end]) for words, end in zip((pairs.source, pairs.target), ends, strict=True)
+    )
+    if unseen is not None:
+        unseen = np.concatenate([unseen, np.zeros(2 * n, dtype=bool)])[order]
+    return WordPairs(sentence[order], left[order], right[order], n_sentences=n), unseen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from calque.algebra.margin import Margin, best_by_margin, check_margin, xsim_neighbours
-from calque.algebra.mining import STRATEGIES, Strategy
+from calque.algebra.mining import STRATEGIES, Mined, Strategy, best_threshold, mine
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours
 from calque.corpora.altered import Altered, read_altered
 from calque.corpora.comparable import Comparable, gold_file, read_comparable
 from calque.corpora.languages import best_match, language_and_path
 from calque.encoders.base import require
-from calque.encoders.sentence_vectors import POOLINGS, Pooling, SentencePooling, SentenceVectors
+from calque.encoders.sentence_vectors import POOLINGS, Pooling, SentencePooling, SentenceVectors, sentence_vectors
 from calque.errors import SettingError, check_number
-from calque.segment import split_spaces
+from calque.segment import split_spaces, splitter
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import Statistic, accuracy, measure_all
-from calque.tasks.mining import Mining, about_vectors, encoded, minable, mining_figures, text_numbers
+from calque.tasks.bootstrap import Statistic, accuracy, f1, measure_all
 from calque.text import ParallelCorpus, Sentences
 
 if TYPE_CHECKING:
@@ -114,8 +113,9 @@ class SentenceRetrieval(Task):
         self.sentence_pooling: Pooling | None = sentence_pooling
         self.similarity: Similarity = similarity
         self.k = k
-        self.mining = Mining(check_margin(margin), k or 4, strategy, threshold)
-        self.tokenize, self.bootstrap, self.data = tokenize, bootstrap, data
+        self.margin, self.margin_k = check_margin(margin), k or 4
+        self.strategy: Strategy = strategy
+        self.threshold, self.tokenize, self.bootstrap, self.data = threshold, tokenize, bootstrap, data
         self._side = 0 if altered is None else _altered_side(altered[0], text)
 
     @classmethod
@@ -162,19 +162,44 @@ class SentenceRetrieval(Task):
         require(encoder, "measured", self.rows)
         pooling = SentencePooling.of(encoder, self.sentence_pooling)
         settings = {
-            **about_vectors(encoder, pooling, self.sentence_pooling),
-            "margin": self.mining.margin, "margin_k": self.mining.k, "bootstrap": self.bootstrap,
+            "sentence_pooling": self.sentence_pooling or "default",
+            "pooled": f"{pooling.name} ({'+'.join(pooling.modes)})" if pooling.name == "own" else pooling.name,
+            "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
+            "margin": self.margin, "margin_k": self.margin_k, "bootstrap": self.bootstrap,
         }  # fmt: skip
-        how: Any = {"tokenize": self.tokenize, "progress": progress}
+
+        def encoded(sides: Sequence[Sentences]) -> list[SentenceVectors]:
+            return [self._encoded(encoder, pooling, side, progress) for side in sides]
+
         found: list[Score] = []
         texts, vectors = [self.text.source, self.text.target], []
         if isinstance(self.text, ParallelCorpus):
-            extra = [] if self.altered is None else [_sentences(self.altered[1].texts, texts[self._side].lang)]
-            vectors = encoded(encoder, pooling, [*texts, *extra], **how)
+            extra = []
+            if self.altered is not None:
+                words = [split_spaces(text) for text in self.altered[1].texts]
+                extra = [Sentences.of(words, texts[self._side].lang)]
+            vectors = encoded([*texts, *extra])
             found += self._scores(self._retrieval(texts, vectors), settings)
-        if self.dev is not None or self.mining.threshold is not None:
-            found += self._scores(self._mined(encoder, pooling, vectors, how), settings)
+        if self.dev is not None or self.threshold is not None:
+            found += self._scores(self._mined(encoded, vectors), settings)
         return found
+
+    def _encoded(self, encoder: Encoder, pooling: SentencePooling, side: Sentences, progress: bool) -> SentenceVectors:
+        """Return the vectors of sentences; what stands between spaces is divided into words where the pooling needs them.
+
+        Raises:
+            SettingError: none of the sentences has a vector.
+        """
+        text = side
+        if self.tokenize and pooling.unit == "words":
+            split = splitter(side.lang, pretokenized=False)
+            text = Sentences.of([split(" ".join(sentence.words)) for sentence in side], side.lang)
+        vectors = sentence_vectors(encoder, text, pooling, progress=progress)
+        if len(side) and not vectors.covered.any():
+            raise SettingError(
+                f"{encoder.name} has no vector for any of {len(side):,} sentences in {side.lang}, so there is nothing to measure"
+            )
+        return vectors
 
     def _scores(self, figures: Sequence[_Figure], settings: dict[str, Any]) -> list[Score]:
         """Figures over the same sentences, measured on the same drawing."""
@@ -202,7 +227,7 @@ class SentenceRetrieval(Task):
         }
         nearest = self._nearest(source.data, target.data)
         xsim = [
-            xsim_neighbours(x.data, y.data, margin=self.mining.margin, k=self.mining.k)
+            xsim_neighbours(x.data, y.data, margin=self.margin, k=self.margin_k)
             for x, y in ((source, target), (target, source))
         ]
         figures: list[_Figure] = []
@@ -231,7 +256,7 @@ class SentenceRetrieval(Task):
         side = self._side
         asked, right = vectors[1 - side], vectors[side]
         candidates = np.concatenate([right.data, vectors[2].data])
-        nearest = xsim_neighbours(asked.data, candidates, margin=self.mining.margin, k=self.mining.k)
+        nearest = xsim_neighbours(asked.data, candidates, margin=self.margin, k=self.margin_k)
         everything = [sentence.words for sentence in texts[side]] + [
             tuple(split_spaces(text)) for text in altered.texts
         ]
@@ -252,32 +277,45 @@ class SentenceRetrieval(Task):
 
     # -- mining ------------------------------------------------------------------------------------------------------------
     def _mined(
-        self, encoder: Encoder, pooling: SentencePooling, vectors: Sequence[SentenceVectors], how: dict[str, Any]
+        self, encoded: Callable[[Sequence[Sentences]], list[SentenceVectors]], vectors: Sequence[SentenceVectors]
     ) -> list[_Figure]:
-        """F1 of mined pairs, with the threshold of the development text.
+        """F1, precision and recall of mined pairs over the source sentences, with the threshold of the development text.
 
         Args:
+            encoded: makes vectors of sentences.
             vectors: of the text, where there are some already.
         """
-        text, threshold = minable(self.text), self.mining.threshold
+        text, threshold = minable(self.text), self.threshold
         if vectors:
             sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=False)]
         else:
-            sides = encoded(encoder, pooling, [text.source, text.target], **how)
+            sides = encoded([text.source, text.target])
         if threshold is None and self.dev is not None:
             dev = minable(self.dev)
-            threshold = self.mining.chosen(dev, *encoded(encoder, pooling, [dev.source, dev.target], **how))
+            pairs = self._candidates(*encoded([dev.source, dev.target]))
+            threshold = best_threshold(pairs, dev.is_gold(pairs), len(dev.gold))
         threshold = math.inf if threshold is None else threshold
-        found = self.mining.pairs(*sides[:2]).at_least(threshold)
+        found = self._candidates(*sides[:2]).at_least(threshold)
         about = {
-            "strategy": self.mining.strategy, "threshold": threshold if math.isfinite(threshold) else None,
+            "strategy": self.strategy, "threshold": threshold if math.isfinite(threshold) else None,
             "gold_pairs": len(text.gold), "mined_pairs": len(found), "source_sentences": len(text.source),
             "target_sentences": len(text.target),
         }  # fmt: skip
+        of_source = (found.source[text.is_gold(found)], found.source, text.gold[:, 0])
+        hits, said, true = (np.bincount(numbers, minlength=len(text.source)) for numbers in of_source)
+        figures: list[tuple[str, list[np.ndarray], Statistic]] = [
+            ("f1", [hits, said, true], f1), ("precision", [hits, said], accuracy), ("recall", [hits, true], accuracy),
+        ]  # fmt: skip
         return [
-            _Figure(name, sums, statistic, len(text.gold), about)
-            for name, sums, statistic in mining_figures(text, found)
+            _Figure(name, np.stack(sums, axis=1), statistic, len(text.gold), about) for name, sums, statistic in figures
         ]
+
+    def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
+        """Candidate pairs of sentences that have a vector."""
+        rows = [np.flatnonzero(side.covered) for side in (source, target)]
+        best = best_by_margin(source.data[rows[0]], target.data[rows[1]], margin=self.margin, k=self.margin_k)
+        found = mine(best, self.strategy)
+        return Mined(rows[0][found.source], rows[1][found.target], found.scores)
 
 
 def _without_empty(text: ParallelCorpus) -> ParallelCorpus:
@@ -306,10 +344,6 @@ def _altered_side(lang: str, text: ParallelCorpus | Comparable) -> int:
     return text.langs.index(found)
 
 
-def _sentences(texts: Sequence[str], lang: str) -> Sentences:
-    return Sentences.of([split_spaces(text) for text in texts], lang)
-
-
 def _same_text(found: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """bool `[n]`: what was found reads like the translation, which stands in the same row."""
     return (found >= 0) & (numbers[found] == numbers)
@@ -324,3 +358,54 @@ def _directions(
     yield _Figure(name, both, accuracy, n, about)
     for way, each in zip((langs, langs[::-1]), counted, strict=True):
         yield _Figure(f"{name}.{way[0]}-{way[1]}", np.stack([each, np.ones(n)], axis=1), accuracy, n, about)
+
+
+# -- mining ------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Minable:
+    """Two texts as sets of sentences, and the pairs that are to be found.
+
+    Attributes:
+        source, target: the sentences, each text once.
+        gold: int64 `[n_pairs, 2]`, sorted, each pair once.
+        rows: int64 `[n]` and `[m]`, where in the texts as they were each sentence stands first.
+    """
+
+    source: Sentences
+    target: Sentences
+    gold: np.ndarray
+    rows: tuple[np.ndarray, np.ndarray]
+
+    def is_gold(self, found: Mined) -> np.ndarray:
+        """bool `[n_pairs]`: a pair is one of those to be found."""
+        width = len(self.target)
+        return np.isin(found.source * width + found.target, self.gold[:, 0] * width + self.gold[:, 1])
+
+
+def minable(text: ParallelCorpus | Comparable) -> Minable:
+    """A text as it is mined: parallel text is one in which everything has a translation. Sentences that come twice are one, and
+    empty ones none."""
+    if isinstance(text, Comparable):
+        gold = text.gold
+    else:
+        gold = np.repeat(np.arange(len(text))[:, None], 2, axis=1)
+    rows, sides, columns = [], [], []
+    for side, column in ((text.source, gold[:, 0]), (text.target, gold[:, 1])):
+        numbers = text_numbers(side)
+        distinct, first = np.unique(numbers, return_index=True)
+        keep = side.lengths()[first] > 0
+        order = np.argsort(first[keep])
+        place = np.full(len(distinct), -1)
+        place[distinct[keep][order]] = np.arange(int(keep.sum()))
+        rows.append(first[keep][order])
+        sides.append(side.take(rows[-1]))
+        columns.append(place[numbers[column]])
+    pairs = np.stack(columns, axis=1)
+    pairs = np.unique(pairs[(pairs >= 0).all(axis=1)], axis=0)
+    return Minable(sides[0], sides[1], pairs, (rows[0], rows[1]))
+
+
+def text_numbers(sentences: Sentences) -> np.ndarray:
+    """int64 `[n_sentences]`: a number for each text, the same for sentences of the same words; from 0 in order."""
+    known: dict[tuple[str, ...], int] = {}
+    return np.array([known.setdefault(sentence.words, len(known)) for sentence in sentences], dtype=np.int64)

@@ -157,7 +157,7 @@ TASKS: Table[TaskRow] = Table(
             (*_TRAINED, "head"),
         ),
         "wic": TaskRow(
-            "calque.tasks.words_in_context:WordsInContext",
+            "calque.tasks.choosing:WordsInContext",
             "Is a word used in the same sense in two texts? Accuracy.",
             "words in context",
             _ANNOTATED,

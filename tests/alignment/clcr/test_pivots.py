@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from calque.alignment.clcr.pivots import choose_threshold
+from calque.alignment.clcr.step import choose_threshold
 from calque.errors import SettingError
 from calque.nn import pivots as module
 from calque.nn.pivots import Pivots, find_pivots

@@ -8,44 +8,57 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from calque.algebra.noisy_labels import Estimate, FlipRates, flip_rates, importance
-from calque.alignment.clcr.heads import HeadTraining, History, digest
-from calque.alignment.clcr.linked import linked_words
+from calque.algebra.noisy_labels import flip_rates, importance
+from calque.alignment.clcr.heads import HeadTraining, Trained, digest
 from calque.errors import CalqueWarning, SettingError, check_number
 from calque.nn.key_points import KeyPointHead
+from calque.nn.pivots import covered_words
 from calque.nn.pooling import sums
 from calque.pairs import WordPairs
 from calque.training.sources import WordRows
 from calque.vectors import Embeddings
 
 _NARROW = 0.05  # 1 − ρ₊ − ρ₋ below which predictions say nothing about flips
+_FOLDS = 2  # parts of the text whose predictions the flip rates are estimated from
 _AMBIGUOUS = (0.2, 0.8)
 
 
-@dataclass(frozen=True)
-class TrainedKeyPoints:
-    """A classifier of key points, and how it came about.
+def linked_words(embeddings: Embeddings, pairs: WordPairs) -> np.ndarray:
+    """Return whether each word has a vector and is the source word of a link, bool `[n_words]`.
 
-    Attributes:
-        head: says how probable each word is a key point.
-        rates: of flips; None if labels were taken as they are.
-        counts: words learnt from, those labelled, and those without a vector.
-        history: metrics of every update of the head.
+    Raises:
+        SettingError: links of other sentences.
     """
+    linked = np.zeros(embeddings.n_words, dtype=bool)
+    linked[source_rows(embeddings, pairs)] = True
+    return linked & covered_words(embeddings)
 
-    head: KeyPointHead
-    rates: FlipRates | None
-    counts: dict[str, int]
-    history: History
+
+def source_rows(embeddings: Embeddings, pairs: WordPairs) -> np.ndarray:
+    """Return the row of the source word of each link.
+
+    Raises:
+        SettingError: links of other sentences.
+    """
+    if pairs.n_sentences != len(embeddings):
+        raise SettingError(f"links of {pairs.n_sentences} sentence pairs for vectors of {len(embeddings)} sentences")
+    beyond = np.flatnonzero(pairs.source >= np.diff(embeddings.offsets)[pairs.sentence])
+    if len(beyond):
+        sentence, word = int(pairs.sentence[beyond[0]]), int(pairs.source[beyond[0]])
+        words = len(embeddings[sentence])
+        raise SettingError(
+            f"a link to word {word} (from 0) of sentence {sentence}, which has {words}; swapped languages?"
+        )
+    return embeddings.rows(pairs.sentence, pairs.source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,30 +67,20 @@ class Extracting:
 
     Args:
         confident: weigh the labels by what their flip rates say (Table 2, "Confident labels"); else take them as they are.
-        folds: parts of the text, each of which is predicted by a classifier that learnt from the others: one that has
-            learnt a wrong label is sure of it. 1 takes the predictions of the classifier itself, as published.
-        estimate, quantile: see `flip_rates`.
         hidden, dropout: see `KeyPointHead`.
         training: of every classifier.
     """
 
     confident: bool = True
-    folds: int = 2
-    estimate: Estimate = "labels"
-    quantile: float = 0.05
     hidden: int = 256
     dropout: float = 0.1
     training: HeadTraining = field(default_factory=HeadTraining)
 
     def __post_init__(self):
-        if self.estimate not in get_args(Estimate):
-            raise SettingError(f"flip rates are estimated from labels or as a minimum, got {self.estimate!r}")
-        check_number("folds", self.folds, least=1, whole=True)
-        check_number("quantile", self.quantile, least=0, below=0.5)
         check_number("hidden", self.hidden, least=1, whole=True)
         check_number("dropout", self.dropout, least=0, below=1)
 
-    def train(self, embeddings: Embeddings, pivots: WordPairs) -> TrainedKeyPoints:
+    def train(self, embeddings: Embeddings, pivots: WordPairs) -> Trained[KeyPointHead]:
         """Learn which words are pivots.
 
         Args:
@@ -88,13 +91,13 @@ class Extracting:
             SettingError: links of other sentences, or no word with a vector.
         """
         linked = linked_words(embeddings, pivots)
-        covered = np.ones(embeddings.n_words, dtype=bool) if embeddings.covered is None else embeddings.covered
+        covered = covered_words(embeddings)
         labels = linked[covered]
         counts = {"words": len(labels), "labelled": int(labels.sum()), "without_vector": int((~covered).sum())}
         rates, weights = None, np.ones(len(labels))
         if self.confident and len(labels):
             probabilities = self._probabilities(embeddings, covered, linked)[covered]
-            rates = flip_rates(probabilities, labels, estimate=self.estimate, quantile=self.quantile)
+            rates = flip_rates(probabilities, labels)
             if rates.left < _NARROW:
                 warnings.warn(
                     "the classifier of key points cannot tell words apart (surest to be none: "
@@ -105,26 +108,27 @@ class Extracting:
                 rates = None
             else:
                 weights = importance(probabilities, labels, rates)
-        head, history = self._fit(embeddings, covered, linked, weights, "key-points")
-        return TrainedKeyPoints(head, rates, counts, history)
+        found = self._fit(embeddings, covered, linked, weights, "key-points")
+        return replace(found, counts=counts, rates=rates)
 
     def _probabilities(self, embeddings: Embeddings, covered: np.ndarray, linked: np.ndarray) -> np.ndarray:
-        """P̂ of each word by a plain classifier, float32 `[n_words]`."""
+        """Return P̂ of each word by a plain classifier, float32 `[n_words]`: each half of the text is predicted by one that
+        was trained on the other half, as a classifier that has learnt a wrong label is sure of it."""
         filled = _chosen_words(embeddings, covered) > 0
-        folds = max(1, min(self.folds, int(filled.sum())))
+        folds = min(_FOLDS, int(filled.sum()))
         dealt = np.cumsum(filled) % folds  # of sentences that have something to learn from, each part gets as many
         of_word = np.repeat(dealt, np.diff(embeddings.offsets))
         out = np.zeros(embeddings.n_words, dtype=np.float32)
         for fold in range(folds):
             others = covered & (of_word != fold) if folds > 1 else covered
-            head, _ = self._fit(embeddings, others, linked, np.ones(int(others.sum())), f"key-points-{fold + 1}")
+            found = self._fit(embeddings, others, linked, np.ones(int(others.sum())), f"key-points-{fold + 1}")
             mine = of_word == fold
-            out[mine] = head.probabilities(embeddings.data)[mine]
+            out[mine] = found.head.probabilities(embeddings.data)[mine]
         return out
 
     def _fit(
         self, embeddings: Embeddings, chosen: np.ndarray, linked: np.ndarray, weights: np.ndarray, name: str
-    ) -> tuple[KeyPointHead, History]:
+    ) -> Trained[KeyPointHead]:
         labels = torch.from_numpy(linked[chosen].astype(np.float32))
         weighing = torch.from_numpy(weights.astype(np.float32))
 
@@ -154,7 +158,7 @@ class KeyPointScores:
     Attributes:
         probabilities: float32 `[n_words]`.
         marked: bool `[n_words]`, whether the word is a pivot.
-        covered: bool `[n_words]`, whether it has a vector; the others are not judged.
+        covered: bool `[n_words]`, whether it has a vector; the others do not count.
         offsets: int64 `[n_sentences + 1]`.
         threshold: δ.
     """
@@ -177,17 +181,6 @@ class KeyPointScores:
         running = np.concatenate([np.zeros((1, len(outcomes)), dtype=np.int64), np.cumsum(table, axis=0)])
         return np.diff(running[self.offsets], axis=0)
 
-    @property
-    def figures(self) -> dict[str, float]:
-        """`STATISTICS` of all sentences; NaN where there is nothing to judge."""
-        total = self.counts.sum(axis=0)
-        return {name: float(statistic(total)) for name, statistic in STATISTICS.items()}
-
-    def sentence(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Probability of each word of a sentence, and whether it is a pivot (Figure 2)."""
-        words = slice(self.offsets[number], self.offsets[number + 1])
-        return self.probabilities[words], self.marked[words]
-
 
 def score_key_points(
     head: KeyPointHead, embeddings: Embeddings, pivots: WordPairs, *, threshold: float = 0.2
@@ -203,12 +196,15 @@ def score_key_points(
     """
     if embeddings.dim != head.settings["dim"]:
         raise SettingError(f"vectors of {embeddings.dim} dimensions for a head on {head.settings['dim']}")
-    covered = np.ones(embeddings.n_words, dtype=bool) if embeddings.covered is None else embeddings.covered
     marked = linked_words(embeddings, pivots)
-    return KeyPointScores(head.probabilities(embeddings.data), marked, covered, embeddings.offsets, threshold)
+    return KeyPointScores(
+        head.probabilities(embeddings.data), marked, covered_words(embeddings), embeddings.offsets, threshold
+    )
 
 
-def _share(part: int, whole: int) -> Callable[[np.ndarray], np.ndarray]:
+def share(part: int, whole: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a statistic of sums `[…, n]`: one of them divided by another, NaN where that is 0."""
+
     def statistic(total: np.ndarray) -> np.ndarray:
         below = np.asarray(total[..., whole], dtype=np.float64)
         return np.divide(total[..., part], below, out=np.full(below.shape, np.nan), where=below != 0)
@@ -217,9 +213,9 @@ def _share(part: int, whole: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "accuracy": _share(1, 0),
-    "precision": _share(2, 3),
-    "recall": _share(2, 4),
-    "ambiguous": _share(5, 0),
+    "accuracy": share(1, 0),
+    "precision": share(2, 3),
+    "recall": share(2, 4),
+    "ambiguous": share(5, 0),
 }
 """Figures of Table 2, and the share of words that are judged neither way, from sums `[…, 6]` of `KeyPointScores.counts`."""

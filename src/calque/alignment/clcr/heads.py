@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from calque.algebra.noisy_labels import FlipRates
 from calque.distributed import Processes
 from calque.errors import SettingError, check_number
 from calque.training.loop import Loop, Schedule
@@ -21,12 +22,28 @@ from calque.training.supervised import HeadObjective
 from calque.vectors import Embeddings
 
 H = TypeVar("H", bound=nn.Module)
-History = list[dict[str, float]]
 
 _SAMPLED = 256  # rows that tell vectors of one encoder from those of another
 SCHEDULE = Schedule(
     epochs=10.0, learning_rate=2e-3, warmup=0.05, decay="linear", betas=(0.9, 0.999), epsilon=1e-8, clip=5.0
 )
+
+
+@dataclass(frozen=True)
+class Trained(Generic[H]):
+    """A head that was trained.
+
+    Attributes:
+        head: ready for use.
+        history: metrics of every update.
+        counts: what it was learnt from, and what was left out.
+        rates: flip rates of the labels; None if labels were taken as they are.
+    """
+
+    head: H
+    history: list[dict[str, float]]
+    counts: dict[str, int] = field(default_factory=dict)
+    rates: FlipRates | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +82,7 @@ class HeadTraining:
         *,
         name: str,
         identity: dict[str, Any],
-    ) -> tuple[H, History]:
+    ) -> Trained[H]:
         """Minimise the mean loss over all questions.
 
         Args:
@@ -79,7 +96,7 @@ class HeadTraining:
             identity: what this head depends on.
 
         Returns:
-            the head, ready for use, and the metrics of every update.
+            the head, and the metrics of every update.
 
         Raises:
             SettingError: no question at all.
@@ -103,7 +120,7 @@ class HeadTraining:
                       "words": digest(chosen, embeddings.offsets)},
         )  # fmt: skip
         history = loop.run(BatchPlan([source.lengths[asked]], batch=self.batch, seed=self.schedule.seed))
-        return head.eval(), history
+        return Trained(head.eval(), history)
 
 
 def _sampled(data: np.ndarray) -> str:

@@ -10,18 +10,13 @@ from typing import Any, Literal
 from calque.alignment.base import Method
 from calque.alignment.clcr.extracting import Extracting
 from calque.alignment.clcr.heads import SCHEDULE, HeadTraining
-from calque.alignment.clcr.judged import Judged
-from calque.alignment.clcr.learning import learn
-from calque.alignment.clcr.phases import Course, Phase
+from calque.alignment.clcr.learning import Judged, learn
 from calque.alignment.clcr.reordering import Reordering
 from calque.alignment.clcr.step import Transformed, TransformStep
 from calque.alignment.clcr.text import paired_texts
-from calque.distributed import Processes
 from calque.encoders.base import Encoder, require
 from calque.encoders.key_points import STEPS, KeyPointEncoder, named_steps
-from calque.encoders.numerics import TrainingPrecision, check_training_precision
 from calque.encoders.per_language import PerLanguage
-from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.nn.transform import Score
 from calque.pairs import WordPairs
@@ -29,10 +24,7 @@ from calque.text import ParallelCorpus
 from calque.training.loop import Schedule
 from calque.training.rates import rate_by_width
 
-# What each phase has of its own, what only comes after all of them, and what is rounding.
-_OF_PHASES = ("epochs", "refine", "learning_rate", "beta", "follow", "warmup", "decay", "betas", "epsilon", "clip")
-_AFTERWARDS = ("threshold", "steps", "delta", "beam", "confident", "order", "head_epochs", "compare")
-_WITHOUT_EFFECT = ("budget", "accumulate")
+PHASES = Schedule(warmup=0.1, decay="linear", betas=(0.9, 0.98), epsilon=1e-9)
 
 
 def transform_rate(dim: int) -> float:
@@ -77,16 +69,15 @@ class KeyPointAlignment(Method):
             language, which stay; "live": they are to be met, too, by those of the other language, transformed. For that
             they need only become alike, which is what happens (`Transformed.spreads`): within an epoch of en-de text all
             vectors lie together.
-        follow: whether the transforms learn in phases 2 and 3.
         epochs: of each of the three phases, over the longest corpus; 0 leaves phase 2 or 3 out.
         refine: epochs of a last phase, in which the transforms alone learn from mutual best pairs of words, see `Refining`; 0
             leaves it out, as published.
         learning_rate: of each phase; None for `transform_rate` of the larger encoder in the first one, and in the others
             5e-5 · (768 / dim)^(5/3), as `FineTune` has it.
-        warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        seed: see `Schedule`.
         batch: sentence pairs of each corpus in an update.
         max_words: leave out pairs with a longer side.
-        held_out: share of the pairs that is not trained on; what a pivot may cost is chosen there.
+        held_out: fraction of the pairs that is not trained on; what a pivot may cost is chosen there.
         threshold: what a pivot may cost; None to choose it.
         steps: "transform", "transform,extract" or "transform,extract,reorder".
         delta: δ, see `KeyPointEncoder`, whose `threshold` it is.
@@ -96,7 +87,6 @@ class KeyPointAlignment(Method):
         head_epochs: passes over the text for P and R.
         compare: also train what Tables 2 and 3 compare with, for their figures: P from labels as they are, R of the other
             kind.
-        freeze, accumulate, budget, window, precision: see `Tuner`.
     """
 
     towards: str
@@ -106,15 +96,9 @@ class KeyPointAlignment(Method):
     scale: Literal["spread", "raw"] = "spread"
     beta: Sequence[float] = (0.01, 0.01, 0.01)
     target: Literal["fixed", "live"] = "fixed"
-    follow: bool = True
     epochs: Sequence[float] = (5.0, 1.0, 1.0)
     refine: float = 2.0
     learning_rate: Sequence[float] | None = None
-    warmup: float = 0.1
-    decay: Literal["constant", "linear", "cosine"] = "linear"
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = 1e-9
-    clip: float | None = None
     seed: int = 0
     batch: int = 32
     max_words: int | None = 64
@@ -127,18 +111,11 @@ class KeyPointAlignment(Method):
     order: Literal["relative", "absolute"] = "relative"
     head_epochs: float = SCHEDULE.epochs
     compare: bool = False
-    freeze: int | None = None
-    accumulate: int = 1
-    budget: int = 1024
-    window: int = 1
-    precision: TrainingPrecision = "float32"
 
     def __post_init__(self):
-        for name in ("batch", "accumulate", "budget", "window"):
-            check_number(name, getattr(self, name), least=1, whole=True)
-        for name, least in (("max_words", 1), ("freeze", 0), ("hidden", 1)):
+        for name in ("batch", "max_words", "hidden"):
             if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), least=least, whole=True)
+                check_number(name, getattr(self, name), least=1, whole=True)
         allowed = {"score": ("distance", "dot"), "scale": ("spread", "raw"), "target": ("fixed", "live")}
         for name, values in allowed.items():
             if getattr(self, name) not in values:
@@ -156,7 +133,6 @@ class KeyPointAlignment(Method):
         check_number("held_out", self.held_out, least=0, below=1)
         if self.threshold is not None:
             check_number("threshold", self.threshold, least=0)
-        check_training_precision(self.precision)
         self._steps = named_steps(self.steps) or STEPS
         check_number("delta", self.delta, least=0, below=1)
         check_number("beam", self.beam, least=1, whole=True)
@@ -209,8 +185,8 @@ class KeyPointAlignment(Method):
         first = self.transformed
         counts: dict[str, Any] = {"too_long": 0, "empty": 0}
         for text in first.texts:
-            counts["too_long"] += text.counts.too_long
-            counts["empty"] += text.counts.empty
+            for name in counts:
+                counts[name] += text.counts[name]
         return {
             "settings": self.settings(),
             "counts": counts,
@@ -256,57 +232,35 @@ class KeyPointAlignment(Method):
         links = [pairs] if isinstance(pairs, WordPairs) else None if pairs is None else list(pairs)
         for each in encoders.values():
             require(each, "measured")
-            self._check_freezing(each)
-        processes = Processes(self.precision)
         texts = paired_texts(
             encoders, corpora, links, pivot=self.towards, max_words=self.max_words, held_out=self.held_out,
             seed=self.seed, progress=progress,
         )  # fmt: skip
-        course = Course(
-            pivot=self.towards, score=self.score, live=self.target == "live", batch=self.batch,
-            accumulate=self.accumulate, budget=self.budget, window=self.window, precision=self.precision, processes=processes,
-            folder=None if folder is None else Path(folder), checkpoint_every=checkpoint_every, progress=progress,
-            identity={name: value for name, value in self.settings().items() if name not in _OF_PHASES + _AFTERWARDS},
-        )  # fmt: skip
         step = TransformStep(
-            encoders, texts, course, hidden=0 if self.linear else self.hidden, scaled=self.scale == "spread",
-            freeze=self.freeze, seed=self.seed,
+            encoders, texts, pivot=self.towards, hidden=0 if self.linear else self.hidden, score=self.score,
+            scaled=self.scale == "spread", live=self.target == "live", batch=self.batch, seed=self.seed,
+            folder=None if folder is None else Path(folder), checkpoint_every=checkpoint_every, progress=progress,
         )  # fmt: skip
         used = {text.lang for text in texts}
-        widest = max(encoders[lang].dim for lang in (*used, self.towards))
-        step.learn_transforms(self._phase(0, transform_rate(widest)))
+        first = transform_rate(max(encoders[lang].dim for lang in (*used, self.towards)))
+        step.learn_transforms(self._schedule(0, first), self.beta[0])
         if self.epochs[1]:
             rate = rate_by_width(max(encoders[lang].dim for lang in used), 5 / 3)
-            step.learn_encoders(self._phase(1, rate), again=bool(self.epochs[2] or self.refine))
+            step.learn_encoders(self._schedule(1, rate), self.beta[1], again=bool(self.epochs[2] or self.refine))
         if self.epochs[2]:
             rate = rate_by_width(encoders[self.towards].dim, 5 / 3)
-            step.learn_pivot_encoder(self._phase(2, rate), again=bool(self.refine))
+            step.learn_pivot_encoder(self._schedule(2, rate), self.beta[2], again=bool(self.refine))
         if self.refine:
-            schedule = replace(self._schedule(0, transform_rate(widest) / 2), epochs=self.refine)
-            step.refine(Phase(schedule, 0.0, mutual=True))
+            step.refine(replace(self._schedule(0, first / 2), epochs=self.refine))
         return step.result(self.threshold)
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on, for the record and the identity of checkpoints."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _WITHOUT_EFFECT}
+        """What the result depends on, for the record."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {"method": "clcr", **{name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}}
 
-    def _phase(self, number: int, rate: float) -> Phase:
-        return Phase(self._schedule(number, rate), self.beta[number], transforms=number == 0 or self.follow)
-
     def _schedule(self, number: int, rate: float) -> Schedule:
-        """Of phase `number`, from 0; `rate` where nobody names one."""
+        """Of phase `number`, from 0; `rate` is the default."""
         if self.learning_rate is not None:
             rate = self.learning_rate[number]
-        return Schedule(
-            self.epochs[number] or 1.0, rate, self.warmup, self.decay, self.betas, self.epsilon, self.clip, self.seed
-        )
-
-    def _check_freezing(self, encoder: Encoder) -> None:
-        if self.freeze is None or not isinstance(encoder, TrainableEncoder):
-            return
-        if encoder.layer <= self.freeze < encoder.n_layers:
-            raise SettingError(
-                f"freeze={self.freeze}: {encoder.name} gives layer {encoder.layer}, and all below it would stay as it is; "
-                "freeze fewer layers"
-            )
+        return replace(PHASES, epochs=self.epochs[number] or 1.0, learning_rate=rate, seed=self.seed)

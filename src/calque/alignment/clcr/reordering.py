@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,32 +11,63 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.alignment.clcr.heads import HeadTraining, History, digest
-from calque.alignment.clcr.linked import LinkedOrder
+from calque.alignment.clcr.extracting import share, source_rows
+from calque.alignment.clcr.heads import HeadTraining, Trained, digest
 from calque.errors import SettingError, check_number
-from calque.nn.order import AbsoluteOrder, Order, RelativeOrder, order_of
-from calque.offsets import offsets_of, ranges
+from calque.nn.key_points import ORDERS, Order
+from calque.nn.pivots import covered_words
+from calque.offsets import offsets_of
 from calque.pairs import WordPairs
-from calque.training.sources import ChosenWords, WordRows
+from calque.training.sources import WordRows
 from calque.vectors import Embeddings
 
 LONGEST = 4  # n-grams
-_WORDS = 1 << 13  # key points whose order is sought at once
 
 
 @dataclass(frozen=True)
-class TrainedOrder:
-    """A model of the order, and how it came about.
+class LinkedOrder:
+    """The key points of each sentence, and the order of the words that they are linked to.
 
     Attributes:
-        head: orders key points.
-        counts: sentences and key points learnt from, and what was skipped, see `LinkedOrder`.
-        history: metrics of every update.
+        chosen: bool `[n_words]`, the words that are key points; none in sentences that have too few to be ordered.
+        positions: int64 `[K]`, of each key point in its sentence.
+        ranks: int64 `[K]`, its place among those of its sentence in the other language, from 0.
+        lengths: int64 `[n_sentences]`, key points of each sentence.
+        skipped: links that are not one to one, links to a word without a vector, and sentences with one key point or none.
     """
 
-    head: Order
-    counts: dict[str, int]
-    history: History
+    chosen: np.ndarray
+    positions: np.ndarray
+    ranks: np.ndarray
+    lengths: np.ndarray
+    skipped: dict[str, int]
+
+    @classmethod
+    def of(cls, embeddings: Embeddings, pairs: WordPairs) -> LinkedOrder:
+        """Build from vectors of the source language and links to the other.
+
+        Raises:
+            SettingError: links of other sentences.
+        """
+        source_rows(embeddings, pairs)  # whatever becomes of them, they must be of these sentences
+        single = pairs.one_to_one()
+        rows = source_rows(embeddings, single)
+        kept = covered_words(embeddings)[rows]
+        lengths = np.bincount(single.sentence[kept], minlength=len(embeddings))
+        skipped = {
+            "links_not_one_to_one": len(pairs) - len(single),
+            "links_without_vector": int((~kept).sum()),
+            "sentences_with_fewer_than_2_key_points": int((lengths < 2).sum()),
+        }
+        single = single.select(kept & (lengths[single.sentence] >= 2))
+        single = single.select(np.lexsort((single.source, single.sentence)))
+        lengths = np.where(lengths < 2, 0, lengths)
+        chosen = np.zeros(embeddings.n_words, dtype=bool)
+        chosen[embeddings.rows(single.sentence, single.source)] = True
+        ranks = np.empty(len(single), dtype=np.int64)
+        by_target = np.lexsort((single.target, single.sentence))
+        ranks[by_target] = np.arange(len(single)) - np.repeat(offsets_of(lengths)[:-1], lengths)
+        return cls(chosen, single.source, ranks, lengths, skipped)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,25 +77,22 @@ class Reordering:
 
     Args:
         kind: "relative": which of two key points stands first (Eq. 8); "absolute": the place of each (Eq. 6).
-        hidden, reach, most, dropout: see `RelativeOrder` and `AbsoluteOrder`.
+        hidden, dropout: see `RelativeOrder` and `AbsoluteOrder`.
         training: of the head.
     """
 
     kind: Literal["relative", "absolute"] = "relative"
     hidden: int = 256
-    reach: int = 16
-    most: int = 64
     dropout: float = 0.1
     training: HeadTraining = field(default_factory=HeadTraining)
 
     def __post_init__(self):
-        if self.kind not in ("relative", "absolute"):
+        if self.kind not in ORDERS:
             raise SettingError(f"an order is relative or absolute, got {self.kind!r}")
-        for name in ("hidden", "reach", "most"):
-            check_number(name, getattr(self, name), least=1, whole=True)
+        check_number("hidden", self.hidden, least=1, whole=True)
         check_number("dropout", self.dropout, least=0, below=1)
 
-    def train(self, embeddings: Embeddings, pivots: WordPairs) -> TrainedOrder:
+    def train(self, embeddings: Embeddings, pivots: WordPairs) -> Trained[Order]:
         """Learn the order of the pivots.
 
         Args:
@@ -87,31 +115,20 @@ class Reordering:
             which = torch.from_numpy(places)
             return head.losses(given.rows, positions[which], given.lengths, ranks[which])
 
-        own = {"most": self.most, **({"reach": self.reach} if self.kind == "relative" else {})}
-        settings: dict[str, Any] = {"dim": embeddings.dim, "hidden": self.hidden, "dropout": self.dropout, **own}
-        make = partial(order_of, {"kind": self.kind, **settings})
-        asked = RelativeOrder.questions if self.kind == "relative" else AbsoluteOrder.questions
-        head, history = self.training.fit(
-            make, embeddings, gold.chosen, losses, asked(gold.lengths), name=f"order-{self.kind}",
+        settings: dict[str, Any] = {"dim": embeddings.dim, "hidden": self.hidden, "dropout": self.dropout}
+        kind = ORDERS[self.kind]
+        found: Trained[Order] = self.training.fit(
+            partial(kind, **settings), embeddings, gold.chosen, losses, kind.questions(gold.lengths),
+            name=f"order-{self.kind}",
             identity={**settings, "head": self.kind, "order": digest(gold.positions, gold.ranks)},
         )  # fmt: skip
         counts = {"sentences": int((gold.lengths > 0).sum()), "key_points": len(gold.ranks), **gold.skipped}
-        return TrainedOrder(head, counts, history)
+        return replace(found, counts=counts)
 
 
-def predicted_order(head: Order, embeddings: Embeddings, gold: LinkedOrder, *, beam: int = 10) -> np.ndarray:
-    """The order that a model gives the key points of each sentence: their numbers among those of the sentence, int64
-    `[K]`."""
-    device = next(head.parameters()).device
-    source, offsets = ChosenWords(embeddings, gold.chosen, device), offsets_of(gold.lengths)
-    found = np.empty(offsets[-1], dtype=np.int64)
-    longest_first = np.argsort(-gold.lengths, kind="stable")
-    part = np.cumsum(gold.lengths[longest_first]) // _WORDS
-    for numbers in np.split(longest_first, np.flatnonzero(np.diff(part)) + 1):
-        given, places = source.take(numbers), ranges(offsets[numbers], gold.lengths[numbers])
-        positions = torch.from_numpy(gold.positions[places])
-        found[places], _ = head.search(given.rows, positions, given.lengths, beam)
-    return found
+def chosen_rows(embeddings: Embeddings, gold: LinkedOrder) -> Tensor:
+    """Return the vectors of the key points, float32 `[K, dim]`."""
+    return torch.from_numpy(np.asarray(embeddings.data[gold.chosen], dtype=np.float32))
 
 
 @dataclass(frozen=True)
@@ -129,12 +146,6 @@ class OrderScores:
     orders: dict[str, np.ndarray]
     counts: dict[str, np.ndarray]
 
-    @property
-    def figures(self) -> dict[str, dict[str, float]]:
-        """`STATISTICS` of all sentences, for each order; NaN where there are no n-grams."""
-        totals = {name: counts.sum(axis=0) for name, counts in self.counts.items()}
-        return {name: {s: float(f(total)) for s, f in STATISTICS.items()} for name, total in totals.items()}
-
 
 def score_order(
     head: Order, embeddings: Embeddings, pivots: WordPairs, *, beams: Sequence[int] = (1, 10)
@@ -148,7 +159,9 @@ def score_order(
     gold = LinkedOrder.of(embeddings, pivots)
     own = np.arange(len(gold.ranks)) - np.repeat(offsets_of(gold.lengths)[:-1], gold.lengths)
     orders = {"as it stands": own}
-    orders |= {f"n = {beam}": predicted_order(head, embeddings, gold, beam=beam) for beam in beams}
+    rows, positions, lengths = (chosen_rows(embeddings, gold), *map(torch.from_numpy, (gold.positions, gold.lengths)))
+    rows = rows.to(next(head.parameters()).device)
+    orders |= {f"n = {beam}": head.search(rows, positions, lengths, beam)[0] for beam in beams}
     kept = gold.lengths > 0
     counts = {name: ngram_counts(order, gold.ranks, gold.lengths)[kept] for name, order in orders.items()}
     return OrderScores(gold, orders, counts)
@@ -185,78 +198,18 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
     return out
 
 
-def bleu(n: int, *, mean: bool = False) -> Callable[[np.ndarray], np.ndarray]:
-    """BLEU of sums `[…, 8]` as of `ngram_counts`, over the whole text.
+def bleu(n: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Return BLEU of sums `[…, 8]` as of `ngram_counts`, over the whole text.
 
-    The share of n-grams that are right. That is how Table 3 reads ("2-gram predictions correct over half of the time" is
-    said of 0.582): the geometric mean would be √0.582 at least, as all 1-grams are right. The brevity penalty is 1.
+    It is the fraction of n-grams that are right. That is how Table 3 reads ("2-gram predictions correct over half of the
+    time" is said of 0.582): the geometric mean (Papineni et al. 2002) would be √0.582 at least, as all 1-grams are right.
+    The brevity penalty is 1.
 
     Args:
         n: 2 to 4.
-        mean: the geometric mean of the shares for 1 to n instead (Papineni et al. 2002, "BLEU"). A sentence of fewer than n
-            key points then counts with the shorter n-grams that it has, and otherwise not at all.
     """
-
-    def statistic(total: np.ndarray) -> np.ndarray:
-        right, all_ = total[..., :LONGEST].astype(np.float64), total[..., LONGEST:]
-        shares = np.divide(right, all_, out=np.full(right.shape, np.nan), where=all_ != 0)
-        if not mean:
-            return shares[..., n - 1]
-        return shares[..., :n].prod(axis=-1) ** (1.0 / n)
-
-    return statistic
+    return share(n - 1, LONGEST + n - 1)
 
 
 STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {f"bleu-{n}": bleu(n) for n in (2, 3, 4)}
 """Figures of Table 3 from sums `[…, 8]` of `OrderScores.counts`."""
-
-
-@dataclass(frozen=True)
-class OrderMatrices:
-    """The order of the n key points of a sentence, right and predicted (Figure 3). In rows are the key points in the order
-    of their own language.
-
-    Attributes:
-        gold_places: float32 `[n, n]`, 1 in the column of the place of each.
-        places: float32 `[n, n]`, how probable each place is; all places from N − 1 on share the last class. None without a
-            model of places.
-        gold_before: float32 `[n, n]`, 1 where the key point of the row stands before that of the column.
-        before: float32 `[n, n]`, how probable that is; 0.5 on the diagonal, where nothing is asked. None without a model of
-            pairs.
-    """
-
-    gold_places: np.ndarray
-    places: np.ndarray | None
-    gold_before: np.ndarray
-    before: np.ndarray | None
-
-
-@torch.no_grad()
-def order_matrices(
-    relative: RelativeOrder | None,
-    absolute: AbsoluteOrder | None,
-    embeddings: Embeddings,
-    gold: LinkedOrder,
-    sentence: int,
-) -> OrderMatrices:
-    """What models of both kinds, or of one, say of a sentence; in evaluation mode."""
-    begin, n = int(gold.lengths[:sentence].sum()), int(gold.lengths[sentence])
-    ranks, positions = gold.ranks[begin : begin + n], torch.from_numpy(gold.positions[begin : begin + n])
-    places = before = None
-    for head in (relative, absolute):
-        if head is None:
-            continue
-        given = ChosenWords(embeddings, gold.chosen, next(head.parameters()).device).take(np.array([sentence]))
-        said = head(given.rows, positions, given.lengths).cpu().numpy()
-        if isinstance(head, AbsoluteOrder):
-            places = np.exp(said)[:, np.minimum(np.arange(n), head.most - 1)]
-        else:
-            table = np.zeros((n, n), dtype=np.float32)
-            table[np.triu_indices(n, 1)] = said
-            before = 1.0 / (1.0 + np.exp(table.T - table))
-    return OrderMatrices(
-        gold_places=(ranks[:, None] == np.arange(n)).astype(np.float32),
-        places=places,
-        gold_before=(ranks[:, None] < ranks).astype(np.float32),
-        before=before,
-    )

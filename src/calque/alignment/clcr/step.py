@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from calque.alignment.clcr.phases import Course, History, Phase
-from calque.alignment.clcr.pivots import choose_threshold
-from calque.alignment.clcr.text import PairedText, covered_words
-from calque.alignment.clcr.transforming import ScaledSource, Side, Space
-from calque.alignment.freezing import freeze_below
+from calque.alignment.clcr.text import PairedText
+from calque.alignment.clcr.transforming import ScaledSource, Side, Space, Transforming
+from calque.distributed import Processes
 from calque.encoders.base import Encoder
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
-from calque.nn.pivots import find_pivots
-from calque.nn.transform import Transform
+from calque.errors import SettingError
+from calque.nn.pivots import Pivots, covered_words, find_pivots
+from calque.nn.transform import Score, Transform
 from calque.offsets import offsets_of
+from calque.pairs import WordPairs
+from calque.training.loop import Loop, Schedule
+from calque.training.plan import BatchPlan
 from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
 from calque.vectors import Embeddings
+
+_BUDGET = 1024  # most subwords of a batch of an encoder that learns, padding included
+_LEAST = 1e-9  # cost below which pivots are alike
+
+History = list[dict[str, float]]
 
 
 @dataclass
@@ -72,39 +79,47 @@ class _Language:
     stored: Embeddings
     translated: Embeddings
 
-    @property
-    def name(self) -> str:
-        return self.text.lang
-
 
 class TransformStep:
-    """The three phases over some texts.
+    """The phases over some texts.
 
     Args:
         encoders: by language, as they were given; they stay as they are.
         texts: of the languages beside the pivot.
-        course: what the phases have in common.
+        pivot: the pivot language.
         hidden: rows of B, see `Transform`.
+        score: see `attention_distance`.
         scaled: whether vectors are centred, and divided by their spread, for the transforms and the distance; what comes of
             it are transforms between the vectors as they are.
-        freeze: see `Tuner`.
+        live: see `Transforming`.
+        batch: sentence pairs of each corpus in an update.
         seed: of the transforms.
+        folder: each phase keeps its checkpoints and metrics in a folder of its name there; None keeps none.
+        checkpoint_every, progress: see `Loop`.
     """
 
     def __init__(
         self,
         encoders: Mapping[str, Encoder],
         texts: Sequence[PairedText],
-        course: Course,
         *,
+        pivot: str,
         hidden: int | None,
+        score: Score,
         scaled: bool,
-        freeze: int | None,
+        live: bool,
+        batch: int,
         seed: int,
+        folder: Path | None,
+        checkpoint_every: int,
+        progress: bool,
     ):
         self.encoders, self.history = dict(encoders), {}
-        self._texts, self._course, self._freeze = list(texts), course, freeze
-        self._device, self._pivot = course.processes.device, course.pivot
+        self._texts, self._pivot, self._batch, self._folder = list(texts), pivot, batch, folder
+        self._score: Score = score
+        self._live, self._every, self._progress = live, checkpoint_every, progress
+        self._how = {"score": score, "scaled": scaled, "live": live, "batch": batch}
+        self._processes = Processes()
         dim = encoders[self._pivot].dim
         self._space = Space.of([(t.pivot_vectors, t.train) for t in texts]) if scaled else Space.plain(dim)
         self._languages = []
@@ -114,67 +129,65 @@ class TransformStep:
             self._languages.append(_Language(
                 text,
                 Space.of([(text.vectors, text.train)]) if scaled else Space.plain(own),
-                Transform(own, dim, hidden).to(self._device),
-                Transform(dim, own, hidden).to(self._device),
+                Transform(own, dim, hidden).to(self._processes.device),
+                Transform(dim, own, hidden).to(self._processes.device),
                 text.vectors,
                 text.pivot_vectors,
             ))  # fmt: skip
 
-    def learn_transforms(self, phase: Phase) -> None:
+    def learn_transforms(self, schedule: Schedule, beta: float) -> None:
         """Phase 1, of each language by itself: all vectors stay as they were."""
         for language in self._languages:
-            text = language.text
-            side = self._side(language, self._frozen(language.stored, language.space), text.train)
-            self._run(phase, f"transform-{language.name}", [side], self._frozen(text.pivot_vectors, self._space))
+            side = self._side(language, self._frozen(language.stored, language.space))
+            self._run(f"transform-{side.lang}", [side], self._frozen(language.translated, self._space), schedule, beta)
 
-    def learn_encoders(self, phase: Phase, *, again: bool) -> None:
+    def learn_encoders(self, schedule: Schedule, beta: float, *, again: bool) -> None:
         """Phase 2: the encoder of each language beside the pivot, if it has weights to train.
 
         Args:
-            phase: its schedule.
+            schedule, beta: of the phase.
             again: whether the vectors of all sentences will be needed once more.
         """
         for language in self._languages:
-            text, lang = language.text, language.name
+            text, lang = language.text, language.text.lang
             if not isinstance(encoder := self.encoders[lang], TrainableEncoder):
                 continue
-            tuned = self._copy(encoder)
-            source = self._trained(tuned, encoder.split(text.corpus.source), language.space)
+            tuned, source = self._trained(encoder, encoder.split(text.corpus.source), language.space)
             pivot = self._frozen(text.pivot_vectors, self._space)
-            self._run(phase, f"encoder-{lang}", [self._side(language, source, text.train)], pivot, tuned)
+            self._run(f"encoder-{lang}", [self._side(language, source)], pivot, schedule, beta)
             self.encoders[lang] = _ready(tuned)
             if again:
-                language.stored = tuned.encode(text.corpus.source, progress=self._course.progress)
+                language.stored = tuned.encode(text.corpus.source, progress=self._progress)
 
-    def learn_pivot_encoder(self, phase: Phase, *, again: bool) -> None:
+    def learn_pivot_encoder(self, schedule: Schedule, beta: float, *, again: bool) -> None:
         """Phase 3: the pivot's encoder, if it has weights to train; one for all languages, so over all texts together.
 
         Args:
-            phase, again: see `learn_encoders`.
+            schedule, beta, again: see `learn_encoders`.
         """
         if not isinstance(encoder := self.encoders[self._pivot], TrainableEncoder):
             return
-        tuned = self._copy(encoder)
         begins = offsets_of([len(text.corpus) for text in self._texts])
         sides = [
-            self._side(language, self._frozen(language.stored, language.space), language.text.train + begin)
+            self._side(language, self._frozen(language.stored, language.space), int(begin))
             for language, begin in zip(self._languages, begins[:-1], strict=True)
         ]
         split = SplitSentences.joined([encoder.split(text.corpus.target) for text in self._texts])
-        pivot = self._trained(tuned, split, self._space)
-        self._run(phase, f"encoder-{self._pivot}", sides, pivot, tuned)
+        tuned, pivot = self._trained(encoder, split, self._space)
+        self._run(f"encoder-{self._pivot}", sides, pivot, schedule, beta)
         self.encoders[self._pivot] = _ready(tuned)
         for language in self._languages if again else ():
-            language.translated = tuned.encode(language.text.corpus.target, progress=self._course.progress)
+            language.translated = tuned.encode(language.text.corpus.target, progress=self._progress)
 
-    def refine(self, phase: Phase) -> None:
+    def refine(self, schedule: Schedule) -> None:
         """The transforms once more, of each language by itself, from mutual best pairs of words alone."""
         for language in self._languages:
-            side = self._side(language, self._frozen(language.stored, language.space), language.text.train)
-            self._run(phase, f"refine-{language.name}", [side], self._frozen(language.translated, self._space))
+            side = self._side(language, self._frozen(language.stored, language.space))
+            pivot = self._frozen(language.translated, self._space)
+            self._run(f"refine-{side.lang}", [side], pivot, schedule, 0.0, mutual=True)
 
     def result(self, threshold: float | None) -> Transformed:
-        """Transforms between vectors as they are, and thresholds.
+        """Return transforms between vectors as they are, and thresholds.
 
         Args:
             threshold: of pivots; None to choose it on the held-out text of each language, by its links.
@@ -182,7 +195,8 @@ class TransformStep:
         there = self._space.mean, self._space.spread
         found = Transformed(self.encoders, {}, {}, {}, {}, {}, self.history, self._texts)
         for language in self._languages:
-            lang, text, here = language.name, language.text, (language.space.mean, language.space.spread)
+            text, here = language.text, (language.space.mean, language.space.spread)
+            lang = text.lang
             found.to_pivot[lang] = language.to_pivot.between(here, there).cpu().eval()
             found.from_pivot[lang] = language.from_pivot.between(there, here).cpu().eval()
             found.thresholds[lang] = float("inf") if threshold is None else threshold
@@ -204,45 +218,145 @@ class TransformStep:
     # -- what a phase needs ----------------------------------------------------------------------------------------------
     def _run(
         self,
-        phase: Phase,
         name: str,
         sides: list[Side],
         pivot: VectorSource,
-        trained: TrainableEncoder | None = None,
+        schedule: Schedule,
+        beta: float,
+        *,
+        mutual: bool = False,
     ) -> None:
-        maps = nn.ModuleList([module for side in sides for module in (side.to_pivot, side.from_pivot)])
+        """Train the transforms of some languages, and the encoder that one of the sources reads, if any, in place."""
         languages = [*(side.lang for side in sides), self._pivot]
-        texts = [language.text.fingerprint for language in self._languages if language.name in languages]
-        identity: dict[str, Any] = {
-            "encoders": [self.encoders[lang].fingerprint for lang in languages],
-            "transforms": weights_digest(maps),
-            "text": texts,
-            "freeze": self._freeze,
-        }
-        self.history[name] = self._course.run(phase, name, sides, pivot, trained=trained, identity=identity)
-
-    def _side(self, language: _Language, source: VectorSource, translations: np.ndarray) -> Side:
-        return Side(
-            language.name, source, language.to_pivot, language.from_pivot, language.text.train, translations
+        maps = nn.ModuleList([module for side in sides for module in (side.to_pivot, side.from_pivot)])
+        objective = Transforming(
+            sides, pivot, name=self._pivot, processes=self._processes, beta=beta, score=self._score, live=self._live,
+            mutual=mutual,
         )  # fmt: skip
+        loop = Loop(
+            objective,
+            schedule=schedule,
+            processes=self._processes,
+            identity={
+                **self._how,
+                "phase": name,
+                "beta": beta,
+                "encoders": [self.encoders[lang].fingerprint for lang in languages],
+                "transforms": weights_digest(maps),
+                "text": [text.fingerprint for text in self._texts if text.lang in languages],
+            },
+            folder=None if self._folder is None else self._folder / name,
+            checkpoint_every=self._every,
+            progress=self._progress,
+            title=name,
+        )
+        plan = BatchPlan(objective.lengths, batch=self._batch, seed=schedule.seed, window=1)
+        self.history[name] = loop.run(plan)
+
+    def _side(self, language: _Language, source: VectorSource, begin: int = 0) -> Side:
+        """Return a language's side, whose translations begin with number `begin` of the pivot's sentences."""
+        train = language.text.train
+        return Side(language.text.lang, source, language.to_pivot, language.from_pivot, train, train + begin)
 
     def _frozen(self, vectors: Embeddings, space: Space) -> VectorSource:
-        return ScaledSource(ChosenWords(vectors, covered_words(vectors), self._device), space, self._device)
+        device = self._processes.device
+        return ScaledSource(ChosenWords(vectors, covered_words(vectors), device), space, device)
 
-    def _trained(self, tuned: TrainableEncoder, split: SplitSentences, space: Space) -> VectorSource:
-        source = TrainedSource(
-            tuned, split.covered_words(), self._course.processes, budget=self._course.budget
-        )  # fmt: skip
-        return ScaledSource(source, space, self._device)
-
-    def _copy(self, encoder: TrainableEncoder) -> TrainableEncoder:
-        tuned = float32_copy(encoder, self._device)
+    def _trained(
+        self, encoder: TrainableEncoder, split: SplitSentences, space: Space
+    ) -> tuple[TrainableEncoder, VectorSource]:
+        """Return a copy of an encoder, ready to be trained, and the vectors that it gives."""
+        tuned = float32_copy(encoder, self._processes.device)
         tuned.model.train()
-        freeze_below(tuned.model, self._freeze)
-        return tuned
+        source = TrainedSource(tuned, split.covered_words(), self._processes, budget=_BUDGET)
+        return tuned, ScaledSource(source, space, self._processes.device)
 
 
 def _ready(encoder: TrainableEncoder) -> TrainableEncoder:
     """No longer in training."""
     encoder.model.eval().requires_grad_(True)
     return encoder
+
+
+def choose_threshold(
+    pivots: Pivots, links: WordPairs, *, tolerance: float = 0.05, gap: float = 1.25
+) -> tuple[float, float]:
+    """The threshold with the highest F1 of the pivots within it against links, of all that there are.
+
+    Words that links join, directly or through others, are one group, the finest common granularity (§2.2): a word and the
+    pieces that translate it. A group is to have one pivot, whichever of its words these are: the cheapest one between words
+    of a group is right, and finds it. Where links are one to one, a group is a link, and this is their usual F1.
+
+    F1 changes only where a pivot is added, so they are sorted by cost and all of these places are tried. The threshold is
+    half-way to the next pivot, or the cost of the last one; of equal F1, the lower.
+
+    Links can be wrong in a regular way: articles linked to the particles that stand wherever they do, for instance. Such pairs
+    cost more than translations, with a gap between them. So where there is a gap below the best threshold, in which no
+    pivot lies though one end costs `gap` times the other, and F1 there is lower by no more than `tolerance`, the
+    threshold is half-way in the widest such gap. Ours; the paper only says "a threshold".
+
+    Args:
+        pivots: of held-out text.
+        links: of the same text, all of them, possible ones too.
+        tolerance, gap: see above; tolerance 0 takes the highest F1 as it is.
+
+    Returns:
+        the threshold and its F1.
+
+    Raises:
+        SettingError: links of other sentences; no pivot, or no link.
+    """
+    if links.n_sentences != pivots.pairs.n_sentences:
+        raise SettingError(f"links of {links.n_sentences} sentence pairs for pivots of {pivots.pairs.n_sentences}")
+    if not len(pivots) or not len(links):
+        raise SettingError(
+            f"no threshold can be chosen from {len(pivots)} pivots and {len(links)} links of the held-out text: hold out "
+            "more, or name a threshold"
+        )
+    order = np.argsort(pivots.costs, kind="stable")
+    costs = pivots.costs[order].astype(np.float64)
+    group, n_groups = _groups(pivots.pairs, links)
+    right = np.cumsum(_first_of_each(group[order]))
+    f1 = 2 * right / (np.arange(1, len(costs) + 1) + n_groups)
+    f1[:-1][np.diff(costs) == 0] = -1.0  # no threshold lies between equal costs
+    best = int(f1.argmax())
+    wide = np.where(f1[:best] >= f1[best] - tolerance, costs[1 : best + 1] / np.maximum(costs[:best], _LEAST), 0.0)
+    if tolerance and len(wide) and wide.max() >= gap:
+        best = int(wide.argmax())
+    threshold = costs[best] if best + 1 == len(costs) else (costs[best] + costs[best + 1]) / 2
+    return float(threshold), float(f1[best])
+
+
+def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
+    """The group that both words of each pair are in, int64 `[n_pairs]`, −1 where there is none; and how many there are."""
+    width = 1 + max(int(words.max(initial=0)) for p in (pairs, links) for words in (p.source, p.target))
+    keys = [
+        [(p.sentence * 2 + side) * width + words for side, words in enumerate((p.source, p.target))]
+        for p in (links, pairs)
+    ]
+    words, ends = np.unique(np.concatenate(keys[0]), return_inverse=True)
+    one, other = ends.reshape(2, -1)
+    label = np.arange(len(words))
+    while True:  # as often as the longest way within a group is long
+        lower = label.copy()
+        least = np.minimum(label[one], label[other])
+        np.minimum.at(lower, one, least)
+        np.minimum.at(lower, other, least)
+        if (lower == label).all():
+            break
+        label = lower
+    kept, group = np.unique(label, return_inverse=True)
+    n_groups = len(kept)
+    found = []
+    for side in keys[1]:
+        place = np.minimum(np.searchsorted(words, side), len(words) - 1)
+        found.append(np.where(words[place] == side, group[place], -1))
+    return np.where(found[0] == found[1], found[0], -1), n_groups
+
+
+def _first_of_each(group: np.ndarray) -> np.ndarray:
+    """Whether a pair is the first of its group, bool; one that is in no group is not."""
+    first = np.zeros(len(group), dtype=bool)
+    numbers, places = np.unique(group, return_index=True)
+    first[places[numbers >= 0]] = True
+    return first

@@ -1,4 +1,4 @@
-"""What the three phases of CLCR's first step minimise: the distance of two sentences by attention, in both directions."""
+"""What the phases of CLCR's first step minimise: the distance of two sentences by attention, in both directions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from calque.distributed import Processes
-from calque.encoders.trainable import TrainableEncoder
 from calque.nn.matched import MatchedSentences
 from calque.nn.pivots import mutual_rows
 from calque.nn.transform import Score, Transform, attention_distance
@@ -20,10 +19,12 @@ from calque.training.objective import Objective
 from calque.training.sources import VectorSource, WordRows
 from calque.vectors import Embeddings
 
+Words = tuple[Tensor, np.ndarray]  # [W, dim], and the number of words of each sentence
+
 
 @dataclass(frozen=True)
 class Space:
-    """Where the vectors of a language lie, and how wide.
+    """Mean and spread of the vectors of a language.
 
     Attributes:
         mean: float64 `[dim]`.
@@ -35,7 +36,7 @@ class Space:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]]) -> Space:
-        """Of the words of some sentences that have a vector; each part is vectors, and numbers of sentences there."""
+        """Measure the words of some sentences that have a vector; each part is vectors, and numbers of sentences there."""
         dim, n = parts[0][0].dim, 0
         total, squares = np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
@@ -51,7 +52,7 @@ class Space:
 
     @classmethod
     def plain(cls, dim: int) -> Space:
-        """One in which vectors stay as they are."""
+        """Return the space in which vectors stay as they are."""
         return cls(torch.zeros(dim, dtype=torch.float64), 1.0)
 
 
@@ -108,13 +109,16 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         pivot: vectors of the pivot's sentences, of all corpora in a row.
         name: of the pivot language.
         processes: of this run.
-        trained: the encoder that learns too; None for the transforms alone.
         beta: β; 0 keeps τ at 1.
         score: see `attention_distance`.
-        live: whether the encoder that learns is drawn to what is transformed from the other language, too; else it has a
-            gradient only where its own vectors are transformed, and meets what the other language's vectors are.
-        transforms: whether the transforms learn.
-        accumulate: in so many parts, one after the other in memory, each process goes through its share of an update.
+        live: whether the encoder that learns also gets a gradient where its vectors are what the other language's
+            transformed vectors must meet; else only where its own vectors are transformed.
+        mutual: minimise the cost of the pivots as they are now instead, of words of which each is the other's best,
+
+                ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
+
+            summed, each part divided by the number of words of its side. In Eq. 2 every word has to be found, also one that
+            nothing translates and each piece of a split word, and T is drawn towards them all; here it is not. Ours.
     """
 
     def __init__(
@@ -124,23 +128,21 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         *,
         name: str,
         processes: Processes,
-        trained: TrainableEncoder | None = None,
         beta: float = 0.01,
         score: Score = "distance",
         live: bool = False,
-        transforms: bool = True,
-        accumulate: int = 1,
+        mutual: bool = False,
     ):
+        trained = [source.model for source in (pivot, *(side.source for side in sides)) if source.model is not None]
         maps = nn.ModuleList([nn.ModuleList([side.to_pivot, side.from_pivot]) for side in sides])
-        maps.requires_grad_(transforms)
-        self.module = nn.ModuleList([maps] if trained is None else [maps, trained.model])
+        self.module = nn.ModuleList([maps, *trained])
         self._sides, self._pivot, self._name, self._processes = sides, pivot, name, processes
-        self._beta, self._score, self._live, self._accumulate = beta, score, live, accumulate
+        self._beta, self._score, self._live, self._mutual = beta, score, live, mutual
         self._step = 0
 
     @property
     def lengths(self) -> list[np.ndarray]:
-        """Words of both sides of each sentence pair, `[side][pair]`, for grouping by length."""
+        """Number of words of both sides of each sentence pair, `[side][pair]`, for grouping by length."""
         return [side.source.lengths[side.sentences] + self._pivot.lengths[side.translations] for side in self._sides]
 
     @property
@@ -150,48 +152,52 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
         """As for `Objective`; an update has for each side the numbers of the sentence pairs of all processes."""
-        words = []
-        for side, numbers in zip(self._sides, update, strict=True):
-            of_language = int(side.source.lengths[side.sentences[numbers]].sum())
-            words.append((int(self._pivot.lengths[side.translations[numbers]].sum()), of_language))
-        shares = [np.array_split(self._processes.share(numbers), self._accumulate) for numbers in update]
+        mine = [self._processes.share(numbers) for numbers in update]
         found = torch.zeros(len(self._sides), 2, device=self._processes.device)
-        for part in zip(*shares, strict=True):
-            if any(map(len, part)):
-                found += self._part(part, words)
+        if any(map(len, mine)):
+            found = self._own(mine, update)
         found = self._processes.sum_numbers(found)
         terms = {"loss": float(found.sum())}
         for side, (there, back) in zip(self._sides, found.tolist(), strict=True):
             terms |= {f"{side.lang}-{self._name}": there, f"{self._name}-{side.lang}": back}
         return {**terms, "temperature": self.temperature}
 
-    def _part(self, part: Sequence[np.ndarray], words: Sequence[tuple[int, int]]) -> Tensor:
-        """Distances of some sentence pairs, each a share of the mean; their gradient goes to whatever learns."""
-        pivot = _Taken(self._pivot, np.concatenate([s.translations[n] for s, n in zip(self._sides, part, strict=True)]))
-        losses, taken, place = [], [pivot], 0
-        for side, numbers, totals in zip(self._sides, part, words, strict=True):
-            translations = pivot.some(place, len(numbers))
-            place += len(numbers)
-            if len(numbers):
-                mine = _Taken(side.source, side.sentences[numbers])
-                taken.append(mine)
-                losses.append(self._distances(side, mine.some(0, len(numbers)), translations, totals))
-            else:
+    def _own(self, mine: Sequence[np.ndarray], update: Sequence[np.ndarray]) -> Tensor:
+        """Return the distances of this process's sentence pairs, `[side, 2]`; gradients go to whatever learns."""
+        numbers = [side.translations[n] for side, n in zip(self._sides, mine, strict=True)]
+        pivot = _Taken(self._pivot, np.concatenate(numbers))
+        translations = pivot.rows.split([int(self._pivot.lengths[n].sum()) for n in numbers])
+        taken, losses = [pivot], []
+        for side, own, whole, there, y in zip(self._sides, mine, update, numbers, translations, strict=True):
+            if not len(own):
                 losses.append(torch.zeros(2, device=self._processes.device))
+                continue
+            taken.append(_Taken(side.source, side.sentences[own]))
+            words = (
+                int(self._pivot.lengths[side.translations[whole]].sum()),
+                int(side.source.lengths[side.sentences[whole]].sum()),
+            )
+            sums = self._sums(side, (taken[-1].rows, taken[-1].lengths), (y, self._pivot.lengths[there]))
+            losses.append(torch.stack([total / n for total, n in zip(sums, words, strict=True)]))
         distances = torch.stack(losses)
         distances.sum().backward()
         for each in taken:
             each.backward()
         return distances.detach()
 
-    def _distances(self, side: Side, mine: Words, translations: Words, totals: tuple[int, int]) -> Tensor:
+    def _sums(self, side: Side, mine: Words, translations: Words) -> tuple[Tensor, Tensor]:
+        """Return the sums of D over the words of the translations, and over those of the sentences."""
         (x, lengths), (y, lengths_there) = mine, translations
-        there = MatchedSentences(lengths, lengths_there, device=x.device)
-        options: dict[str, Any] = {"temperature": self.temperature, "score": self._score}
+        there, back = side.to_pivot(x), side.from_pivot(y)
+        if self._mutual:
+            i, j, _ = mutual_rows(x.detach(), y.detach(), there, back, lengths, lengths_there)
+            forth = (there.index_select(0, i) - y.index_select(0, j)).square().sum() / y.shape[1]
+            return forth, (back.index_select(0, j) - x.index_select(0, i)).square().sum() / x.shape[1]
+        matched = MatchedSentences(lengths, lengths_there, device=x.device)
+        how: Any = {"temperature": self.temperature, "score": self._score}
         goals = (x, y) if self._live else (x.detach(), y.detach())
-        forth = attention_distance(side.to_pivot(x), goals[1], there, **options).sum() / totals[0]
-        back = attention_distance(side.from_pivot(y), goals[0], there.swapped(), **options).sum() / totals[1]
-        return torch.stack([forth, back])
+        forth = attention_distance(there, goals[1], matched, **how).sum()
+        return forth, attention_distance(back, goals[0], matched.swapped(), **how).sum()
 
     def after_update(self, step: int) -> None:
         self._step = step
@@ -203,30 +209,8 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         self._step = int(state["step"])
 
 
-class Refining(Transforming):
-    """The cost of the pivots as they are now: of words of which each is the other's best,
-
-        ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
-
-    summed, and each part divided by the words of its side. In Eq. 2 every word has to be found, also one that nothing
-    translates and each piece of a split word, and T is drawn towards them all; here it is not. Ours: not in the paper.
-    """
-
-    def _distances(self, side: Side, mine: Words, translations: Words, totals: tuple[int, int]) -> Tensor:
-        (x, lengths), (y, lengths_there) = mine, translations
-        there, back = side.to_pivot(x), side.from_pivot(y)
-        i, j = mutual_rows(x.detach(), y.detach(), there, back, lengths, lengths_there)
-        forth = (there.index_select(0, i) - y.index_select(0, j)).square().sum() / (y.shape[1] * totals[0])
-        return torch.stack(
-            [forth, (back.index_select(0, j) - x.index_select(0, i)).square().sum() / (x.shape[1] * totals[1])]
-        )
-
-
-Words = tuple[Tensor, np.ndarray]  # [W, dim], and the words of each sentence
-
-
 class _Taken:
-    """Vectors of some sentences for an update, and their way back.
+    """Vectors of some sentences for an update, in the order in which they were asked for, and their backward pass.
 
     Args:
         source: gives them, in an order of its own.
@@ -235,22 +219,14 @@ class _Taken:
 
     def __init__(self, source: VectorSource, numbers: np.ndarray):
         given = source.take(numbers)
-        self._source = source
-        self._rows = given.rows.requires_grad_(source.model is not None)
-        self._lengths = source.lengths[numbers]
-        self._in_order = np.array_equal(given.numbers, numbers)
-        order = np.argsort(given.numbers)
-        place = order[np.searchsorted(given.numbers[order], numbers)]
-        self._starts = offsets_of(given.lengths.numpy())[:-1][place]
-
-    def some(self, start: int, n: int) -> Words:
-        """Those of `n` sentences from number `start` on, in the order in which they were asked for."""
-        lengths = self._lengths[start : start + n]
-        if n == len(self._lengths) and self._in_order:
-            return self._rows, lengths
-        rows = torch.from_numpy(ranges(self._starts[start : start + n], lengths)).to(self._rows.device)
-        return self._rows.index_select(0, rows), lengths
+        self._source, self.lengths = source, source.lengths[numbers]
+        self.rows = self._given = given.rows.requires_grad_(source.model is not None)
+        if not np.array_equal(given.numbers, numbers):
+            order = np.argsort(given.numbers)
+            place = order[np.searchsorted(given.numbers[order], numbers)]
+            rows = ranges(offsets_of(given.lengths.numpy())[place], self.lengths)
+            self.rows = self._given.index_select(0, torch.from_numpy(rows).to(self._given.device))
 
     def backward(self) -> None:
-        if self._rows.grad is not None:
-            self._source.backward(self._rows.grad)
+        if self._given.grad is not None:
+            self._source.backward(self._given.grad)

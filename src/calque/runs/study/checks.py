@@ -9,7 +9,7 @@ from typing import Any, Literal
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.runs.dictionary import STARTS
-from calque.runs.study.key_points import check_encoders_of_each, check_rows, check_views
+from calque.runs.study.key_points import check_rows, check_views
 from calque.runs.study.options import (
     OF_ENCODER,
     PARTS,
@@ -112,7 +112,6 @@ def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
     check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
     make_method(where, given, study.towards)
     check_views(study, where, given)
-    check_encoders_of_each(study, where, given)
 
 
 def check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:

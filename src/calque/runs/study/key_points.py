@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -41,35 +40,6 @@ def check_views(study: Study, where: str, given: Mapping[str, Any]) -> None:
             raise SettingError(f"{here}: {steps[-1]} is not learnt with {where}.steps = {given['steps']!r}")
 
 
-def check_encoders_of_each(study: Study, where: str, given: Mapping[str, Any]) -> None:
-    """Complain of languages without an encoder, where a method takes one of each.
-
-    Raises:
-        SettingError: with the encoder, and the supervision that has text in such a language.
-    """
-    if not METHODS[given["method"]].of_each:
-        return
-    for name, encoder in study.encoders.items():
-        known = _languages(study, encoder) if is_for(given, name) else ()
-        for learnt in study.supervisions(given):
-            langs = (study.source, *study.languages(study.supervision[learnt]))
-            if known and (missing := [lang for lang in langs if lang not in known]):
-                raise SettingError(
-                    f"{where}: encoder {name!r} is of {', '.join(known)}, and supervision {learnt!r} has text in "
-                    f"{', '.join(missing)}"
-                )
-
-
-def _languages(study: Study, encoder: Mapping[str, Any]) -> tuple[str, ...]:
-    """Languages of an encoder of each; none where one is for all, or where only its folder knows."""
-    from calque.encoders.loading import by_language
-
-    if "pretrain" in encoder:
-        return tuple(encoder["pretrain"]["texts"]) if encoder["pretrain"].get("apart") else ()
-    path = encoder["path"]
-    return () if os.path.exists(study.path(path)) else tuple(by_language(path) or ())
-
-
 def check_rows(study: Study, where: str, given: Mapping[str, Any]) -> None:
     """Complain of a task on words that is to be done on key points, and of pivots without translations of the tests.
 
@@ -81,13 +51,14 @@ def check_rows(study: Study, where: str, given: Mapping[str, Any]) -> None:
     Raises:
         SettingError: with the row, and how the task leaves it out.
     """
-    kind, tested = TASKS.load(given["task"]), _tested(study, given)
+    kind, pivot = TASKS.load(given["task"]), study.source if study.towards == "target" else study.towards
+    tested = list(dict.fromkeys(study.named(file)[0] for file in listed(given["test"])))
     for lang, two in given.get("translations", {}).items():
         if lang not in tested:
             raise SettingError(f"{where}.translations names {lang}, in which there is no test")
         if len(two) != 2:
             raise SettingError(
-                f"{where}.translations.{lang} = {two!r}, expected the file in {_pivot(study)} and that in {lang}"
+                f"{where}.translations.{lang} = {two!r}, expected the file in {pivot} and that in {lang}"
             )
     for row, method, steps in _rows_of_key_points(study, given):
         others = f"{where}.methods names the rows that it is for"
@@ -97,24 +68,11 @@ def check_rows(study: Study, where: str, given: Mapping[str, Any]) -> None:
             )
         if steps != PIVOTS or study.towards == "target":
             continue
-        langs = [lang for lang in tested if lang not in ("", _pivot(study))]
+        langs = [lang for lang in tested if lang not in ("", pivot)]
         missing = [lang for lang in langs if lang not in given.get("translations", {})]
         if missing or not langs:
             of = f" of the tests in {', '.join(missing)}" if missing else ""
             raise SettingError(f"{where}: row {row!r} of methods.{method} needs translations{of}, or {others}")
-
-
-def _tested(study: Study, given: Mapping[str, Any]) -> list[str]:
-    """Languages of a task's tests, each once."""
-    return (
-        list(dict.fromkeys(study.named(file)[0] for file in listed(given["test"])))
-        if isinstance(given["test"], list | str)
-        else []
-    )
-
-
-def _pivot(study: Study) -> str:
-    return study.source if study.towards == "target" else study.towards
 
 
 def _rows_of_key_points(study: Study, task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
