@@ -36,7 +36,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	touch $@
 
 bench: install         ## the speed ratios of docs/results.md
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks $(or $(ARGS),all)
 
 clean:
 	rm -rf $(VENV) dist build site .pytest_cache .ruff_cache

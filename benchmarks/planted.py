@@ -25,9 +25,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+from sklearn.metrics import v_measure_score
 
 from benchmarks.planted_key_points import score_world, write_world
-from benchmarks.planted_senses import plant, replace, score_found, score_separation, supervised, v_measure
+from benchmarks.planted_senses import plant, replace, score_found, score_separation, supervised
 from benchmarks.planted_translations import RARE, rename, score_retrieval
 from calque.corpora import read_sentences
 from calque.corpora.languages import name_and_path
@@ -53,10 +54,6 @@ def write_lines(path: Path, lines: Iterable[Sequence[str]]) -> None:
     path.write_text("".join(f"{' '.join(line)}\n" for line in lines), encoding="utf-8")
 
 
-def read_lines(path: Path) -> list[list[str]]:
-    return [line.split() for line in _text(path)]
-
-
 def make_senses(given: argparse.Namespace) -> None:
     text = read_text(given.text, lang=given.lang, lengths=given.lengths, most=given.sentences + given.test)
     held_out = set(_evenly(len(text), given.test))
@@ -73,9 +70,7 @@ def make_senses(given: argparse.Namespace) -> None:
     about["sentences"] = {name: len(sentences) for name, (sentences, _) in parts.items()}
     for sides in ("both", "left", "right"):
         told = [supervised(*parts["train"], *parts["test"], form, sides=sides) for form in planted.members]
-        about[f"supervised, neighbours of {sides}"] = round(
-            float(np.mean([v_measure(*each).v_measure for each in told])), 3
-        )
+        about[f"supervised, neighbours of {sides}"] = round(float(np.mean([v_measure_score(*e) for e in told])), 3)
     (given.out / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(json.dumps({key: value for key, value in about.items() if key not in ("members", "controls")}))
 
@@ -100,10 +95,12 @@ def make_translations(given: argparse.Namespace) -> None:
 
 def score_senses(given: argparse.Namespace) -> None:
     about = json.loads((given.dir / "about.json").read_text(encoding="utf-8"))
-    text, truth = (read_lines(given.dir / f"{given.part}{kind}") for kind in (".txt", ".truth.txt"))
+    text, truth = (
+        [line.split() for line in _text(given.dir / f"{given.part}{kind}")] for kind in (".txt", ".truth.txt")
+    )
     figures: dict[str, object] = {"part": given.part}
     if given.senses is not None:
-        found = read_lines(given.senses)
+        found = [line.split() for line in _text(given.senses)]
         _check_words(found, text, given.senses)
         figures |= score_found(text, truth, found, list(about["members"]), about["controls"])
     if given.encoder is not None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -31,29 +31,16 @@ _SPLIT = 0.3  # of the words that have a translation; two or three pieces are eq
 _TABLE = "vectors.safetensors"
 
 
-@dataclass(frozen=True)
-class Word:
-    """A word of the first language.
-
-    Attributes:
-        form: its spelling.
-        kind: class of words.
-        phrase: which noun phrase, or other part, of its sentence it belongs to.
-    """
+class Word(NamedTuple):
+    """A word of the first language: its spelling, its class, and the noun phrase or other part of the sentence it is in."""
 
     form: str
     kind: str
     phrase: str
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A sentence and its translation.
-
-    Attributes:
-        first, second: words of each.
-        links: which word translates which; of a split word the piece that carries the meaning.
-    """
+class Pair(NamedTuple):
+    """A sentence, its translation, and which word translates which; of a split word the piece that carries the meaning."""
 
     first: tuple[str, ...]
     second: tuple[str, ...]
@@ -75,7 +62,6 @@ class World:
     names: dict[str, tuple[tuple[str, ...], int]]
     particles: dict[str, list[str]]
     vectors: tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
-    _kinds: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def make(cls, *, dim: int = 64, seed: int = 0) -> World:
@@ -222,17 +208,13 @@ class PlantedEncoder(Encoder):
         self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
     ) -> Embeddings:
         read = [sentence.words for sentence in sentences]
-        data = np.zeros((sum(map(len, read)), self.dim), dtype=np.float32)
-        covered, place = np.ones(len(data), dtype=bool), 0
+        covered = np.array([word in self.vectors for words in read for word in words], dtype=bool)
+        rows = [np.zeros((0, self.dim))]
         for words in read:
             own = int.from_bytes(hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest(), "little")
             drawn = np.random.default_rng(own).normal(size=(len(words), self.dim)) * self.noise
-            for word, noise in zip(words, drawn, strict=True):
-                if word in self.vectors:
-                    data[place] = self.vectors[word] + noise
-                else:
-                    covered[place] = False
-                place += 1
+            rows += [self.vectors.get(word, 0.0) + noise[None] for word, noise in zip(words, drawn, strict=True)]
+        data = np.concatenate(rows).astype(np.float32) * covered[:, None]
         return stored(Embeddings(data, offsets_of(list(map(len, read))), covered), out)
 
     def save(self, folder: str | PathLike[str]) -> None:

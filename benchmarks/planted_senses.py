@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.metrics import homogeneity_completeness_v_measure
 
 from benchmarks.planted_words import (
     Words,
@@ -121,43 +122,6 @@ def supervised(
 
 
 # -- how well senses agree with the truth --------------------------------------------------------------------
-@dataclass(frozen=True)
-class Agreement:
-    """How far two divisions of the same things agree, each figure from 0 to 1."""
-
-    homogeneity: float
-    completeness: float
-
-    @property
-    def v_measure(self) -> float:
-        """Harmonic mean of the two."""
-        both = self.homogeneity + self.completeness
-        return 2 * self.homogeneity * self.completeness / both if both else 0.0
-
-
-def v_measure(truth: Sequence[str], found: Sequence[str]) -> Agreement:
-    """Homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1), natural logarithms.
-
-    Homogeneity is `1 − H(truth | found) / H(truth)`, completeness `1 − H(found | truth) / H(found)`; each is 1 where its
-    denominator is 0.
-    """
-    joint = _entropy(list(zip(truth, found, strict=True)))
-    of_truth, of_found = _entropy(truth), _entropy(found)
-    homogeneity = 1 - (joint - of_found) / of_truth if of_truth > 0 else 1.0
-    completeness = 1 - (joint - of_truth) / of_found if of_found > 0 else 1.0
-    return Agreement(homogeneity, completeness)
-
-
-def _entropy(labels: Sequence) -> float:
-    share = np.array(list(Counter(labels).values())) / len(labels)
-    return float(-(share * np.log(share)).sum())
-
-
-def share_of_one(found: Sequence[str]) -> float:
-    """The share of uses in the sense that is used most."""
-    return Counter(found).most_common(1)[0][1] / len(found)
-
-
 def separation(vectors: np.ndarray, labels: np.ndarray, *, most: int = 500) -> float:
     """Mean Euclidean distance between occurrences of different senses, divided by that between occurrences of the same.
 
@@ -185,7 +149,8 @@ def score_found(
 ) -> dict[str, float | int]:
     """Agreement of senses found with the truth, the mean over pseudo-words; and how far control words keep to one sense.
 
-    Where no sense was found, that counts as a sense of its own.
+    Agreement is homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1). Where no sense was
+    found, that counts as a sense of its own.
     """
     agreements, senses, unfound, uses = [], [], 0, 0
     for form in forms:
@@ -193,18 +158,17 @@ def score_found(
         if not places:
             continue
         selected = [found[i][j] for i, j in places]
-        agreements.append(v_measure([truth[i][j] for i, j in places], selected))
+        agreements.append(homogeneity_completeness_v_measure([truth[i][j] for i, j in places], selected))
         senses.append(len(set(selected)))
         unfound += selected.count(NONE)
         uses += len(places)
     shares = []
     for word in controls:
         places, _ = occurrences(text, [word])
-        shares += [share_of_one([found[i][j] for i, j in places])] if places else []
+        uses_of = Counter(found[i][j] for i, j in places)
+        shares += [uses_of.most_common(1)[0][1] / len(places)] if places else []
     return {
-        "v_measure": float(np.mean([each.v_measure for each in agreements])),
-        "homogeneity": float(np.mean([each.homogeneity for each in agreements])),
-        "completeness": float(np.mean([each.completeness for each in agreements])),
+        **dict(zip(("homogeneity", "completeness", "v_measure"), np.mean(agreements, axis=0).tolist(), strict=True)),
         "pseudo_words": len(agreements),
         "occurrences": uses,
         "without_sense": unfound,

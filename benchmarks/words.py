@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.stand_in import stand_in_text
+from benchmarks.shared import made_up_text
 
 
 def seconds(commands: list[list[str]], threads: int) -> float:
@@ -37,31 +37,27 @@ def main(arguments: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         text = Path(options.text or Path(folder) / "text")
         if not options.text:
-            corpus, _ = stand_in_text(options.pairs, langs=tuple(options.langs))
+            corpus, _ = made_up_text(options.pairs, langs=tuple(options.langs))
             lines = (" ".join(source.words) + " ||| " + " ".join(target.words) + "\n" for source, target in corpus)
             text.write_text("".join(lines), encoding="utf-8")
         command = [sys.executable, "-m", "calque", "words", str(text), "--langs", *options.langs, "--pretokenized"]
         command += ["--out", str(Path(folder) / "links"), "--quiet", "--model"]
-        ours = {model: [[*command, model]] for model in ("fast-align", "hmm")}
+        ours = {f"calque words --model {model}": [[*command, model]] for model in ("fast-align", "hmm")}
         theirs = [[options.fast_align, "-i", str(text), "-d", "-o", "-v", *more] for more in ([], ["-r"])]
         for commands in ours.values():
             seconds(commands, options.threads)  # compiles what is not yet compiled
-        found: dict[str, list[float]] = {name: [] for name in (*ours, "fast_align")}
+        every = {**ours, **({"fast_align": theirs} if options.fast_align else {})}
+        found: dict[str, list[float]] = {name: [] for name in every}
         for _ in range(options.rounds):
-            for name, commands in ours.items():
+            for name, commands in every.items():
                 found[name].append(seconds(commands, options.threads))
-            if options.fast_align:
-                found["fast_align"].append(seconds(theirs, options.threads))
     print(f"word alignment, {text.name}, processor seconds of whole commands, medians of {options.rounds} turns:")
     for name, times in found.items():
-        if times and name != "fast_align":
-            ratio = "fast_align was not found, --fast-align names it"
-            if options.fast_align:
-                ratio = f"{statistics.median(t / o for t, o in zip(found['fast_align'], times, strict=True)):.2f} times"
-                ratio += " as fast as fast_align in both directions (at least 4 asked)"
-            print(f"  calque words --model {name}: {statistics.median(times):.2f} s, {ratio}")
-    if options.fast_align:
-        print(f"  fast_align, both directions: {statistics.median(found['fast_align']):.2f} s")
+        ratio = ""
+        if options.fast_align and name != "fast_align":
+            ratio = statistics.median(t / o for t, o in zip(found["fast_align"], times, strict=True))
+            ratio = f", {ratio:.2f} times as fast as fast_align in both directions (at least 4 asked)"
+        print(f"  {name}: {statistics.median(times):.2f} s{ratio}")
 
 
 if __name__ == "__main__":

@@ -9,21 +9,18 @@ once.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from calque.arrow import from_numpy
 from calque.offsets import offsets_of
 
 BLOCK = 1 << 16  # sentence pairs made at a time
-POLL = 0.05  # seconds between two looks at the memory
+EXPONENT = 1.05  # of Zipf's law
+DROPPED = ADDED = 0.08  # fraction of source words without a translation, and of target words that come from nothing
+MOVED = 0.8  # standard deviation of how far words stray from the order of the source
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 
 
@@ -31,30 +28,20 @@ class ZipfText:
     """Made-up sentence pairs.
 
     Args:
-        types: source words that there are.
-        exponent: of Zipf's law.
-        length: words of a source sentence in the mean; at least 2.
-        dropped, added: share of the source words without a translation, and of target words that come from nothing.
-        moved: how far words stray from the order of the source, standard deviation in words.
+        types: number of source words.
+        length: mean number of words of a source sentence, at least 2.
         seed: of everything.
     """
 
-    def __init__(
-        self, *, types: int = 400_000, exponent: float = 1.05, length: float = 12.0, dropped: float = 0.08,
-        added: float = 0.08, moved: float = 0.8, seed: int = 0,
-    ):  # fmt: skip
+    def __init__(self, *, types: int = 400_000, length: float = 12.0, seed: int = 0):
         self.types, self.length, self.seed = types, length, seed
-        self.dropped, self.added, self.moved = dropped, added, moved
-        chance = 1 / np.arange(1, types + 1) ** exponent
+        chance = 1 / np.arange(1, types + 1) ** EXPONENT
         self._ends = np.cumsum(chance / chance.sum())
         rng = np.random.default_rng([seed, 0])
-        self._first = rng.permutation(types)  # target word of every source word: frequent ones do not share their rank
-        self._second = np.where(rng.random(types) < 0.1, rng.integers(0, types, types), self._first)
-
-    @property
-    def translations(self) -> np.ndarray:
-        """The first entry of every source word, int64 `[types]`."""
-        return self._first
+        self.translations = rng.permutation(
+            types
+        )  # target word of every source word: frequent ones do not share their rank
+        self._second = np.where(rng.random(types) < 0.1, rng.integers(0, types, types), self.translations)
 
     def word(self, number: int, side: str) -> str:
         """How a word is spelt: source and target words never look alike."""
@@ -75,11 +62,11 @@ class ZipfText:
         lengths = 2 + rng.poisson(self.length - 2, n)
         offsets = offsets_of(lengths)
         source = np.minimum(np.searchsorted(self._ends, rng.random(offsets[-1])), self.types - 1)
-        target = np.where(rng.random(len(source)) < 0.25, self._second[source], self._first[source])
+        target = np.where(rng.random(len(source)) < 0.25, self._second[source], self.translations[source])
         sentence, position = np.repeat(np.arange(n), lengths), np.arange(len(source)) - np.repeat(offsets[:-1], lengths)
-        place = position + rng.normal(0, self.moved, len(source))
-        kept = (rng.random(len(source)) >= self.dropped) | (position == 0)
-        new = np.flatnonzero(rng.random(len(source)) < self.added)
+        place = position + rng.normal(0, MOVED, len(source))
+        kept = (rng.random(len(source)) >= DROPPED) | (position == 0)
+        new = np.flatnonzero(rng.random(len(source)) < ADDED)
         words = np.concatenate([target[kept], np.searchsorted(self._ends, rng.random(len(new)))])
         of = np.concatenate([sentence[kept], sentence[new]])
         order = np.lexsort((np.concatenate([place[kept], place[new]]), of))
@@ -93,123 +80,50 @@ class ZipfText:
             yield self.block(number, min(BLOCK, pairs - begin))
 
 
-def write(text: ZipfText, pairs: int, path: Path) -> int:
-    """Write `source ||| target` lines, or an Arrow file that `ParallelCorpus.open` maps, by the name's end.
-
-    Returns:
-        words of both sides.
-    """
-    import pyarrow as pa
-
-    from calque.text import corpus_record
-
-    spelled = {
-        side: pa.array([text.word(k, side) for k in range(text.types)], pa.string()) for side in ("source", "target")
-    }
-    n_words = 0
-    record = corpus_record(("en", "de"), skipped={}, first_skipped={}, segmenters=("", ""), path=None)
-    words = pa.list_(pa.string())
-    schema = pa.schema([("source", words), ("target", words)], metadata=record)
-    with path.open("wb") as file:
-        arrow = pa.ipc.new_file(file, schema) if path.suffix == ".arrow" else None
-        for source, source_offsets, target, target_offsets, _ in text.blocks(pairs):
-            n_words += len(source) + len(target)
-            sides = [
-                pa.ListArray.from_arrays(from_numpy(offsets.astype(np.int32)), spelled[side].take(from_numpy(numbers)))
+def write(text: ZipfText, n: int, plain: Path, pairs: Path, links: Path) -> None:
+    """Write the source side of `n` sentence pairs, `source ||| target` lines, and the true links, in one pass."""
+    spelled = {side: [text.word(k, side) for k in range(text.types)] for side in ("source", "target")}
+    with plain.open("w") as sources, pairs.open("w") as both, links.open("w") as true:
+        for source, source_offsets, target, target_offsets, come_from in text.blocks(n):
+            left, right = (
+                [" ".join(spelled[side][k] for k in numbers[first:last]) for first, last in pairwise(offsets)]
                 for side, numbers, offsets in (
-                    ("source", source, source_offsets), ("target", target, target_offsets),
+                    ("source", source.tolist(), source_offsets.tolist()), ("target", target.tolist(), target_offsets.tolist()),
                 )
-            ]  # fmt: skip
-            if arrow is not None:
-                arrow.write_batch(pa.record_batch(sides, schema=schema))
-                continue
-            for left, right in zip(*(side.to_pylist() for side in sides), strict=True):
-                file.write(f"{' '.join(left)} ||| {' '.join(right)}\n".encode())
-        if arrow is not None:
-            arrow.close()
-    return n_words
+            )  # fmt: skip
+            sources.writelines(f"{line}\n" for line in left)
+            both.writelines(f"{a} ||| {b}\n" for a, b in zip(left, right, strict=True))
+            of = come_from.tolist()
+            true.writelines(
+                " ".join(f"{i}-{j}" for j, i in enumerate(of[first:last]) if i >= 0) + "\n"
+                for first, last in pairwise(target_offsets.tolist())
+            )
 
 
-def score(text: ZipfText, pairs: int, links: Path) -> tuple[float, float]:
-    """Precision and recall of a Pharaoh file."""
-    found = true = both = 0
-    with links.open() as file:
-        for _, _, _, offsets, come_from in text.blocks(pairs):
-            for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-                right = {f"{i}-{j}" for j, i in enumerate(come_from[begin:end].tolist()) if i >= 0}
-                mine = set(next(file).split())
-                found, true, both = found + len(mine), true + len(right), both + len(right & mine)
-    return both / max(1, found), both / max(1, true)
-
-
-def anonymous_mib(pid: int) -> float:
-    """Memory of a process now, without pages of mapped files, which the system may take back; 0 where nobody says."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon")), 0.0)
-
-
-def measure(text: ZipfText, pairs: int, folder: Path, more: list[str]) -> str:
-    """`calque words` on so many sentence pairs, as one command: processor time, clock, peak memory, and what it found."""
-    source, links = folder / f"{pairs}.arrow", folder / f"{pairs}.align"
-    n_words = write(text, pairs, source)
-    command = [
-        sys.executable,
-        "-m",
-        "calque",
-        "words",
-        str(source),
-        "--langs",
-        "en",
-        "de",
-        "--out",
-        str(links),
-        "--quiet",
-    ]
-    begun = time.monotonic()
-    running = subprocess.Popen([*command, *more])
-    anonymous, status, used = 0.0, None, None
-    while used is None:
-        anonymous = max(anonymous, anonymous_mib(running.pid))
-        time.sleep(POLL)
-        done, status, spent = os.wait4(running.pid, os.WNOHANG)
-        used = spent if done else None
-    if status:
-        sys.exit(f"calque words failed with {pairs:,} sentence pairs")
-    taken = time.monotonic() - begun
-    precision, recall = score(text, pairs, links)
-    source.unlink()
-    links.unlink()
-    return (
-        f"{pairs:>10,} pairs, {n_words:>11,} words: {used.ru_utime + used.ru_stime:8.1f} s of processors, {taken:8.1f} s by the "
-        f"clock, peak {used.ru_maxrss / 2**10:6,.0f} MiB, {anonymous:6,.0f} without mapped files; "
-        f"precision {100 * precision:.1f}, recall {100 * recall:.1f}"
-    )
+def score(found: Path, true: Path) -> tuple[float, float]:
+    """Return precision and recall of a Pharaoh file."""
+    counts = np.zeros(3)
+    with found.open() as ours, true.open() as theirs:
+        for one, other in zip(ours, theirs, strict=True):
+            mine, right = set(one.split()), set(other.split())
+            counts += len(mine & right), len(mine), len(right)
+    return counts[0] / max(1, counts[1]), counts[0] / max(1, counts[2])
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--types", type=int, default=400_000)
-    parser.add_argument("--length", type=float, default=12.0, help="words of a source sentence")
-    parser.add_argument("--out", type=Path, help="write the text here: an .arrow file, or a ||| b")
-    parser.add_argument("--score", type=Path, help="compare this Pharaoh file with the true links")
-    parser.add_argument(
-        "--curve", type=int, nargs="+", metavar="PAIRS", help="run calque words on texts of these sizes"
-    )
-    parser.add_argument("--words-options", default="--model hmm", help="further options of calque words for --curve")
+    parser.add_argument("--length", type=float, default=12.0, help="mean number of words of a source sentence")
+    parser.add_argument("--out", type=Path, required=True, help="write the text here, and to OUT.en and OUT.align")
+    parser.add_argument("--score", type=Path, help="instead compare this Pharaoh file with OUT.align")
     options = parser.parse_args(arguments)
-    text = ZipfText(types=options.types, length=options.length)
-    for pairs in options.curve or ():
-        with tempfile.TemporaryDirectory() as folder:
-            print(measure(text, pairs, Path(folder), options.words_options.split()), flush=True)
-    if options.out:
-        print(f"{options.pairs:,} sentence pairs, {write(text, options.pairs, options.out):,} words in {options.out}")
+    plain, links = (Path(f"{options.out}.{end}") for end in ("en", "align"))
     if options.score:
-        precision, recall = score(text, options.pairs, options.score)
+        precision, recall = score(options.score, links)
         print(f"{options.score}: precision {100 * precision:.1f}, recall {100 * recall:.1f} per cent")
+        return
+    write(ZipfText(types=options.types, length=options.length), options.pairs, plain, options.out, links)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,8 @@ from pyarrow import parquet
 
 from calque.encoders import load_encoder
 from calque.encoders.base import Encoder
-from calque.integrations.ray.work import Actor, Report, answered, asked
+from calque.errors import CalqueError
+from calque.integrations.ray.cluster import Actor
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
@@ -49,10 +52,12 @@ def vectors_of(path):
 
 def run_here(work, shards, cluster=None, **_):
     """What `cluster.run` does, without a cluster."""
-    actor, total = Actor(work), Report()
+    actor, total = Actor(work), Counter()
     for shard in shards:
-        (report,), (error,) = actor({name: [value] for name, value in asked(shard).items()}).values()
-        total += answered({"report": report, "error": error})
+        answer = actor({"shard": [json.dumps(asdict(shard))]})
+        if answer["error"][0]:
+            raise CalqueError(answer["error"][0])
+        total.update(json.loads(answer["counts"][0]))
     return total
 
 

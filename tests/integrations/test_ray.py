@@ -26,7 +26,6 @@ def nodes(tiny_folder, tmp_path_factory):
         patch.setenv("PYTHONPATH", os.pathsep.join([HELPERS, os.environ.get("PYTHONPATH", "")]))
         patch.setenv("CALQUE_TEST_ENCODER", str(tiny_folder))
         patch.setenv("CALQUE_TEST_GATE", str(gate := tmp_path_factory.mktemp("gate") / "open"))
-        patch.setenv("RAY_BACKEND_LOG_LEVEL", "fatal")
         patch.setenv("RAY_worker_niceness", "0")  # beside other work it would wait for minutes
         # A node is started by another thread than the main one, which alone may handle signals.
         patch.setattr("ray._private.utils.set_sigterm_handler", lambda handler: None)
@@ -63,8 +62,7 @@ def test_a_node_joins_and_one_dies_over_a_shard(capfd, nodes, text, tiny_encoder
 
     threading.Thread(target=disturb, daemon=True).start()
     command = ["encode", "shard_text:Waiting", text, "--lang", "en", "--out", out, "--engine", "ray", "-q"]
-    said = works(capfd, *command, "--address", nodes.address)
-    assert said == ("", "")  # of the node's death, too
+    works(capfd, *command, "--address", nodes.address)
     assert len(seen) == 1  # done by the first node, which waited over its second shard
     assert sorted(path.stem for path in out.glob("[0-9].*")) == [str(part) for part in range(PARTS)]
     for path in out.glob("[0-9].*"):

@@ -13,11 +13,20 @@ from pyarrow import parquet
 from calque.anchors import open_anchors
 from calque.encoders import load_encoder
 from calque.errors import CalqueError, InputError, SettingError
-from calque.integrations.ray import anchors, encoding, words
-from calque.integrations.ray.places import arriving, names_in
-from calque.integrations.ray.rows import blocks, column, sentences, written
-from calque.integrations.ray.shards import WINDOW, Shard, files_of, kind_of, left_of, shards_of
-from calque.integrations.ray.work import Actor, asked
+from calque.integrations.ray import verbs
+from calque.integrations.ray.shards import (
+    WINDOW,
+    Shard,
+    arriving,
+    blocks,
+    files_of,
+    format_of,
+    left_of,
+    names_in,
+    sentences,
+    shards_of,
+    written,
+)
 from calque.runs.anchors import make_anchors
 from calque.text import Sentences
 from command import fails, works
@@ -36,36 +45,34 @@ def folder(tmp_path):
 
 @pytest.fixture
 def here(monkeypatch):
-    for module in (encoding, anchors, words):
-        monkeypatch.setattr(module, "run", run_here)
+    monkeypatch.setattr(verbs, "run", run_here)
 
 
 # -- which shards there are --------------------------------------------------------------------------------------------
 def test_files_are_found_and_cut_into_shards(folder):
     files = files_of([str(folder / "text")])
-    assert [file.name for file in files] == ["b", "c", "deep/a"]
+    assert list(files) == ["b", "c", "deep/a"]
     shards = shards_of(files, 10)
     assert [(shard.name, shard.start, shard.rows) for shard in shards] == [
         ("b-00000", 0, 10), ("b-00001", 10, 10), ("b-00002", 20, 5), ("c", 0, None), ("deep/a", 0, 3),
     ]  # fmt: skip
-    assert Shard.read(shards[1].line()) == shards[1]
-    assert [file.name for file in files_of([str(folder / "text/*.p*")])] == ["b"]
-    assert [file.name for file in files_of([f"file://{folder}/text/c.jsonl"])] == ["c"]
-    assert kind_of("x.jsonl.zst") == ("jsonl", "zstd")
+    assert list(files_of([str(folder / "text/*.p*")])) == ["b"]
+    assert list(files_of([f"file://{folder}/text/c.jsonl"])) == ["c"]
+    assert format_of("x.jsonl.zst") == "jsonl"
     with pytest.raises(SettingError, match="both results would be called b"):
         files_of([str(folder / "text"), str(folder / "text/b.parquet")])
     with pytest.raises(InputError, match="no such file or folder"):
         files_of([str(folder / "never")])
     with pytest.raises(InputError, match=r"neither Parquet nor JSON lines, expected \.parquet or \.jsonl"):
         files_of([str(folder / "text/_SUCCESS")])
-    with pytest.raises(InputError, match="no such kind of address"):
+    with pytest.raises(InputError, match="cannot be reached .*nonsense"):
         files_of(["nonsense://x"])
 
 
 def test_a_folder_remembers_what_it_was_made_of(folder):
     def left(lang="en", n=3):
-        files = files_of([str(folder / "text")])[:n]
-        return [s.name for s in left_of(str(folder / "out"), {"lang": lang}, files, shards_of(files, 100), str_of)]
+        files = dict(list(files_of([str(folder / "text")]).items())[:n])
+        return [s.name for s in left_of(str(folder / "out"), {"lang": lang}, shards_of(files, 100), str_of)]
 
     def str_of(shard):
         return f"{shard.name}.x"
@@ -75,13 +82,8 @@ def test_a_folder_remembers_what_it_was_made_of(folder):
     assert left() == ["c", "deep/a"]  # text was added
     with pytest.raises(SettingError, match="was begun with another lang"):
         left("de")
-    write_jsonl(folder / "text/c.jsonl", lines(6, 3))  # mended before it was done
-    assert left() == ["c", "deep/a"]
-    write_parquet(folder / "text/b.parquet", lines(7))
-    with pytest.raises(SettingError, match=r"b\.parquet has changed"):
-        left()
     (folder / "out/run.json").write_text("{")
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(InputError, match=r"run\.json: cannot be read"):
         left()
 
 
@@ -102,8 +104,8 @@ def test_json_lines_packed_or_not(folder):
     found = list(blocks(Shard(str(folder / "x.jsonl.gz"), 0, None, "x"), 1))
     assert found == [(0, {"text": ["a b"], "n": [{"x": 1}]}), (1, {"text": ["c"]})]
     address = str(folder / "y.jsonl")
-    with written(address, "jsonl") as writer:
-        writer.write({"text": ["ä"], "new": pa.array([[1.5]])})
+    with written(address) as write:
+        write({"text": ["ä"], "new": pa.array([[1.5]])})
     assert (folder / "y.jsonl").read_text() == '{"text": "ä", "new": [1.5]}\n'
 
 
@@ -118,12 +120,14 @@ def test_rows_that_are_no_text_say_where(folder, content, message):
     path.write_bytes(content)
     how = {"lang": "en", "pretokenized": False, "path": str(path), "first": 0}
     with pytest.raises(InputError, match=message):
-        [sentences(column(rows, ["text"], ""), **how) for _, rows in blocks(Shard(str(path), 0, None, "x"), 9)]
+        [sentences(rows, ["text"], **how) for _, rows in blocks(Shard(str(path), 0, None, "x"), 9)]
 
 
 def test_columns_may_be_of_words_or_in_an_object():
-    assert column({"translation": [{"en": "a"}]}, ["en", "translation.en"], "") == ["a"]
-    found = sentences(pa.array([["New York", "is"]]), lang="en", pretokenized=False, path="", first=0)
+    how = {"lang": "en", "pretokenized": False, "path": "", "first": 0}
+    found = sentences({"translation": [{"en": "a"}]}, ["en", "translation.en"], **how)
+    assert [s.words for s in found] == [("a",)]
+    found = sentences({"words": pa.array([["New York", "is"]])}, ["words"], **how)
     assert [s.words for s in found] == [("New York", "is")]
 
 
@@ -179,7 +183,7 @@ def test_anchors_are_those_of_one_machine(here, tiny_folder, folder):
     how = {"lang": "en", "encoder": str(tiny_folder), "layers": [1, 2]}
     one = make_anchors([str(folder / f"{k}.txt") for k in range(3)], out=folder / "one", **how)
     for out in (str(folder / "out"), "memory://anchors"):
-        many = anchors.anchors([str(folder / "text")], out=out, **how)
+        many = verbs.anchors([str(folder / "text")], out=out, **how)
         for layer in (1, 2):
             assert many[layer].words == one[layer].words
             for name in ("vectors", "variances", "norms", "counts"):
@@ -216,8 +220,6 @@ def test_a_shard_that_cannot_be_read_is_one_line(capsys, here, tiny_folder, fold
     write_parquet(folder / "text/b.parquet", [None, "a"])
     said = fails(capsys, "anchors", folder / "text/b.parquet", "--encoder", tiny_folder, *out, folder / "2")
     assert "b.parquet: row 1: expected text or a list of words, got None (on " in said
-    row = {**asked(Shard("x.jsonl", 0, None, "x")), "calque": "0.0"}
-    assert "0.0 where the command was given" in Actor(None)({k: [v] for k, v in row.items()})["error"][0]
 
 
 def test_options_of_one_engine_are_refused_by_the_other(capsys, tiny_folder, folder):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -17,13 +16,11 @@ import forked
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
-from calque.runs import sources
 from calque.runs.compare import ONE_RUN, mean_of
 from calque.runs.steps import Step, Steps, digest
-from calque.runs.study import read_study, study, tables, workers
+from calque.runs.study import Workers, read_study, study, tables
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK, encoder_of
-from calque.runs.study.workers import Workers
 from command import run
 from planted import tagged, trees, words, write_tags, write_trees
 
@@ -130,7 +127,7 @@ def test_the_command_and_two_workers(plan, capsys, monkeypatch):
         assert kind == "spawn"  # a process that begins with nothing of calque, as a fork of that server does
         return forked.SERVER
 
-    monkeypatch.setattr(workers, "get_context", clean)
+    monkeypatch.setattr("calque.runs.study.get_context", clean)
     code, said, news = run(capsys, "study", plan, "--workers", 2, "--test", f"ner=nl={plan.parent / 'ner.test.es.tsv'}")
     assert code == 0, news
     assert said.startswith("## ner, f1")
@@ -577,53 +574,7 @@ def test_a_file_edited_during_a_step_stops_it(tmp_path):
     assert not steps.is_done(step)
 
 
-def test_code_is_part_of_what_a_step_depends_on(tmp_path, monkeypatch):
-    """An edit of what a step can reach changes its name; comments and docstrings do not, nor does what it cannot reach.
-
-    All is computed again after each edit, as another process would, but of files that are as they were: a second or two."""
-    package = tmp_path / "calque"
-    shutil.copytree(sources.ROOT, package, ignore=shutil.ignore_patterns("data", "__pycache__"))
-    monkeypatch.setattr(sources, "ROOT", package)
-
-    def by_content(name, path_of=lambda path: path):
-        function, known = getattr(sources, name).__wrapped__, {}
-
-        def remembered(given):
-            key = given, path_of(given).read_bytes()
-            if key not in known:
-                known[key] = function(given)
-            return known[key]
-
-        monkeypatch.setattr(sources, name, remembered)
-
-    by_content("_tree")
-    by_content("_imported")
-    by_content("_code", sources._path)
-    monkeypatch.setattr(sources, "_reached", sources._reached.__wrapped__)
-
-    def digests():
-        return {kind: sources.digest_of.__wrapped__(WORK[kind]) for kind in ("links", "align", "score")}
-
-    def edit(name, old, new):
-        text = (package / name).read_text()
-        assert old in text
-        (package / name).write_text(text.replace(old, new, 1))
-
-    first = digests()
-    edit("algebra/normalize.py", "from", "# a remark\nfrom")
-    edit("tasks/retrieval.py", '"""', '"""In other words: ')
-    assert digests() == first
-    edit("tasks/retrieval.py", "\nimport", "\nimport this\nimport")
-    second = digests()
-    assert {kind for kind in first if first[kind] != second[kind]} == {"score"}
-    edit("wordalign/loops/gibbs.py", "\nimport", "\nimport this\nimport")  # links are read by way of their steps' names
-    third = digests()
-    assert {kind for kind in first if second[kind] != third[kind]} >= {"links"}
-    edit("report/page.py", "\nimport", "\nimport this\nimport")
-    assert digests() == third
-
-
-def test_the_code_of_own_classes_is_part_of_it_too(tmp_path, monkeypatch):
+def test_the_version_and_the_code_of_own_classes_are_part_of_a_steps_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     steps = Steps(tmp_path / "steps", WORK)
 
@@ -637,15 +588,12 @@ def test_the_code_of_own_classes_is_part_of_it_too(tmp_path, monkeypatch):
     assert keys() == first
     (tmp_path / "own.py").write_text("class Mine: value = 1\n")
     assert not set(keys()) & set(first)
+    again = keys()
+    monkeypatch.setattr("calque.__version__", "0.0")
+    assert not set(keys()) & set(again)
     with pytest.raises(SettingError, match="there is no module nobodys; is it installed"):
         steps.step("align", {"method": "nobodys:Method"}, {}, {}, "")
     steps.step("score", {"task": "pos", "rename": {"nsubj": "nsubj:pass"}}, {}, {}, "")  # a label is no name of a class
-
-
-def test_what_a_table_names_is_reached(tmp_path, monkeypatch):
-    place = tmp_path / "table.py"
-    place.write_text('ROWS = {"x": "calque.nn.crf:CRF"}\n')
-    assert "calque.nn.crf" in list(sources._imports(sources._tree(place)))
 
 
 def grid(path):
@@ -690,7 +638,7 @@ def test_a_killed_study_takes_its_workers_with_it(tmp_path):
         "import os, time\n"
         "from concurrent.futures import ProcessPoolExecutor\n"
         "from multiprocessing import get_context\n"
-        "from calque.runs.study.workers import _begin\n"
+        "from calque.runs.study import _begin\n"
         "pool = ProcessPoolExecutor(1, get_context('fork'), initializer=_begin, initargs=(1,))\n"
         "print(pool.submit(os.getpid).result(), flush=True)\n"
         "pool.submit(time.sleep, 600)\n"

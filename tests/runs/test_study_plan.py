@@ -14,7 +14,7 @@ import pytest
 from calque.errors import CalqueError, InputError
 from calque.runs import steps
 from calque.runs.steps import Steps
-from calque.runs.study import checks, read_study
+from calque.runs.study import read_study, reading
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK
 from toml_text import toml_file
@@ -165,7 +165,7 @@ def unread(monkeypatch):
 @pytest.fixture
 def once(monkeypatch):
     """The pretraining of an encoder, whose settings are tried on a network without numbers, is checked once for each table."""
-    check, said = checks.check_pretraining, {}
+    check, said = reading.check_pretraining, {}
 
     def remembered(*given):
         if (key := repr(given)) not in said:
@@ -176,7 +176,7 @@ def once(monkeypatch):
         if said[key] is not None:
             raise said[key]
 
-    monkeypatch.setattr(checks, "check_pretraining", remembered)
+    monkeypatch.setattr(reading, "check_pretraining", remembered)
 
 
 @pytest.mark.parametrize("recipe", [None, *RECIPES], ids=lambda recipe: recipe.stem if recipe else "everything")

@@ -8,7 +8,6 @@ as there are sets of a size the search is exact (Held & Karp 1962, "A dynamic pr
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numba import njit

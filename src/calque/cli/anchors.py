@@ -92,11 +92,11 @@ def anchors(
         )
     load = Loading(None, pooling, max_length).arguments()
     if on_ray:
-        from calque.integrations.ray.anchors import anchors as anchors_on_ray
+        from calque.integrations.ray.verbs import anchors as anchors_on_ray
 
         anchors_on_ray(
             text, lang=lang, encoder=encoder, layers=numbers(layers), vocabulary=vocabulary, pretokenized=pretokenized,
-            load=load, progress=not quiet, say=say, **engine.arguments(out, [*text, encoder, vocabulary]), **finishing,
+            load=load, progress=not quiet, say=say, finishing=finishing, **engine.arguments(out, [*text, encoder, vocabulary]),
         )  # fmt: skip
         return
     if shard is not None:

@@ -55,7 +55,7 @@ def encode(
     """
     load = {**loading.arguments(), **({} if precision is None else {"precision": precision})}
     if engine.on_ray(limit=limit):
-        from calque.integrations.ray.encoding import encode as encode_on_ray
+        from calque.integrations.ray.verbs import encode as encode_on_ray
 
         encode_on_ray(
             encoder, [text], lang=lang, format=format, pretokenized=pretokenized, load=load, progress=not quiet,

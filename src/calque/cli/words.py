@@ -112,7 +112,7 @@ def words(
     if engine.on_ray(**here, limit=limit, sample=sample, model=linking.model != "auto"):
         if use is None:
             raise SettingError("--engine ray links with tables: learn them with --tables on a sample, then give --use")
-        from calque.integrations.ray.words import link
+        from calque.integrations.ray.verbs import link
 
         link(
             [train], langs=pairs_of(langs, 1)[0], use=use, words=linking.words(pretokenized, None), format=format,

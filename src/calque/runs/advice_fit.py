@@ -18,9 +18,9 @@ from calque.runs.compare import Estimate, error_of_gap, estimate, over_tests, ov
 from calque.runs.shown import columns
 from calque.runs.steps import Step, Steps
 from calque.runs.study.grid import Grid
+from calque.runs.study.grid import Row as Encoded
 from calque.runs.study.plan import BASE, Study, listed
 from calque.runs.study.reading import read_study
-from calque.runs.study.rows import Row as Encoded
 from calque.runs.study.work import WORK, encoder_of
 from calque.tasks.table import TASKS, option_names
 

@@ -1,4 +1,4 @@
-"""Steps that are done once: a result is kept under the hash of all that went into it."""
+"""Steps that are done once: a result is kept under the hash of its settings, files and version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import calque
 from calque.errors import InputError
-from calque.runs import sources
+from calque.named import file_of, is_path
 
 Paths = Mapping[str, Sequence[str]]
 
@@ -28,7 +28,7 @@ class Step:
         settings: what it depends on beside files; JSON.
         files: what it reads, by what it is to the step; the content counts, not the names.
         after: folders of steps whose results it reads, in the same way.
-        code: hash of the code that does it, see `Steps.step`.
+        code: version of calque, with hashes of the user's own classes, see `Steps.step`.
         label: what it is called where people read; decides nothing.
     """
 
@@ -71,14 +71,12 @@ class Steps:
         self.folder, self.work = Path(folder), work
 
     def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths, label: str) -> Step:
-        """A step that counts the code that will do it, that of classes from elsewhere which its settings name included."""
-        code = sources.digest_of(self.work[kind]) + sources.digest_of_own(settings)
-        return Step(kind, settings, files, after, code, label)
-
-    @property
-    def modules(self) -> list[str]:
-        """What must be imported for the work to be done by the code that was counted, even if that is edited meanwhile."""
-        return sources.modules_of(self.work.values())
+        """Return a step whose key counts the version of calque, and the content of the file of every class
+        `package.module:Class` that the settings name as method, task or encoder. What such a file imports does not count."""
+        encoders = [name for _, name in settings.get("encoder") or ()]
+        named = [name for name in (settings.get("method"), settings.get("task"), *encoders) if name and is_path(name)]
+        own = [hashlib.blake2b(file_of(name).read_bytes(), digest_size=16).hexdigest() for name in named]
+        return Step(kind, settings, files, after, " ".join([calque.__version__, *own]), label)
 
     def place(self, step: Step) -> Path:
         """The folder of a step, done or not."""

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from calque.disk import write_text
+from calque.errors import SettingError
 from calque.linking import Say
-from calque.runs.steps import Steps
-from calque.runs.study.grid import Grid
+from calque.runs.lock import locked
+from calque.runs.steps import Step, Steps, unique
+from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import Study
 from calque.runs.study.reading import read_study, tested_on
-from calque.runs.study.rows import label_of
 from calque.runs.study.tables import tables
 from calque.runs.study.work import SCORES, WORK
-from calque.runs.study.workers import Workers
-from calque.training.tracking import check_trackers
+from calque.training.tracking import check_trackers, tracked
 
 __all__ = ["Study", "read_study", "study", "tables"]
 
@@ -34,20 +41,20 @@ def study(
     track_folder: str | Path = "tracked",
     say: Say = lambda line: None,
 ) -> list[dict[str, Any]]:
-    """Do a study, or what is left of it.
+    """Run a study, or the steps of it that are left.
 
     Args:
         path: TOML file, see `Study`.
-        workers: processes side by side, which share the cores.
-        data, out: folders instead of the study's own.
+        workers: number of parallel processes, which share the cores.
+        data, out: folders that replace the study's own.
         tests: further test files of its tasks, `TASK=FILE` or `TASK=LANG=FILE`.
-        track: trackers of its trainings, see `calque.training.tracking.Tracking`; every step that trains is a run.
+        track: trackers, see `calque.training.tracking.Tracking`; every step that trains is a run.
         track_folder: for trackers that write files.
         say: takes a line of news.
 
     Returns:
-        a record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
-        `Score.to_dict` has; encoders go by the study's names. They are in `results.jsonl` of the folder, too.
+        A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
+        `Score.to_dict` has. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
     """
     check_trackers(track)
     plan = tested_on(read_study(path), tests)
@@ -64,17 +71,77 @@ def study(
         do("evaluating", grid.scoring)
     records = []
     for about, step in grid.scores:
-        scores = json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8"))
-        records += [_named(score, about) for score in scores]
-    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
-    write_text(folder / "results.jsonl", "".join(lines))
+        for score in json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8")):
+            if "encoder" in score["settings"]:  # the task knows the encoder by the name of its folder
+                score["settings"]["encoder"] = label_of(about)
+            records.append({**score, **about})
+    write_text(folder / "results.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
     write_text(folder / "results.md", tables(records) + "\n")
     return records
 
 
-def _named(score: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """A score with the study's names: to the task, the encoder was a folder with a hash for its name."""
-    settings = score["settings"]
-    if "encoder" in settings:
-        settings = {**settings, "encoder": label_of(about)}
-    return {**score, **about, "settings": settings}
+class Workers:
+    """Runs steps, in parallel if there are several workers.
+
+    Args:
+        steps: the folder of steps.
+        workers: number of processes.
+        say: takes a line of news.
+        track, track_folder: see `study`.
+
+    Raises:
+        SettingError: fewer than one worker; on entering, another process works in the same folder.
+    """
+
+    def __init__(
+        self, steps: Steps, workers: int, say: Say, *, track: Sequence[str] = (), track_folder: str | Path = "tracked"
+    ):
+        if workers < 1:
+            raise SettingError(f"workers must be at least 1, got {workers}")
+        self.steps, self.workers, self.say = steps, workers, say
+        self._do = partial(_tracked, steps, tuple(track), str(track_folder)) if track else steps.do
+        self._pool: ProcessPoolExecutor | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Workers:
+        self._open.enter_context(locked(self.steps.folder))
+        if self.workers > 1:
+            cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
+            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin, initargs=(cores,))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._open.__exit__(*error)
+
+    def __call__(self, title: str, steps: Sequence[Step]) -> None:
+        steps = unique(steps)
+        left = [step for step in steps if not self.steps.is_done(step)]
+        if steps:
+            self.say(f"{title}: {len(left)} of {len(steps)} steps to do")
+        done = map(self._do, left) if self._pool is None else self._pool.map(self._do, left)
+        for number, (_, step) in enumerate(zip(done, left, strict=True), 1):
+            self.say(f"{title}: {number} of {len(left)} done ({step.label or step.kind})")
+
+
+def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Path:
+    """Run a step whose trainings are tracked."""
+    run = re.sub(r"[^\w.-]+", "-", f"{step.kind} {step.label}").strip("-")
+    with tracked(track, run=f"{run}-{step.key[:6]}", folder=folder, expected=False):
+        return steps.do(step)
+
+
+def _begin(cores: int) -> None:
+    import torch
+
+    torch.set_num_threads(cores)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this worker when the study is killed; a step that was begun is done again."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -4,19 +4,65 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from calque.alignment import METHODS
 from calque.corpora.languages import name_and_path
 from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
-from calque.runs.study.beside import beside_encoder, keys_of
 from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
-from calque.runs.study.plan import BASE, Study, is_for, listed
-from calque.runs.study.pretraining import Training, seeds_of, trainings
-from calque.runs.study.realigning import supervision_of
-from calque.runs.study.rows import Base, Row, about_of, label_of
+from calque.runs.study.plan import BASE, Study, Training, is_for, listed, seeds_of, supervision_of, trainings
 from calque.tasks.table import TASKS
+
+
+@dataclass(frozen=True)
+class Row:
+    """An encoder as the tables show it.
+
+    Attributes:
+        about: `encoder`, `layer`, `method`, `supervision` and `training_seed`, by which a score is known; the seed is None
+            where nothing random was trained.
+        encoder: where it is: the step that makes it, or what `load_encoder` takes.
+        load: keyword arguments of `load_encoder`.
+        langs: languages that it was made for; None for all.
+        base: the encoder before the method, as `encoder`; None where there was no method.
+    """
+
+    about: dict[str, Any]
+    encoder: Step | str
+    load: dict[str, Any] = field(default_factory=dict)
+    langs: tuple[str, ...] | None = None
+    base: Step | str | None = None
+
+
+@dataclass(frozen=True)
+class Base:
+    """An encoder before any method.
+
+    Attributes:
+        encoder: as in `Row`.
+        langs: as in `Row`.
+        number, seed: which of several trainings it is, and of which seed; None where there is but one.
+    """
+
+    encoder: Step | str
+    langs: tuple[str, ...] | None = None
+    number: int | None = None
+    seed: int | None = None
+
+
+def label_of(about: Mapping[str, Any]) -> str:
+    """An encoder by the study's own names."""
+    layer, seed = about["layer"], about["training_seed"]
+    parts = [about["encoder"], f"layer {layer}" if layer is not None else "", about["method"], about["supervision"]]
+    return ", ".join([*filter(None, parts), *([f"seed {seed}"] if seed is not None else [])])
+
+
+def about_of(encoder: str, layer: int | None, method: str, supervision: str, seed: int | None = None) -> dict[str, Any]:
+    """What is known of a score beside the score."""
+    return {"encoder": encoder, "layer": layer, "method": method, "supervision": supervision, "training_seed": seed}
 
 
 class Grid:
@@ -331,3 +377,17 @@ class Grid:
 
 def _given(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: settings[name] for name in names if name in settings}
+
+
+def beside_encoder(encoder: str) -> list[str]:
+    """What else is read with an encoder's file: `NAME_options.json` with `NAME_weights.hdf5`."""
+    from calque.encoders.elmo_files import file_pair
+
+    pair = file_pair(Path(encoder))
+    return [str(pair[0])] if pair is not None and not Path(encoder).is_dir() else []
+
+
+def keys_of(data: str) -> list[str]:
+    """Files of right senses beside a text."""
+    stem, is_senses, _ = Path(data).name.partition(".data.xml")
+    return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*")) if is_senses else []

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from calque.alignment import METHODS
 from calque.errors import SettingError
 from calque.linking import Words
-from calque.named import is_path
 from calque.runs.dictionary import align_dictionary
 from calque.runs.study.values import Cosine, Count, Few, Files, Layer, Share, of
 from calque.tasks.table import TASKS, option_names
@@ -47,6 +46,11 @@ OF_ENCODER: Types = {
 OF_METHOD = ("method", "supervision", "encoders", "views")
 #: what a view of key points says where its steps are not all; see `load_encoder`
 OF_VIEW: Types = {"steps": str, "delta": Share}
+#: alignment in the run that trains an encoder for a task, `realign = { when = "before" }`
+OF_REALIGNMENT: Types = {
+    "supervision": str, "when": Literal["before", "during", "after"], "how": Literal["alternating", "summed"], "method": str,
+    "towards": str, "weight": float, "options": Mapping[str, Any],
+}  # fmt: skip
 #: of a method, or a task: the only encoders, and of a task the only methods, that it is for
 OF_ROWS: Types = {"encoders": Files, "methods": Files}
 
@@ -109,10 +113,10 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
 
 def _has_options_of_its_own(given: Mapping[str, Any]) -> bool:
     """Whether a method's options are those of its class whatever it learns from, and not those of maps between anchors."""
-    return given["method"] in METHODS and (METHODS[given["method"]].trains or _from_text(given["method"]))
+    return given["method"] in METHODS and (METHODS[given["method"]].trains or from_text(given["method"]))
 
 
-def _from_text(name: str) -> bool:
+def from_text(name: str) -> bool:
     return "text" in METHODS[name].learns_from
 
 
@@ -167,47 +171,3 @@ def options_of(task: str) -> Types:
     for function in kind.takes():
         types = {**of(function), **types}
     return {name: types[name] for name in option_names(kind) if name != "seeds"}
-
-
-# -- values that fit their types and not each other --------------------------------------------------------------------
-def check_entries(where: str, given: Mapping[str, Any]) -> None:
-    """Complain of entries that are no part of a dictionary.
-
-    Raises:
-        SettingError: they are not `[first]` or `[first, end]`.
-    """
-    entries = given.get("entries", [0])
-    if len(entries) > 2 or (len(entries) == 2 and entries[0] >= entries[1]):
-        raise SettingError(f"{where}.entries = {entries!r}, expected [first] or [first, end] with first < end")
-
-
-def make_method(where: str, given: Mapping[str, Any], towards: str) -> None:
-    """Complain of settings that a method cannot have.
-
-    Raises:
-        SettingError: the class that has them says so.
-    """
-    name = given["method"]
-    if METHODS[name].trains or _from_text(name) or is_path(name):
-        _make(where, METHODS.load(name), {"towards": towards, **given}, (*OF_METHOD, "layer", "pooling"))
-
-
-def make_training(where: str, task: str, given: Mapping[str, Any]) -> None:
-    """Complain of settings that no head can be trained with.
-
-    Raises:
-        SettingError: the class that has them says so.
-    """
-    from calque.tasks.experiment import TrainedTask
-    from calque.training.supervised import Supervised
-
-    if issubclass(TASKS.load(task), TrainedTask):
-        known = of(Supervised, "seed")
-        _make(where, Supervised, {"epochs": 1, **given}, [name for name in given if name not in known])
-
-
-def _make(where: str, kind: Any, given: Mapping[str, Any], without: Sequence[str]) -> None:
-    try:
-        kind(**{name: value for name, value in given.items() if name not in without})
-    except SettingError as error:
-        raise SettingError(f"{where}: {error}") from error

@@ -11,6 +11,7 @@ from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import SettingError
 from calque.runs.dictionary import IDENTICAL, STARTS
+from calque.runs.pretrain import pair_of
 from calque.runs.study.options import of_anchors
 
 BASE = "base"
@@ -131,3 +132,60 @@ def users(kind: str) -> tuple[str, ...]:
 def learns(method: str, kind: str) -> bool:
     """Whether a method, or a start, can use a kind of supervision."""
     return method in users(kind) if kind == "text" else learns_from(method, kind)
+
+
+# -- encoders that the study trains itself ----------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Training:
+    """One encoder to train.
+
+    Attributes:
+        texts: files by language.
+        dictionaries: files by the languages of each, `en-de`.
+        other: the language that it is for beside the source; None for all.
+    """
+
+    texts: Mapping[str, str]
+    dictionaries: Mapping[str, str]
+    other: str | None = None
+
+
+def trainings(given: Mapping[str, Any], source: str) -> list[Training]:
+    """The encoders to train with each seed: one of all languages, one of each, or one of each with the source.
+
+    Args:
+        given: the table.
+        source: the study's source language.
+    """
+    texts, dictionaries = given["texts"], given.get("dictionaries", {})
+    if given.get("apart"):
+        return [Training({lang: file}, {}) for lang, file in texts.items()]
+    if not given.get("pairs"):
+        return [Training(texts, dictionaries)]
+    found = []
+    for lang in texts:
+        if lang != source:
+            some = {name: file for name, file in dictionaries.items() if pair_of(name, [source, lang])}
+            found.append(Training({source: texts[source], lang: texts[lang]}, some, other=lang))
+    return found
+
+
+def seeds_of(encoder: Mapping[str, Any]) -> list[int]:
+    """Seeds of an encoder's trainings."""
+    return [encoder["pretrain"].get("seed", 0) + number for number in range(encoder.get("runs", 1))]
+
+
+def supervision_of(study: Study, where: str, given: Mapping[str, Any]) -> str:
+    """The name of the parallel text: the one that is named, or the only one.
+
+    Raises:
+        SettingError: there is none, or several of which none is named.
+    """
+    known = [name for name, texts in study.supervision.items() if texts["kind"] == "parallel"]
+    name = given.get("supervision", known[0] if len(known) == 1 else None)
+    if name not in known:
+        said = "names none" if name is None else f"names {name!r}"
+        raise SettingError(
+            f"{where}.supervision {said}, expected one of parallel text: {', '.join(known) or 'there is none'}"
+        )
+    return name

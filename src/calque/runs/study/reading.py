@@ -1,28 +1,53 @@
-"""A study from its file, and with further tests."""
+"""A study from its TOML file, checked before anything is run."""
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from calque.alignment import METHODS
 from calque.corpora.languages import name_and_path
 from calque.errors import InputError, SettingError
+from calque.named import is_path
 from calque.runs.dictionary import STARTS
-from calque.runs.study.checks import check_study, check_task
-from calque.runs.study.options import TOP
-from calque.runs.study.plan import BASE, Study
-from calque.runs.study.values import check, no_repetition
+from calque.runs.pretrain import check_warmup, pair_of, settings_for
+from calque.runs.study.key_points import check_rows, check_views
+from calque.runs.study.options import (
+    OF_ENCODER,
+    OF_METHOD,
+    OF_REALIGNMENT,
+    PARTS,
+    TOP,
+    from_text,
+    of_method,
+    of_pretraining,
+    of_senses,
+    of_start,
+    of_supervision,
+    of_task,
+    of_words,
+    options_of_method,
+)
+from calque.runs.study.plan import BASE, KINDS, OWN, Study, learns, listed, supervision_of, trainings, users
+from calque.runs.study.values import Files, check, check_value, no_repetition, of
+from calque.tasks.table import TASKS
+
+#: what a table of pretraining has beside settings of the language model
+_READ = ("model", "texts", "apart", "pairs", "dictionaries", "preset", "senses", "limit", "pretokenized")
+#: settings that are not of the language model's class
+_BESIDE = ("held_out", "vocabulary", "half", "lower")
 
 
 def read_study(path: str | Path) -> Study:
-    """A study from a TOML file.
+    """Read a study from a TOML file.
 
     Raises:
-        InputError: it cannot be read, or something in it is not known.
+        InputError: it cannot be read, or a key or value in it is not valid; the message names the key, what is there and
+            what was expected.
     """
     try:
         with open(path, "rb") as file:
@@ -38,15 +63,15 @@ def read_study(path: str | Path) -> Study:
             raise InputError(f"it has no {name}", path=path)
     try:
         check("", tables, TOP)
-        study = _of(tables, str(Path(path).resolve().parent))
-        check_study(study)
+        study = Study(**{**tables, **_in_full(tables)}, folder=str(Path(path).resolve().parent))
+        _check_study(study)
     except SettingError as error:
         raise InputError(str(error), path=path) from error
     return study
 
 
-def _of(tables: Mapping[str, Any], folder: str) -> Study:
-    """Its tables in full, whatever short form they have in the file."""
+def _in_full(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of a study without the short forms that the file may have."""
     encoders, methods = tables["encoders"], tables["methods"]
     if not isinstance(encoders, dict):
         no_repetition("encoders", [Path(name).name for name in encoders])
@@ -54,17 +79,25 @@ def _of(tables: Mapping[str, Any], folder: str) -> Study:
     if not isinstance(methods, dict):
         no_repetition("methods", methods)
         methods = {name: {} for name in methods}
-    full = {
+    return {
         "encoders": {name: {"path": given} if isinstance(given, str) else given for name, given in encoders.items()},
         "methods": {name: given if name == BASE else _method(name, given) for name, given in methods.items()},
         "supervision": {name: {"kind": "parallel", **given} for name, given in tables.get("supervision", {}).items()},
         "tasks": {name: {"task": name, **given} for name, given in tables["tasks"].items()},
     }
-    return Study(**{**tables, **full}, folder=folder)
+
+
+def _method(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {"method": "rotation" if "start" in given else name, **given}
+    if settings["method"] in list(STARTS):
+        settings = {**settings, "start": settings["method"], "method": "rotation"}
+    if isinstance(settings.get("supervision"), str):
+        settings["supervision"] = [settings["supervision"]]
+    return settings
 
 
 def tested_on(study: Study, more: Sequence[str]) -> Study:
-    """A study with further test files, `TASK=FILE` or `TASK=LANG=FILE`, relative to where one is."""
+    """Add test files to a study, `TASK=FILE` or `TASK=LANG=FILE`, relative to the working directory."""
     tasks = {name: dict(given) for name, given in study.tasks.items()}
     for item in more:
         name, file = name_and_path(item)
@@ -76,14 +109,232 @@ def tested_on(study: Study, more: Sequence[str]) -> Study:
         tasks[name]["test"] = [*tasks[name]["test"], before + os.path.abspath(path)]
     changed = replace(study, tasks=tasks)
     for name, given in tasks.items() if more else ():
-        check_task(changed, name, given)
+        _check_task(changed, name, given)
     return changed
 
 
-def _method(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {"method": "rotation" if "start" in given else name, **given}
-    if settings["method"] in list(STARTS):
-        settings = {**settings, "start": settings["method"], "method": "rotation"}
-    if isinstance(settings.get("supervision"), str):
-        settings["supervision"] = [settings["supervision"]]
-    return settings
+# -- checks: each raises a SettingError with the place in the file, and what was expected there --------------------------
+def _check_study(study: Study) -> None:
+    check("words", study.words, of_words())
+    for name, given in study.encoders.items():
+        _check_encoder(study, name, given)
+    for name, given in study.supervision.items():
+        _check_supervision(study, name, given)
+    if study.towards == "target" and study.together:
+        raise SettingError('towards = "target" aligns each language pair separately: set together = false')
+    for name, given in study.methods.items():
+        _check_method(study, name, given)
+    for name, given in study.methods.items():
+        _check_rows(study, f"methods.{name}", given)
+    for name, given in study.tasks.items():
+        _check_task(study, name, given)
+
+
+def _check_encoder(study: Study, name: str, given: Mapping[str, Any]) -> None:
+    check(f"encoders.{name}", given, OF_ENCODER)
+    no_repetition(f"encoders.{name}.layers", given.get("layers", []))
+    if ("path" in given) == ("pretrain" in given):
+        raise SettingError(f"encoder {name!r}: expected either a path or what to pretrain it on")
+    if "path" in given:
+        if "runs" in given:
+            raise SettingError(f"encoders.{name}.runs: a path stands for one encoder, runs are of what is pretrained")
+        if any(part.endswith("=") for part in given["path"].split(",")):
+            raise SettingError(f"encoders.{name}.path = {given['path']!r}: a language has no encoder")
+        return
+    check_pretraining(name, given["pretrain"], study.source)
+
+
+def _check_supervision(study: Study, name: str, given: Mapping[str, Any]) -> None:
+    where, kind = f"supervision.{name}", given["kind"]
+    if kind not in KINDS:
+        raise SettingError(f"supervision {name!r} is of kind {kind!r}, expected {', '.join(KINDS)}")
+    options = of_supervision(kind)
+    langs = [lang for lang in given if lang not in OWN] if kind != "text" else []
+    check(where, given, {**options, **dict.fromkeys(langs, str)})
+    _check_entries(where, given)
+    if kind != "parallel" and not given.get("texts"):
+        raise SettingError(f'supervision {name!r} has no text for anchors: texts = {{ en = "en.txt.gz" }}')
+    if not study.languages(given):
+        raise SettingError(f'supervision {name!r} has no text: expected de = "train.en-de.tsv"')
+    if kind != "parallel":
+        _covered(study, f"supervision {name!r}", given["texts"], study.languages(given))
+    for lang in study.languages(given):
+        _check_other(study, where, lang)
+        if study.towards not in ("target", study.source, lang):
+            raise SettingError(
+                f"towards = {study.towards!r}, but {where} is between {study.source} and {lang}: expected "
+                f"{study.source!r}, or 'target' with together = false"
+            )
+
+
+def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
+    where = f"methods.{name}"
+    if name == BASE:
+        check(where, given, {})
+        return
+    method, every = given["method"], {method for kind in KINDS for method in users(kind)}
+    check_value(f"{where}.method", method, str)
+    check_value(f"{where}.supervision", given.get("supervision", "all"), Files)
+    if method not in every and not is_path(method):
+        raise SettingError(f"unknown method {method!r}, expected {', '.join(sorted(every))}")
+    if "start" in given:
+        check_value(f"{where}.start", given["start"], Literal[STARTS])
+        check_value(f"{where}.method", method, Literal[users("dictionary")])
+    if not study.supervisions(given):
+        kinds = [kind for kind in KINDS if learns(given.get("start") or method, kind)]
+        raise SettingError(
+            f"method {name!r} has nothing to learn from: expected [supervision.NAME] with "
+            f"kind = {' or '.join(map(repr, kinds))}"
+        )
+    for kind in {study.supervision[supervision]["kind"] for supervision in study.supervisions(given)}:
+        check(where, given, of_method(given, kind), f"{where} with a supervision of kind {kind!r}")
+    no_repetition(f"{where}.layers", given.get("layers", []))
+    check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
+    if METHODS[method].trains or from_text(method) or is_path(method):
+        without = (*OF_METHOD, "layer", "pooling")
+        settings = {key: value for key, value in given.items() if key not in without}
+        _make(where, METHODS.load(method), {"towards": study.towards, **settings})
+    check_views(study, where, given)
+
+
+def _check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
+    where, task = f"tasks.{name}", given["task"]
+    check_value(f"{where}.task", task, str)
+    row = TASKS[task]
+    if not given.get("test"):
+        raise SettingError(f"task {name!r} has nothing to test on: test")
+    by_language = row.languages == "pairs"
+    if by_language != isinstance(given["test"], dict):
+        what = 'a table by language, { de = "FILE" }' if by_language else "a list of files"
+        raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
+    check(where, given, {"task": str, **of_task(task)})
+    if "realign" in given:
+        _check_realign(study, where, given)
+    _check_rows(study, where, given)
+    _check_entries(where, given)
+    check_rows(study, where, given)
+    if by_language:
+        for lang in given["test"]:
+            _check_other(study, f"{where}.test", lang)
+        for part in PARTS:
+            for lang in given.get(part, {}):
+                if lang not in given["test"]:
+                    raise SettingError(f"{where}.{part} names {lang}, in which there is no test")
+        if given.get("texts"):
+            _covered(study, f"task {name!r}", given["texts"], given["test"])
+        return
+    if "train" in row.files and not given.get("train"):
+        raise SettingError(f"{where} has nothing to learn from: train")
+    for part in PARTS:
+        no_repetition(f"{where}.{part}", listed(given.get(part)))
+        for file in listed(given.get(part)):
+            lang, path = study.named(file)
+            if not lang and row.lang is None:
+                raise SettingError(f"{file}: give the language before the name, e.g. de={file}")
+            if not os.path.basename(path):
+                raise SettingError(f"{where}.{part} = {file!r}: no file after the language")
+    for part in row.one:
+        if len(listed(given[part])) != 1:
+            raise SettingError(f"{where}.{part}: {task} takes one file, got {len(given[part])}")
+    from calque.tasks.experiment import TrainedTask
+    from calque.training.supervised import Supervised
+
+    if issubclass(TASKS.load(task), TrainedTask):
+        known = of(Supervised, "seed")
+        _make(where, Supervised, {"epochs": 1, **{key: value for key, value in given.items() if key in known}})
+
+
+def _check_entries(where: str, given: Mapping[str, Any]) -> None:
+    entries = given.get("entries", [0])
+    if len(entries) > 2 or (len(entries) == 2 and entries[0] >= entries[1]):
+        raise SettingError(f"{where}.entries = {entries!r}, expected [first] or [first, end] with first < end")
+
+
+def _make(where: str, kind: Any, settings: Mapping[str, Any]) -> None:
+    """Construct a class, which checks its settings."""
+    try:
+        kind(**settings)
+    except SettingError as error:
+        raise SettingError(f"{where}: {error}") from error
+
+
+def _check_rows(study: Study, where: str, given: Mapping[str, Any]) -> None:
+    """The encoders and methods that something is restricted to are among those that there are."""
+    rows = [row for name, method in study.methods.items() for row in study.rows_of(name, method)]
+    no_repetition("methods.*.views", rows)
+    for kind, known in (("encoders", list(study.encoders)), ("methods", rows)):
+        for each in listed(given.get(kind)):
+            if each not in known:
+                raise SettingError(f"{where}.{kind}: unknown {each!r}, expected {', '.join(known)}")
+
+
+def _check_other(study: Study, where: str, lang: str) -> None:
+    if lang == study.source:
+        raise SettingError(f"{where}.{lang}: that is the source language; expected a text between it and another")
+
+
+def _covered(study: Study, what: str, texts: Mapping[str, str], langs: Iterable[str]) -> None:
+    missing = {study.source, *langs} - set(texts)
+    if missing:
+        raise SettingError(f"{what} has no texts in {', '.join(sorted(missing))}")
+
+
+def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
+    """Check the table of an encoder that the study trains itself."""
+    where = f"encoders.{name}.pretrain"
+    if not given.get("texts"):
+        raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
+    model = given.get("model", "bert")
+    check(where, given, of_pretraining(model))
+    if isinstance(given.get("senses"), Mapping):
+        check(f"{where}.senses", given["senses"], of_senses())
+    if given.get("apart") and given.get("pairs"):
+        raise SettingError(f"{where}: apart and pairs exclude each other")
+    if given.get("pairs") and (source not in given["texts"] or len(given["texts"]) < 2):
+        raise SettingError(f"{where}.pairs: expected texts in {source}, the source language, and in another")
+    dictionaries = given.get("dictionaries", {})
+    if dictionaries and ("senses" not in given or given.get("apart")):
+        raise SettingError(f"{where}: dictionaries translate the senses of languages that one encoder learns together")
+    for name in dictionaries:
+        if not any(pair_of(name, list(each.texts)) for each in trainings(given, source)):
+            langs = (
+                f"{source} and another of {', '.join(given['texts'])}"
+                if given.get("pairs")
+                else (f"two of {', '.join(given['texts'])}")
+            )
+            raise SettingError(f"{where}.dictionaries: {name!r} is not {langs}, expected en-de = FILE")
+    _check_model(where, model, given)
+
+
+def _check_model(where: str, model: str, given: Mapping[str, Any]) -> None:
+    from calque.pretraining.bidirectional import BiLanguageModel
+    from calque.pretraining.masked import MaskedLanguageModel
+
+    options = {name: value for name, value in given.items() if name not in _READ}
+    about = {"preset": given.get("preset"), "senses": given.get("senses"), "options": options}
+    beside = _BESIDE if model == "bert" else _BESIDE[:1]
+    try:
+        settings = settings_for(model, langs=list(given["texts"]), translated=bool(given.get("dictionaries")), **about)
+        kind = BiLanguageModel if model == "elmo" else MaskedLanguageModel
+        check_warmup(kind(**{name: value for name, value in settings.items() if name not in beside}))
+    except SettingError as error:
+        raise SettingError(f"{where}: {error}") from error
+
+
+def _check_realign(study: Study, where: str, task: Mapping[str, Any]) -> None:
+    """Check `realign`, the alignment in the run that trains an encoder for a task."""
+    from calque.runs.realign import TextRealignment
+
+    given, where = task["realign"], f"{where}.realign"
+    check(where, given, OF_REALIGNMENT)
+    if not task.get("tune"):
+        raise SettingError(f"{where}: an encoder is realigned in the run that trains it for the task: set tune = true")
+    supervision_of(study, where, given)
+    how = {name: value for name, value in given.items() if name not in ("supervision", "options")}
+    options = given.get("options", {})
+    try:
+        TextRealignment(lambda: ((), ()), **how)
+        check(f"{where}.options", options, options_of_method(given.get("method", "contrastive")))
+        TextRealignment(lambda: ((), ()), **how, options=options)
+    except SettingError as error:
+        raise SettingError(str(error) if where in str(error) else f"{where}: {error}") from error

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
 from calque.runs.steps import Step
 from calque.runs.study.options import PARTS
+
+if TYPE_CHECKING:
+    from calque.linking import Words
+    from calque.runs.realign import TextRealignment
 
 LINKS, ENTRIES, SCORES = "links.align", "entries.tsv", "scores.json"
 
@@ -63,75 +67,82 @@ def _align(step: Step, folder: Path) -> None:
     from calque.linking import Words
     from calque.runs.align import align
 
-    options = dict(step.settings)
-    options.pop("encoder", None)
+    how, options = _shared(step, folder)
     langs, words = [tuple(pair) for pair in options.pop("langs")], Words(**options.pop("words"))
-    load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
-    done = align(
-        step.files["text"], langs=langs, encoder=encoder_of(step), method=options.pop("method"),
-        towards=options.pop("towards"), out=folder, links=[str(Path(place) / LINKS) for place in step.after["links"]],
-        words=words, load=load, options=options, overwrite=True,
-    )  # fmt: skip
+    links = [str(Path(place) / LINKS) for place in step.after["links"]]
+    done = align(step.files["text"], langs=langs, links=links, words=words, options=options, **how)
     _write_scores(folder, done.record.get("scores", []))
 
 
 def _anchors(step: Step, folder: Path) -> None:
     from calque.runs.anchors import make_anchors
 
-    options = dict(step.settings)
-    options.pop("encoder", None)
+    options = {name: value for name, value in step.settings.items() if name != "encoder"}
     make_anchors(step.files["text"], encoder=encoder_of(step), out=folder, **options)
 
 
 def _fit(step: Step, folder: Path) -> None:
     from calque.runs.dictionary import align_dictionary
 
-    options = dict(step.settings)
-    options.pop("encoder", None)
-    langs, texts = [tuple(pair) for pair in options.pop("langs")], options.pop("texts")
+    options = {name: value for name, value in step.settings.items() if name != "encoder"}
+    langs = [tuple(pair) for pair in options.pop("langs")]
+    anchors = [f"{lang}={place}" for lang, place in zip(options.pop("texts"), step.after["anchors"], strict=True)]
     align_dictionary(
-        [str(Path(place) / ENTRIES) for place in step.after.get("dictionary", ())], langs=langs, encoder=encoder_of(step),
-        anchors=[f"{lang}={place}" for lang, place in zip(texts, step.after["anchors"], strict=True)], out=folder,
-        overwrite=True, **options,
-    )  # fmt: skip
+        _dictionaries(step),
+        langs=langs,
+        encoder=encoder_of(step),
+        anchors=anchors,
+        out=folder,
+        overwrite=True,
+        **options,
+    )
 
 
 def _train(step: Step, folder: Path) -> None:
     from calque.runs.sense_alignment import align_senses
 
-    options = dict(step.settings)
-    options.pop("encoder", None)
-    langs, texts = [tuple(pair) for pair in options.pop("langs")], options.pop("texts")
-    load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
-    read = {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
-    align_senses(
-        [str(Path(place) / ENTRIES) for place in step.after["dictionary"]], langs=langs, encoder=encoder_of(step),
-        texts=[f"{lang}={file}" for lang, file in zip(texts, step.files["text"], strict=True)],
-        method=options.pop("method"), towards=options.pop("towards"), out=folder, load=load, options=options,
-        overwrite=True, **read,
-    )  # fmt: skip
+    how, options = _shared(step, folder)
+    langs, texts, read = (
+        [tuple(pair) for pair in options.pop("langs")],
+        _texts_of_languages(step, options),
+        _read(options),
+    )
+    align_senses(_dictionaries(step), langs=langs, texts=texts, options=options, **how, **read)
 
 
 def _plain(step: Step, folder: Path) -> None:
     from calque.runs.text_alignment import align_text
 
-    options = dict(step.settings)
-    options.pop("encoder", None)
-    options.pop("langs")
-    texts = zip(options.pop("texts"), step.files["text"], strict=True)
+    how, options = _shared(step, folder)
+    del options["langs"]
+    texts, read = _texts_of_languages(step, options), _read(options)
+    align_text(texts, options=options, **how, **read)
+
+
+def _shared(step: Step, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arguments that all functions of alignment have, and the other settings of a step."""
+    options = {name: value for name, value in step.settings.items() if name != "encoder"}
     load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
-    read = {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
-    align_text(
-        [f"{lang}={file}" for lang, file in texts], encoder=encoder_of(step), method=options.pop("method"),
-        towards=options.pop("towards"), out=folder, load=load, options=options, overwrite=True, **read,
-    )  # fmt: skip
+    how = {name: options.pop(name) for name in ("method", "towards")}
+    return {"encoder": encoder_of(step), "out": folder, "overwrite": True, "load": load, **how}, options
+
+
+def _read(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
+
+
+def _texts_of_languages(step: Step, options: dict[str, Any]) -> list[str]:
+    return [f"{lang}={file}" for lang, file in zip(options.pop("texts"), step.files["text"], strict=True)]
+
+
+def _dictionaries(step: Step) -> list[str]:
+    return [str(Path(place) / ENTRIES) for place in step.after.get("dictionary", ())]
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
     from calque.linking import Words
     from calque.runs.evaluate import evaluate
-    from calque.runs.study.realigning import realignment_of
     from calque.tasks.inputs import Inputs
     from calque.tasks.table import TASKS
 
@@ -153,7 +164,7 @@ def _score(step: Step, folder: Path) -> None:
         given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
         given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
     if "realign" in options:
-        given["realign"] = realignment_of(step, Words(**options.pop("realign")["words"]), LINKS)
+        given["realign"] = _realignment_of(step, Words(**options.pop("realign")["words"]))
     inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
     both = iter(files.get("translations", ()))
     translations = [
@@ -161,6 +172,16 @@ def _score(step: Step, folder: Path) -> None:
     ]
     scores = evaluate(encoder_of(step), inputs, options=options, load=load, translations=translations)
     _write_scores(folder, [score.to_dict() for score in scores])
+
+
+def _realignment_of(step: Step, words: Words) -> TextRealignment:
+    from calque.runs.realign import realign_on
+
+    how = dict(step.settings["realign"])
+    langs = [(source, target) for source, target in how.pop("langs")]
+    how.pop("words")
+    places = [str(Path(place) / LINKS) for place in step.after["links"]]
+    return realign_on(step.files["realign"], langs=langs, links=places, words=words, **how)
 
 
 def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:

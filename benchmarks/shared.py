@@ -1,0 +1,158 @@
+"""What several benchmarks need: made-up text and encoders, a padded loop, and measuring by turns."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from calque.encoders import load_encoder
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+
+
+# -- text and encoders -------------------------------------------------------------------------------------------------
+def made_up_text(n: int, *, langs: tuple[str, str] = ("en", "de"), seed: int = 0) -> tuple[ParallelCorpus, WordPairs]:
+    """Make sentence pairs with Zipf word frequencies and lengths as in mixed parallel text, linked word by word."""
+    rng = np.random.default_rng(seed)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    types = ["".join(rng.choice(letters, rng.integers(2, 13))) for _ in range(20_000)]
+    chance = 1 / np.arange(2, len(types) + 2)
+    lengths = np.clip(rng.lognormal(2.6, 0.6, n), 3, 60).astype(int)
+    source = [[types[i] for i in rng.choice(len(types), k, p=chance / chance.sum())] for k in lengths]
+    target = [[word[::-1] for word in words] for words in source]
+    sentence = np.repeat(np.arange(n), lengths)
+    position = np.concatenate([np.arange(k) for k in lengths])
+    keep = (rng.random(len(sentence)) < 0.7) | (position == 0)  # every sentence pair has a link
+    pairs = WordPairs(sentence[keep], position[keep], position[keep], n_sentences=n)
+    return ParallelCorpus.of(source, target, langs), pairs
+
+
+def random_encoder(layers: int, dim: int) -> HuggingFaceEncoder:
+    """Make a BERT with random weights, which computes as fast as a trained one, and a WordPiece vocabulary."""
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    torch.manual_seed(0)
+    backend = BertWordPieceTokenizer(lowercase=False)
+    corpus, _ = made_up_text(3000, seed=1)
+    lines = [" ".join(sentence.words) for sentence in [*corpus.source, *corpus.target]]
+    backend.train_from_iterator(lines, vocab_size=16_000, show_progress=False)
+    tokenizer = BertTokenizerFast(tokenizer_object=backend._tokenizer)
+    config = BertConfig(
+        vocab_size=16_000, hidden_size=dim, num_hidden_layers=layers, num_attention_heads=dim // 64,
+        intermediate_size=4 * dim, max_position_embeddings=256, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    return HuggingFaceEncoder(BertModel(config), tokenizer, name="random", max_length=256)
+
+
+def options_of(about: str | None, *, pairs: int, batch: int) -> argparse.ArgumentParser:
+    """Build the parser of a benchmark that reads parallel text with an encoder."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    parser.add_argument("--encoder", help="folder or hub name, or mini; default: random weights")
+    parser.add_argument("--layers", type=int, default=6, help="of the random encoder; 12 for the size of BERT-base")
+    parser.add_argument("--dim", type=int, default=128, help="of the random encoder; 768 for the size of BERT-base")
+    parser.add_argument("--text", help="parallel text; default: made up")
+    parser.add_argument("--langs", nargs=2, default=("en", "de"))
+    parser.add_argument("--pairs", type=int, default=pairs, help="number of sentence pairs of a turn")
+    parser.add_argument("--batch", type=int, default=batch)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    return parser
+
+
+def read(options: argparse.Namespace) -> tuple[Any, ParallelCorpus, WordPairs]:
+    """Return the encoder, sentence pairs that have links, and their links."""
+    torch.set_num_threads(options.threads)
+    encoder = load_encoder(options.encoder) if options.encoder else random_encoder(options.layers, options.dim)
+    if not options.text:
+        return encoder, *made_up_text(options.pairs, langs=tuple(options.langs))
+    from calque.corpora import read_parallel
+    from calque.wordalign import align_words
+
+    corpus = read_parallel(options.text, langs=tuple(options.langs), limit=options.pairs, on_error="skip")
+    pairs = align_words(corpus, model="fast-align").one_to_one()
+    kept = np.unique(pairs.sentence)
+    links = WordPairs(np.searchsorted(kept, pairs.sentence), pairs.source, pairs.target, n_sentences=len(kept))
+    return encoder, corpus.take(kept), links
+
+
+# -- padded loops ------------------------------------------------------------------------------------------------------
+def batches(texts: Sequence[Sequence[str]], size: int, *, by_length: bool) -> list[list[int]]:
+    """Cut texts into batches, in their order or in that of their numbers of words."""
+    order = sorted(range(len(texts)), key=lambda k: len(texts[k])) if by_length else list(range(len(texts)))
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def word_vectors(encoder: Any, model: Any, texts: Sequence[Sequence[str]]) -> Iterator[dict[int, torch.Tensor]]:
+    """Compute the vector of each word's last subword as published code does: tokenise, pad, take all hidden states, and
+    look for the subwords in Python."""
+    how = {"is_split_into_words": True, "padding": True, "truncation": True, "max_length": encoder.max_length}
+    batch = encoder.tokenizer([list(words) for words in texts], return_tensors="pt", **how)
+    states = model(**batch, output_hidden_states=True).hidden_states[encoder.layer]
+    for k in range(len(texts)):
+        yield {word: states[k, place] for place, word in enumerate(batch.word_ids(k)) if word is not None}
+
+
+def both(loop: Callable[..., object], *given: Any) -> dict[str, Callable[[], object]]:
+    """Return a padded loop with batches in the order of the text, and one with batches sorted by length."""
+    return {
+        "a padded loop": lambda: loop(*given, by_length=False),
+        "a padded loop sorted by length": lambda: loop(*given, by_length=True),
+    }
+
+
+def linked(pairs: WordPairs) -> dict[int, list[tuple[int, int]]]:
+    """Return the links of each sentence pair."""
+    links: dict[int, list[tuple[int, int]]] = {}
+    for k, i, j in zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True):
+        links.setdefault(k, []).append((i, j))
+    return links
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+def timed(work: Callable[[], object]) -> np.ndarray:
+    """Return seconds by the clock, and of the processor."""
+    start = np.array([time.perf_counter(), time.process_time()])
+    work()
+    return np.array([time.perf_counter(), time.process_time()]) - start
+
+
+def compare(title: str, n: int, ours: Callable[[], object], loops: Mapping[str, Callable[[], object]], rounds: int):
+    """Run calque and other loops by turns, and print how many times as fast calque is.
+
+    Args:
+        title: what is measured.
+        n: number of sentences, or sentence pairs, of a turn.
+        ours: calque's work, which is run once before.
+        loops: what it is compared with, by name.
+        rounds: number of turns, whose median counts.
+    """
+    ours()
+    seconds = {name: [] for name in ("calque", *loops)}
+    for _ in range(rounds):
+        for name, work in {**loops, "calque": ours}.items():
+            seconds[name].append(timed(work))
+    own = np.stack(seconds["calque"])
+    print(f"{title}: calque {n / np.median(own[:, 0]):,.0f} a second; medians of {rounds} turns")
+    for name in loops:
+        ratios = np.stack(seconds[name]) / own
+        wall, processor = np.median(ratios, axis=0)
+        ends = f"{ratios[:, 0].min():.2f} to {ratios[:, 0].max():.2f}"
+        print(f"  {wall:.2f} times as fast as {name} ({ends}; {processor:.2f} in processor time)", flush=True)
+
+
+def anonymous_mib(pid: int | str = "self") -> float:
+    """Return the memory of a process now, without pages of mapped files, which the system may drop; 0 where unknown."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon")), 0.0)
