@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import Any, NamedTuple
 
-from calque.corpora.blocks import Block
 from calque.corpora.compression import read_blocks
 from calque.errors import InputError
 
@@ -56,8 +55,8 @@ class Skipped:
         self.counts: dict[str, int] = {}
         self.first: dict[str, str] = {}
 
-    def count(self, item: Flaw | Omission, path: str | PathLike[str], times: int = 1) -> None:
-        self.counts[item.reason] = self.counts.get(item.reason, 0) + times
+    def count(self, item: Flaw | Omission, path: str | PathLike[str]) -> None:
+        self.counts[item.reason] = self.counts.get(item.reason, 0) + 1
         self.first.setdefault(item.reason, f"{fspath(path)} {item.place or f'line {item.line}'}")
 
     def __str__(self) -> str:
@@ -67,7 +66,7 @@ class Skipped:
 class RawCorpus(NamedTuple):
     """What a format's reader gives."""
 
-    items: Iterable[RawPair | Flaw | Omission | Block]
+    items: Iterable[Any]  # RawPair, Flaw, Omission, or store.Block
     columns: list[str] | None = None  # names of `RawPair.extra`; None where lines may differ in their number
 
 

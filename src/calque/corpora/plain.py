@@ -36,13 +36,10 @@ def read_sentences(
     """
     schema = pa.schema([("words", WORDS)])
     batches = Batches(schema)
-    try:
-        for part in stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit, block=_BATCH):
-            for words in part.chunks():
-                batches.add(pa.RecordBatch.from_arrays([words], schema=schema))
-        return Sentences(batches.finish()["words"], lang)
-    finally:
-        batches.discard()
+    for part in stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit, block=_BATCH):
+        for words in part.chunks():
+            batches.add(pa.RecordBatch.from_arrays([words], schema=schema))
+    return Sentences(batches.finish()["words"], lang)
 
 
 def stream_sentences(
