@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from calque.arrow import from_numpy
 from calque.offsets import offsets_of
+from calque.storage import from_numpy
 
 BLOCK = 1 << 16  # sentence pairs made at a time
 POLL = 0.05  # seconds between two looks at the memory

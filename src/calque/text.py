@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calque.arrow import WORDS, from_numpy, from_words, slice_rows, take_rows, to_numpy
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
+from calque.storage import WORDS, from_numpy, from_words, slice_rows, take_rows, to_numpy
 
 Side = Literal["source", "target"]
 LINE = "line"  # the column that says where in its file each pair stands, where that is not its number

@@ -11,12 +11,12 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from calque.arrow import from_words
 from calque.encoders import subwords as subwords_module
 from calque.encoders.forms import Bytes, Forms
 from calque.encoders.subwords import Subwords
 from calque.encoders.wordpiece import WordPiece
 from calque.errors import SettingError
+from calque.storage import from_words
 from calque.text import Sentences
 
 LETTERS = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]

@@ -13,10 +13,10 @@ import numpy as np
 from calque.annotated import ProbeText
 from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
 from calque.corpora.lines import Flaw, json_lines, read_lines
-from calque.disk import write_lines
 from calque.errors import InputError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
+from calque.storage import write_lines
 
 Span = tuple[int, int]
 

@@ -8,11 +8,11 @@ from os import PathLike
 
 import pyarrow as pa
 
-from calque.arrow import WORDS, from_words
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.store import Batches
 from calque.errors import InputError
 from calque.segment import splitter
+from calque.storage import WORDS, from_words
 from calque.text import Sentences
 
 _BATCH = 16_384  # lines held as Python strings at a time

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from calque.arrow import WORDS, from_numpy, from_texts, from_words
+from calque.storage import WORDS, from_numpy, from_texts, from_words
 from calque.text import LINE
 
 _ROWS, _CHARACTERS = 1 << 14, 1 << 25  # of a record batch

@@ -25,7 +25,7 @@ from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork, States, scalar_mix
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of
-from calque.room import vectors_room
+from calque.storage import vectors_room
 from calque.text import Sentence
 from calque.vectors import Embeddings
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from calque.arrow import from_numpy
 from calque.encoders.forms import Bytes, Forms
 from calque.encoders.framing import PROBES, Frame, Piece, as_words, frame_of, framed
 from calque.encoders.split import SplitSentences, laid_out, number_words, running
 from calque.encoders.wordpiece import WordPiece
 from calque.errors import SettingError
 from calque.offsets import offsets_of
-from calque.room import room
+from calque.storage import from_numpy, room
 from calque.text import Sentence, Sentences
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from calque.disk import naming, readable
 from calque.distributed import is_first, meet
 from calque.encoders.folder import MARKS, move_into, remove
 from calque.errors import InputError, SettingError
 from calque.runs.lock import locked
+from calque.storage import naming, readable
 
 #: what a run keeps to go on from: checkpoints, metrics, and whatever took time to prepare
 TRAINING = "training"

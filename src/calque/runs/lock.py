@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 
-from calque.disk import naming
 from calque.errors import SettingError
+from calque.storage import naming
 
 _NOT_HERE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from calque.annotated import Dictionary
-from calque.arrow import from_numpy, to_numpy
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
+from calque.storage import from_numpy, to_numpy
 from calque.text import ParallelCorpus, Sentences
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calque.arrow import WORDS, scalar, to_numpy
 from calque.errors import SettingError
 from calque.offsets import ranges
 from calque.pairs import WordPairs
+from calque.storage import WORDS, scalar, to_numpy
 from calque.text import ParallelCorpus
 
 _BETWEEN = "\n"  # which no word has in it

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from calque.arrow import from_numpy, from_words, to_numpy
 from calque.errors import SettingError, check_number
 from calque.offsets import offsets_of
+from calque.storage import from_numpy, from_words, to_numpy
 from calque.text import Sentences
 from calque.wordalign.translations import Translations
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from calque.annotated import Dictionary
-from calque.arrow import from_numpy
 from calque.pairs import WordPairs
+from calque.storage import from_numpy
 from calque.text import ParallelCorpus, Sentences
 
 

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
-from calque.disk import failure, readable, sync, unwritten
 from calque.errors import CalqueError, InputError, MissingExtraError, OutputError
+from calque.storage import failure, readable, sync, unwritten
 
 #: where a file that is being sent cannot be seen before it is whole
 _OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "cos", "obs", "memory"}

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from calque.arrow import from_words
 from calque.errors import InputError
 from calque.integrations.ray.places import arriving, reading
 from calque.integrations.ray.shards import FORMATS, Shard, kind_of
 from calque.segment import splitter
+from calque.storage import from_words
 from calque.text import Sentences
 from calque.vectors import Embeddings
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from calque.disk import write_text
 from calque.linking import Say
 from calque.runs.steps import Steps
 from calque.runs.study.grid import Grid
@@ -18,6 +17,7 @@ from calque.runs.study.rows import label_of
 from calque.runs.study.tables import tables
 from calque.runs.study.work import SCORES, WORK
 from calque.runs.study.workers import Workers
+from calque.storage import write_text
 from calque.training.tracking import check_trackers
 
 __all__ = ["Study", "read_study", "study", "tables"]
