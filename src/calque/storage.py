@@ -16,11 +16,12 @@ from typing import IO
 
 import numpy as np
 import pyarrow as pa
+from filelock import FileLock, Timeout
 
-from calque.errors import OutputError
+from calque.errors import OutputError, SettingError
 from calque.offsets import offsets_of
 
-_PARTS = (".part", ".partial")
+PART, PARTIAL = ".part", ".partial"  # ends of the temporary names: of what is written again, and of what a run resumes
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
     errno.EDQUOT: "the disk quota is used up",
@@ -36,6 +37,10 @@ SMALL = 1 << 24  # bytes of an array that memory may hold
 VECTORS = 1 << 26  # the same of word vectors, which are used once: a file would cost more than they do
 BLOCK = 1 << 18  # entries looked at together
 WORDS = pa.list_(pa.string())
+
+
+class InUseError(SettingError):
+    """Another process is writing this output."""
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -59,7 +64,7 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
         raise OutputError(f"{name}: is a folder, expected the name of a file")
     plain = name.is_file() or not name.exists()
     where = Path(os.path.realpath(name)) if plain and name.is_symlink() else name  # a link stays one
-    part = where.with_name(f"{where.name}.part") if plain else where
+    part = part_of(where) if plain else where
     try:
         if plain:
             _make_folder(where.parent)
@@ -80,6 +85,11 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
         if reason is None:
             raise
         raise failure(name, reason) from error
+
+
+def part_of(path: Path) -> Path:
+    """Return the temporary name of a file or folder until it is complete."""
+    return path.with_name(path.name + PART)
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
@@ -133,6 +143,56 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
         raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})") from error
 
 
+@contextmanager
+def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -> Iterator[None]:
+    """Keep other processes from writing `out` while the block runs.
+
+    The lock is a file `.NAME.lock` beside the output, which may itself be replaced meanwhile. The kernel releases it when the
+    process ends, however it ends. It is not reentrant: the function that writes takes the lock, not its caller as well.
+
+    Args:
+        out: the file or folder to be written; it need not exist. Missing folders above it are made, and removed again if
+            they stay empty.
+        when: False takes no lock, for processes that leave the writing to another: `when=is_first()`.
+        wait: wait for the other process instead of refusing; for what takes a moment.
+
+    Raises:
+        InUseError: another process holds it.
+        OutputError: the block failed because the disk is full, whatever its error was.
+    """
+    name = Path(out)
+    if not when or (name.exists() and not name.is_file() and not name.is_dir()):  # no file can be beside a device
+        with naming(out):
+            yield
+        return
+    where = name.resolve()
+    path = where.with_name(f".{where.name}.lock")
+    missing = [folder for folder in path.parents if not folder.exists()]  # the innermost first
+    file = FileLock(path, timeout=-1 if wait else 0)
+    try:
+        for _ in range(100):  # another process may just remove a folder that it had made
+            with suppress(FileNotFoundError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file.acquire()
+                break
+    except Timeout:
+        who = f"another process is writing {fspath(out)}"
+        raise InUseError(f"{who}: wait until it has finished, or write somewhere else") from None
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise  # else no lock can be beside the output
+    try:
+        with naming(out):
+            yield
+    finally:
+        if file.is_locked:
+            path.unlink(missing_ok=True)  # before the release: whoever has opened it sees that its name is gone
+            file.release()
+        with suppress(OSError):  # something is in it
+            for folder in missing:
+                folder.rmdir()
+
+
 def lock(file: IO[bytes]) -> None:
     """Keep other processes that ask for the same waiting until the file is closed."""
     with suppress(ImportError, OSError):  # Windows, or a file system without locks
@@ -164,8 +224,11 @@ def reserve(file: IO[bytes], size: int) -> None:
 
 
 def sync(path: str | PathLike[str]) -> None:
-    """Wait until a file is on the disk, so that a power cut after its renaming leaves it complete."""
-    handle = os.open(path, os.O_RDWR)
+    """Wait until a file or the entries of a folder are on the disk, so that a power cut after a renaming leaves them."""
+    is_folder = os.path.isdir(path)
+    if is_folder and os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:
@@ -219,16 +282,13 @@ def unwritten(error: BaseException) -> str | None:
 
 def finished(path: Path) -> Path:
     """Return the name that a file has once the folder that is being written is complete."""
-    parts = (part.removesuffix(".part").removesuffix(".partial") for part in path.parts)
+    parts = (part.removesuffix(PART).removesuffix(PARTIAL) for part in path.parts)
     return Path(*(part for part in parts if part))
 
 
 def failure(path: str | PathLike[str], reason: str) -> OutputError:
     """Return the error of an output that was not written."""
-    name = fspath(path)
-    for end in _PARTS:
-        name = name.removesuffix(end)
-    return OutputError(f"{name}: {reason}")
+    return OutputError(f"{fspath(path).removesuffix(PART).removesuffix(PARTIAL)}: {reason}")
 
 
 def amount(number: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
-from calque.storage import WORDS, from_numpy, from_words, slice_rows, take_rows, to_numpy
+from calque.storage import WORDS, from_numpy, from_words, slice_rows, take_rows, to_numpy, whole
 
 Side = Literal["source", "target"]
 LINE = "line"  # the column that says where in its file each pair stands, where that is not its number
@@ -269,10 +268,8 @@ class ParallelCorpus:
         names = ("langs", "skipped", "first_skipped", "segmenters", "path")
         record = {"calque": json.dumps({name: getattr(self, name) for name in names})}
         schema = self.table.schema.with_metadata(record)
-        part = f"{fspath(path)}.part"
-        with pa.OSFile(part, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        with whole(path) as part, pa.OSFile(fspath(part), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_table(self.table.replace_schema_metadata(record), max_chunksize=65536)
-        os.replace(part, path)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> ParallelCorpus:

@@ -18,8 +18,7 @@ from calque.algebra.normalize import unit_rows
 from calque.errors import InputError, SettingError
 from calque.explore.collection import Collection
 from calque.explore.neighbourhoods import K, Neighbourhoods
-from calque.runs.lock import InUseError, locked
-from calque.storage import amount
+from calque.storage import InUseError, amount, locked
 from calque.vectors import Embeddings, filling, map_arrays
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calque.errors import SettingError
-from calque.runs.lock import locked
-from calque.storage import write_text
+from calque.storage import locked, write_text
 
 FORMATS = ("html", "md", "json")
 

@@ -12,8 +12,7 @@ from calque.corpora.by_name import hub_ids
 from calque.encoders.use import word_vector_code
 from calque.runs.compare import asked, fallen
 from calque.runs.environment import environment
-from calque.runs.lock import locked
-from calque.storage import write_text
+from calque.storage import locked, write_text
 
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:

@@ -17,8 +17,7 @@ from calque.linker import Linker
 from calque.linking import Say, Words
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.runs.lock import locked
-from calque.storage import write_lines
+from calque.storage import locked, write_lines
 from calque.text import ParallelCorpus
 from calque.wordalign.matrices import writing
 

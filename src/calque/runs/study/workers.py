@@ -16,8 +16,8 @@ from typing import Any
 from calque.errors import SettingError
 from calque.linking import Say
 from calque.runs import sources
-from calque.runs.lock import locked
 from calque.runs.steps import Step, Steps, unique
+from calque.storage import locked
 
 
 class Workers:
