@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from calque.corpora import columns
-from calque.corpora.compression import find_packed, read_blocks, unpacked_name
 from calque.corpora.hub import read_dataset
 from calque.corpora.layouts import find_layout
-from calque.corpora.lines import RawCorpus
+from calque.corpora.lines import RawCorpus, find_packed, read_blocks, unpacked_name
 from calque.corpora.po import read_po
 from calque.corpora.rows import PREFIX
 from calque.corpora.tmx import read_tmx

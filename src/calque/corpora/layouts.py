@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 
-from calque.corpora.compression import unpacked_name
 from calque.corpora.languages import best_match
+from calque.corpora.lines import unpacked_name
 from calque.errors import InputError
 
 # ISO 639-3 (and the older codes of some) with 639-1 behind them; a macrolanguage's code also behind the member that test sets

@@ -118,7 +118,9 @@ def _item(entry: _Entry, path: str | PathLike[str], encoding: str) -> RawPair | 
 
 def _encoding(header: str, line: int, path: str | PathLike[str]) -> str:
     charset = re.search(r"^Content-Type:.*charset=([^\s;]+)", header, re.IGNORECASE | re.MULTILINE)
-    name = charset[1] if charset and charset[1].upper() != "CHARSET" else "utf-8"  # else a template nobody has filled in
+    name = (
+        charset[1] if charset and charset[1].upper() != "CHARSET" else "utf-8"
+    )  # else a template nobody has filled in
     try:
         b"msgid ".decode(name)  # unlike lookup, refuses codecs that are not of text
         if codecs.lookup(name).name in _NOT_OF_FILES:

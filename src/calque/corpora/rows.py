@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from calque.corpora import by_name
 from calque.corpora.by_name import PREFIX
-from calque.corpora.compression import unpacked_name
+from calque.corpora.lines import unpacked_name
 from calque.errors import CalqueError, InputError, MissingExtraError
 
 TABLES = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}

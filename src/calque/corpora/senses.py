@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from calque.annotated import SenseText
-from calque.corpora.compression import find_packed, unpacked_name
 from calque.corpora.harvest import SentenceBuilder
-from calque.corpora.lines import LONGEST_LINE, Flaw, read_lines
+from calque.corpora.lines import LONGEST_LINE, Flaw, find_packed, read_lines, unpacked_name
 from calque.corpora.rows import is_dataset, open_rows, uneven
 from calque.corpora.xml import Document
 from calque.errors import InputError
