@@ -42,7 +42,7 @@ def read_treebank(
     the numbers of words, and so the heads, have it.
 
     Args:
-        path: CoNLL-U, packed (gzip, zstd, xz, bzip2) or not; or a data set, `hub:NAME` or what `hub.read_dataset` reads
+        path: CoNLL-U, packed (gzip, zstd, xz, bzip2) or not; or a data set, `hub:NAME` or what `rows.open_rows` reads
             else, with lists of words (`tokens`), `upos`, `head` and `deprel` in each row, as universal_dependencies has.
         lang: its language.
         on_error: what becomes of a sentence that is no tree: an error (`raise`), or it is left out, and a

@@ -36,7 +36,7 @@ def read_parallel(
 
     Args:
         path: one file, or two of which line n translates line n (Moses). A prefix stands for the two files
-            `prefix.en` and `prefix.de`; `hub:NAME` is a data set (see `hub.read_dataset`), as is a folder.
+            `prefix.en` and `prefix.de`; `hub:NAME` is a data set (see `rows.open_rows`), as is a folder.
         langs: the languages of source and target. TMX and data sets are searched for them.
         format: what the file is, where its name and first lines do not show it: `tsv` (`source⇥target`,
             further columns become the metadata `column_3`, `column_4` …), `moses`, `fast-align` (`source |||

@@ -27,7 +27,7 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
     be packed (gzip, zstd, xz, bzip2), and are streamed.
 
     Args:
-        path: the XML; or a data set, `hub:NAME` or what `hub.read_dataset` reads else, whose rows have lists of words
+        path: the XML; or a data set, `hub:NAME` or what `rows.open_rows` reads else, whose rows have lists of words
             (`tokens`), `lemmas`, `pos`, and `senses` (or `sense_keys`, `labels`), one for each word: its key, several with
             spaces or `;` between or as a list, or None, empty or `_` where it is not annotated.
         keys: the right senses. Where it is None and the path is X.data.xml, X.gold.key.txt is taken if it exists. It

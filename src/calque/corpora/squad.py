@@ -98,7 +98,7 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
 
     Args:
         path: the file, packed (gzip, zstd, xz, bzip2) or not; or a data set with the columns `context`, `question` and
-            `answers`, `hub:NAME` or a folder (see `hub.read_dataset`).
+            `answers`, `hub:NAME` or a folder (see `rows.open_rows`).
         lang: its language.
         on_error: what becomes of a question that cannot be used: an error (`raise`), or it is left out, and a
             `SkippedWarning` counts it (`skip`). One whose answer is not where `answer_start` says stays, for tests ask for the
