@@ -8,8 +8,8 @@ import calque
 ROOT = Path(calque.__file__).parent
 FLOOR = {
     "errors": -2, "offsets": -2, "launched": -2,
-    "arrow": -1, "disk": -1, "named": -1, "progress": -1,  # the ground
-    "text": 0, "segment": 0, "room": 0,
+    "storage": -1, "named": -1, "progress": -1,  # the ground
+    "text": 0, "segment": 0,
     "pairs": 1, "vectors": 1, "annotated": 1,
     "spans": 2, "distributed": 2, "algebra": 2,
     "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,

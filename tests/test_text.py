@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.arrow import WORDS
 from calque.errors import InputError, SettingError
+from calque.storage import WORDS
 from calque.text import ParallelCorpus, Sentence, Sentences
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calque.arrow import from_numpy, from_texts, scalar
-from calque.disk import write_lines
 from calque.errors import InputError, SettingError
 from calque.offsets import ranges
-from calque.room import BLOCK, Gathered, blocks, is_sorted, taken
+from calque.storage import BLOCK, Gathered, blocks, from_numpy, from_texts, is_sorted, scalar, taken, write_lines
 
 if TYPE_CHECKING:
     from calque.text import ParallelCorpus

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -13,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calque.arrow import WORDS, from_numpy, from_words, slice_rows, take_rows, to_numpy
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
+from calque.storage import WORDS, from_numpy, from_words, slice_rows, take_rows, to_numpy, whole
 
 Side = Literal["source", "target"]
 LINE = "line"  # the column that says where in its file each pair stands, where that is not its number
@@ -267,12 +266,10 @@ class ParallelCorpus:
         The file appears when it is complete, so a corpus may be saved over the file that it is mapped from.
         """
         names = ("langs", "skipped", "first_skipped", "segmenters", "path")
-        record = corpus_record(**{name: getattr(self, name) for name in names})
+        record = {"calque": json.dumps({name: getattr(self, name) for name in names})}
         schema = self.table.schema.with_metadata(record)
-        part = f"{fspath(path)}.part"
-        with pa.OSFile(part, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        with whole(path) as part, pa.OSFile(fspath(part), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_table(self.table.replace_schema_metadata(record), max_chunksize=65536)
-        os.replace(part, path)
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> ParallelCorpus:
@@ -282,35 +279,17 @@ class ParallelCorpus:
             InputError: the file is not a corpus that `save` wrote.
         """
         try:
-            file = pa.ipc.open_file(pa.memory_map(fspath(path)))
-            table = file.read_all()
+            table = pa.ipc.open_file(pa.memory_map(fspath(path))).read_all()
             table.validate(full=True)  # offsets and UTF-8: damaged ones would end the process when they are used
-            metadata = dict(table.schema.metadata or {})
-            if file.num_record_batches:  # a writer that streams knows what it skipped only at the end
-                last = file.get_batch_with_custom_metadata(file.num_record_batches - 1).custom_metadata
-                metadata.update(last or {})
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"not a saved parallel corpus ({error!s:.200})", path=path) from error
         try:
-            record = json.loads(metadata[b"calque"])
+            record = json.loads((table.schema.metadata or {})[b"calque"])
             if [table.schema.field(side).type for side in ("source", "target")] != [WORDS, WORDS]:
                 raise ValueError
             return cls(table, **record)
         except (KeyError, ValueError, TypeError, IndexError, SettingError) as error:
             raise InputError("an Arrow file, but not a parallel corpus that calque saved", path=path) from error
-
-
-def corpus_record(
-    langs: Sequence[str],
-    *,
-    skipped: Mapping[str, int],
-    first_skipped: Mapping[str, str],
-    segmenters: Sequence[str],
-    path: str | None,
-) -> dict[str, str]:
-    """What a saved corpus says of itself besides its pairs, as Arrow metadata."""
-    record = {"langs": langs, "skipped": skipped, "first_skipped": first_skipped, "segmenters": segmenters}
-    return {"calque": json.dumps({**record, "path": path})}
 
 
 def not_a_string(sentence: Sequence[str]) -> Sequence[str]:

@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from calque.disk import failure, reserve, unwritten, whole
 from calque.errors import InputError
 from calque.offsets import offsets_of, ranges
+from calque.storage import failure, reserve, unwritten, whole
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
 _UNREADABLE = (
@@ -157,7 +157,7 @@ def create_arrays(
     except OSError as error:
         if opened and os.path.isfile(path):
             os.unlink(path)
-        raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})", size) from error
+        raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})") from error
     return map_arrays(path, mode="r+")[0]
 
 

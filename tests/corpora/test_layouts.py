@@ -9,7 +9,7 @@ import pytest
 from calque.corpora import read_parallel
 from calque.corpora.altered import read_altered
 from calque.corpora.comparable import gold_file, read_comparable
-from calque.corpora.layouts import find_layout
+from calque.corpora.formats import find_layout
 from calque.errors import InputError
 
 NAMES = (

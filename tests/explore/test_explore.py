@@ -30,7 +30,7 @@ from calque.explore.server import _prepare, listen, require, serve, url_of
 from calque.explore.sources import NamedEncoder, find_encoders, find_text, is_collection, place_for
 from calque.explore.store import Layers, WordVectors, layers_of
 from calque.explore.view import Typed
-from calque.runs.lock import locked
+from calque.storage import locked
 from calque.text import Sentence
 from calque.vectors import Embeddings
 from calque.wordalign.similarity import links_from_embeddings

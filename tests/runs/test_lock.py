@@ -11,12 +11,12 @@ from collections import Counter
 import pytest
 
 from calque.errors import OutputError, SettingError
-from calque.runs.lock import locked
+from calque.storage import locked
 from command import fails, works
 
 HOLDER = """
 import sys, time
-from calque.runs.lock import locked
+from calque.storage import locked
 with locked(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)
@@ -26,7 +26,7 @@ with locked(sys.argv[1]):
 RIVAL = """
 import os, sys
 from calque.errors import SettingError
-from calque.runs.lock import locked
+from calque.storage import locked
 got = 0
 while got < 200:
     try:
@@ -57,7 +57,7 @@ def holder(tmp_path):
 
 def test_an_output_that_another_process_writes_is_refused_in_one_line(tmp_path, holder):
     out = tmp_path / "runs" / "ft"
-    with pytest.raises(SettingError, match=rf"^process {holder.pid} is writing {out}: wait until it has finished"):
+    with pytest.raises(SettingError, match=rf"^another process is writing {out}: wait until it has finished"):
         locked(out).__enter__()
     elsewhere = tmp_path / "link"
     elsewhere.symlink_to(tmp_path / "runs")
@@ -137,7 +137,7 @@ def test_a_verb_does_not_write_what_another_process_writes(capsys, inputs, monke
     before = sorted(inputs.rglob("*"))
     with locked(output):
         said = fails(capsys, *command.split())
-        assert said.startswith(f"calque: error: process {os.getpid()} is writing {output}: wait until it has finished")
+        assert said.startswith(f"calque: error: another process is writing {output}: wait until it has finished")
     assert sorted(inputs.rglob("*")) == before
     works(capsys, *command.split())
     assert (inputs / output).is_file()

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from calque import pairs as word_pairs
-from calque import room
+from calque import storage
 from calque.alignment import learnt
 from calque.alignment.aligned import AlignedText
 from calque.alignment.equal import senses_of_pairs
-from calque.corpora import compression, plain, read_parallel, read_sentences, store
+from calque.corpora import lines, plain, read_parallel, read_sentences, store
 from calque.encoders import static
 from calque.encoders.static import StaticEncoder
 from calque.encoders.tables import PlainTable
@@ -48,8 +48,8 @@ def small(monkeypatch, tmp_path):
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     for module, name, value in (
-        (room, "SMALL", 1 << 11), (room, "VECTORS", 1 << 11), (room, "BLOCK", 128), (word_pairs, "BLOCK", 128),
-        (store, "MEMORY", 1 << 12), (store, "_ROWS", 16), (plain, "_BATCH", 16), (compression, "_BLOCK", 1 << 10),
+        (storage, "SMALL", 1 << 11), (storage, "VECTORS", 1 << 11), (storage, "BLOCK", 128), (word_pairs, "BLOCK", 128),
+        (store, "MEMORY", 1 << 12), (store, "_ROWS", 16), (plain, "_BATCH", 16), (lines, "_BLOCK", 1 << 10),
         (static, "_SENTENCES", 16), (learnt, "_SENTENCES", 16), (nearest, "_LOADED", 0),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)

@@ -10,7 +10,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.split import number_words
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
-from calque.room import blocks, filled
+from calque.storage import blocks, filled
 from calque.text import ParallelCorpus, Sentences
 
 _ENOUGH = 20  # occurrences of a pair below which it has one sense

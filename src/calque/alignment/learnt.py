@@ -1,6 +1,6 @@
 """What of parallel text training learns from: sentences as subwords, and the sentence pairs and links that are usable.
 
-All of it goes block by block into arrays that are mapped files where the text is long (`calque.room`).
+All of it goes block by block into arrays that are mapped files where the text is long (`calque.storage`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.pairs import WordPairs
-from calque.room import filled, taken
+from calque.storage import filled, taken
 from calque.text import ParallelCorpus, Sentences
 
 _SENTENCES = 1 << 14  # that are cut into subwords at a time

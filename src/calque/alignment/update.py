@@ -24,7 +24,7 @@ from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.offsets import offsets_of, ranges
-from calque.room import vectors_room
+from calque.storage import vectors_room
 from calque.training.objective import Objective
 from calque.training.passes import Pass
 from calque.training.sources import float32_copy, sharded_copy

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from calque.anchors.means import Anchors
-from calque.disk import write_lines, write_text
 from calque.errors import InputError, SettingError
+from calque.storage import write_lines, write_text
 from calque.vectors import map_arrays, write_arrays
 
 FILE = "anchors.safetensors"

@@ -12,8 +12,8 @@ import numpy as np
 
 from calque.anchors.means import Anchors
 from calque.anchors.samples import Samples
-from calque.arrow import to_numpy
 from calque.errors import InputError, SettingError
+from calque.storage import to_numpy
 from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 

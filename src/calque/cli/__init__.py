@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 from calque import launched
 from calque.cli.direct import Ended, run_directly
-from calque.disk import failure, unwritten
 from calque.errors import CalqueError, CalqueWarning, SettingError
+from calque.storage import failure, unwritten
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {

@@ -11,8 +11,8 @@ from typer.core import TyperCommand
 from calque.analyses.table import ANALYSES, users
 from calque.cli.checks import output_file, refuse_unused
 from calque.cli.options import Linking, Loading, Pretokenized, Quiet, grouped, news, pairs_of
-from calque.disk import append_lines
 from calque.errors import SettingError
+from calque.storage import append_lines
 from calque.tasks.inputs import Inputs
 
 

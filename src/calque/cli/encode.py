@@ -65,7 +65,7 @@ def encode(
     only_on_ray(format=format)
     from calque.corpora import read_sentences
     from calque.encoders import load_encoder
-    from calque.runs.lock import locked
+    from calque.storage import locked
 
     output_file("--out", Path(out), [text, encoder])
     sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)

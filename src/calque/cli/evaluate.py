@@ -15,8 +15,8 @@ from calque.cli.checks import given, output_file
 from calque.cli.evaluating import Measuring, Reading, Realigning, Texts, Training
 from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news, numbers
 from calque.cli.tracking import Tracking
-from calque.disk import append_lines
 from calque.errors import SettingError
+from calque.storage import append_lines
 from calque.tasks.inputs import FILES, REALIGN, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 

@@ -142,7 +142,7 @@ class Reading:
     format: Annotated[
         str,
         typer.Option(
-            help="File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, snips, hub; labels: "
+            help="File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
             "header, pairs, label-text, text-label, jsonl, hub."
         ),
     ] = "auto"

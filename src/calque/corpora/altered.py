@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from os import PathLike
 
-from calque.corpora.compression import unpacked_name
-from calque.corpora.lines import Flaw, read_json, read_lines
+from calque.corpora.lines import Flaw, read_json, read_lines, unpacked_name
 from calque.errors import InputError
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 
-from calque.corpora.languages import best_match
+from calque.corpora.languages import TWO_LETTERS, best_match
 from calque.errors import InputError
 
 PREFIX = "hub:"
@@ -58,6 +58,11 @@ def _tags(pairs: str) -> dict[str, str]:
     return dict(pair.split("=") for pair in pairs.split())
 
 
+def _by_code(tags: str) -> dict[str, str]:
+    """Return tags that begin with a code of three letters, by the code of two."""
+    return {TWO_LETTERS[tag[:3]]: tag for tag in tags.split()}
+
+
 _XTREME = "google/xtreme"
 _ALL = ("test", "validation", "train")
 _UDPOS = _tags(
@@ -68,40 +73,31 @@ _UDPOS = _tags(
 _PANX = _same(
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi yo zh"
 )
-_TATOEBA = _tags(
-    "af=afr ar=ara bg=bul bn=ben de=deu el=ell es=spa et=est eu=eus fa=pes fi=fin fr=fra he=heb hi=hin hu=hun id=ind it=ita "
-    "ja=jpn jv=jav ka=kat kk=kaz ko=kor ml=mal mr=mar nl=nld pt=por ru=rus sw=swh ta=tam te=tel th=tha tl=tgl tr=tur ur=urd "
-    "vi=vie zh=cmn"
+_TATOEBA = _by_code(
+    "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld por rus swh "
+    "tam tel tha tgl tur urd vie cmn"
 )
-_SIB = _tags(
-    "af=afr_Latn am=amh_Ethi ar=arb_Arab bg=bul_Cyrl bn=ben_Beng ca=cat_Latn cs=ces_Latn cy=cym_Latn da=dan_Latn de=deu_Latn "
-    "el=ell_Grek en=eng_Latn es=spa_Latn et=est_Latn eu=eus_Latn fa=pes_Arab fi=fin_Latn fr=fra_Latn ga=gle_Latn gl=glg_Latn "
-    "gu=guj_Gujr ha=hau_Latn he=heb_Hebr hi=hin_Deva hr=hrv_Latn hu=hun_Latn hy=hye_Armn id=ind_Latn ig=ibo_Latn is=isl_Latn "
-    "it=ita_Latn ja=jpn_Jpan jv=jav_Latn ka=kat_Geor kk=kaz_Cyrl km=khm_Khmr kn=kan_Knda ko=kor_Hang ky=kir_Cyrl lo=lao_Laoo "
-    "lt=lit_Latn lv=lvs_Latn mk=mkd_Cyrl ml=mal_Mlym mn=khk_Cyrl mr=mar_Deva ms=zsm_Latn mt=mlt_Latn my=mya_Mymr nb=nob_Latn "
-    "ne=npi_Deva nl=nld_Latn pa=pan_Guru pl=pol_Latn pt=por_Latn ro=ron_Latn ru=rus_Cyrl sk=slk_Latn sl=slv_Latn so=som_Latn "
-    "sq=als_Latn sr=srp_Cyrl sv=swe_Latn sw=swh_Latn ta=tam_Taml te=tel_Telu th=tha_Thai tl=tgl_Latn tr=tur_Latn uk=ukr_Cyrl "
-    "ur=urd_Arab uz=uzn_Latn vi=vie_Latn xh=xho_Latn yo=yor_Latn zh=zho_Hans zu=zul_Latn"
+_SIB = _by_code(
+    "afr_Latn amh_Ethi arb_Arab bul_Cyrl ben_Beng cat_Latn ces_Latn cym_Latn dan_Latn deu_Latn ell_Grek eng_Latn "
+    "spa_Latn est_Latn eus_Latn pes_Arab fin_Latn fra_Latn gle_Latn glg_Latn guj_Gujr hau_Latn heb_Hebr hin_Deva "
+    "hrv_Latn hun_Latn hye_Armn ind_Latn ibo_Latn isl_Latn ita_Latn jpn_Jpan jav_Latn kat_Geor kaz_Cyrl khm_Khmr "
+    "kan_Knda kor_Hang kir_Cyrl lao_Laoo lit_Latn lvs_Latn mkd_Cyrl mal_Mlym khk_Cyrl mar_Deva zsm_Latn mlt_Latn "
+    "mya_Mymr nob_Latn npi_Deva nld_Latn pan_Guru pol_Latn por_Latn ron_Latn rus_Cyrl slk_Latn slv_Latn som_Latn "
+    "als_Latn srp_Cyrl swe_Latn swh_Latn tam_Taml tel_Telu tha_Thai tgl_Latn tur_Latn ukr_Cyrl urd_Arab uzn_Latn "
+    "vie_Latn xho_Latn yor_Latn zho_Hans zul_Latn"
 )
 _BELEBELE = {lang: tag for lang, tag in _SIB.items() if lang not in ("cy", "ga", "gl")}
 _XLWIC = _tags(
     "bg=en_bg da=en_da de=de_de et=en_et fa=en_fa fr=fr_fr hr=en_hr it=it_it ja=en_ja ko=en_ko nl=en_nl zh=en_zh"
 )
 _FLORES = {**_SIB, "zh": "cmn_Hans"}
-_MASSIVE = {
-    **_same(
-        "af am ar az bn cy da de el en es fa fi fr he hi hu hy id is it ja jv ka km kn ko lv ml mn ms my nb nl pl pt ro ru sl sq "
-        "sv sw ta te th tl tr ur vi"
-    ),
-    "zh": "zh-CN",
-    "zh-TW": "zh-TW",
-}
-_LOCALES = _tags(
-    "af=af-ZA am=am-ET ar=ar-SA az=az-AZ bn=bn-BD ca=ca-ES cy=cy-GB da=da-DK de=de-DE el=el-GR en=en-US es=es-ES fa=fa-IR "
-    "fi=fi-FI fr=fr-FR he=he-IL hi=hi-IN hu=hu-HU hy=hy-AM id=id-ID is=is-IS it=it-IT ja=ja-JP jv=jv-ID ka=ka-GE km=km-KH "
-    "kn=kn-IN ko=ko-KR lv=lv-LV ml=ml-IN mn=mn-MN ms=ms-MY my=my-MM nb=nb-NO nl=nl-NL pl=pl-PL pt=pt-PT ro=ro-RO ru=ru-RU "
-    "sl=sl-SL sq=sq-AL sv=sv-SE sw=sw-KE ta=ta-IN te=te-IN th=th-TH tl=tl-PH tr=tr-TR ur=ur-PK vi=vi-VN zh=zh-CN zh-TW=zh-TW"
+_REGIONS = _same(
+    "af-ZA am-ET ar-SA az-AZ bn-BD ca-ES cy-GB da-DK de-DE el-GR en-US es-ES fa-IR fi-FI fr-FR he-IL hi-IN hu-HU hy-AM "
+    "id-ID is-IS it-IT ja-JP jv-ID ka-GE km-KH kn-IN ko-KR lv-LV ml-IN mn-MN ms-MY my-MM nb-NO nl-NL pl-PL pt-PT "
+    "ro-RO ru-RU sl-SL sq-AL sv-SE sw-KE ta-IN te-IN th-TH tl-PH tr-TR ur-PK vi-VN zh-CN zh-TW"
 )
+_LOCALES = {tag if tag == "zh-TW" else tag[:2]: tag for tag in _REGIONS}
+_MASSIVE = {lang: {"zh": "zh-CN", "zh-TW": "zh-TW"}.get(lang, lang) for lang in _LOCALES if lang != "ca"}
 
 #: by the name that stands behind `hub:`
 NAMED: dict[str, NamedData] = {

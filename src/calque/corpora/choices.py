@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from calque.corpora.harvest import Losses, OnError, SentenceBuilder
 from calque.corpora.lines import Flaw
-from calque.corpora.rows import Rows, first_of, open_rows
+from calque.corpora.rows import first_of, open_rows
 from calque.errors import InputError
 from calque.segment import splitter
 from calque.text import Sentences
@@ -36,7 +36,7 @@ class ChoiceText:
         path, lines: the file and the line of each question, for messages.
 
     Raises:
-        InputError: numbers that do not fit each other, fewer than two answers, or a right one that there is not.
+        InputError: fewer than two answers, or a right one that does not exist.
     """
 
     texts: tuple[Sentences, ...]
@@ -46,9 +46,6 @@ class ChoiceText:
     lines: np.ndarray | None = None
 
     def __post_init__(self):
-        counts = [len(column) for column in self.texts] + [len(self.keys)] * bool(self.keys)
-        if set(counts) - {len(self.right)}:
-            raise InputError(f"{counts} texts and keys for {len(self.right)} right answers", path=self.path)
         if self.choices < 2:
             raise InputError(f"{self.choices} answers to choose from, expected 2 or more", path=self.path)
         if len(self.right) and not 0 <= int(self.right.min()) <= int(self.right.max()) < self.choices:
@@ -71,16 +68,6 @@ class ChoiceText:
         )  # fmt: skip
 
 
-class _Question(NamedTuple):
-    line: int
-    passage: Any
-    question: Any
-    answers: Sequence[Any]
-    right: int | None
-    told: Any
-    key: str | None
-
-
 def read_choices(path: str | PathLike[str], *, lang: str, on_error: OnError = "raise") -> ChoiceText:
     """Read questions about passages with answers to choose from.
 
@@ -101,40 +88,11 @@ def read_choices(path: str | PathLike[str], *, lang: str, on_error: OnError = "r
         MissingExtraError: `datasets` is not installed.
     """
     losses, split = Losses(path, on_error, "questions"), splitter(lang, pretokenized=False)
-    columns: list[SentenceBuilder] = []
-    right, lines, keys = array("i"), array("q"), []
-    for item in _rows(path):
-        texts = _used(item, split, len(columns) - 1 if columns else None, path)
-        if isinstance(texts, Flaw):
-            losses.take(texts)
-            continue
-        columns = columns or [SentenceBuilder() for _ in texts]
-        for column, words in zip(columns, texts, strict=True):
-            column.add(words)
-        right.append(item.right or 0)
-        lines.append(item.line)
-        keys.append(item.key)
-    losses.settle(len(lines))
-    known = tuple(key for key in keys if key is not None)
-    return ChoiceText(
-        tuple(column.finish(lang) for column in columns), np.array(right, np.int32), known if len(known) == len(keys) else (),
-        fspath(path), np.array(lines, np.int64),
-    )  # fmt: skip
-
-
-def _rows(path: str | PathLike[str]) -> Iterator[_Question]:
-    """Every question of a data set.
-
-    Raises:
-        InputError: other columns.
-    """
-    data: Rows = open_rows(path)
-    if not data.columns:
-        return
+    data = open_rows(path)
     passage, listed = first_of(_PASSAGES, data.columns), first_of(_LISTS, data.columns)
     numbered = sorted(name for name in data.columns if _ANSWERS.fullmatch(name))
     told = first_of(_RIGHT, data.columns)
-    if passage is None or told is None or "question" not in data.columns or not (listed or numbered):
+    if data.columns and (passage is None or told is None or "question" not in data.columns or not (listed or numbered)):
         expected = (
             "flores_passage, question, mc_answer1 to mc_answer4 and correct_answer_num, or article, question, options and "
             "answer"
@@ -143,16 +101,32 @@ def _rows(path: str | PathLike[str]) -> Iterator[_Question]:
             f"has the columns {', '.join(data.columns)[:200]}; expected {expected}: rename them", path=path
         )
     keyed = all(name in data.columns for name in _KEYS)
+    columns: list[SentenceBuilder] = []
+    rights, lines, keys = array("i"), array("q"), []
     for number, row in data.rows:
         answers = [row[name] for name in numbered] if listed is None else row[listed]
         answers = answers if isinstance(answers, list) else []
-        key = f"{row[_KEYS[0]]} {row[_KEYS[1]]}" if keyed else None
-        right = _place(row[told], told, len(answers))
-        yield _Question(number, row[passage], row["question"], answers, right, row[told], key)
+        right = _place(row[told], str(told), len(answers))
+        texts = [split(text) if isinstance(text, str) else [] for text in (row[passage], row["question"], *answers)]
+        if wrong := _wrong(texts, len(columns) - 1 if columns else None, right, row[told]):
+            losses.take(Flaw(number, *wrong, path))
+            continue
+        texts = [[*texts[0], *texts[1]], *texts[2:]]
+        columns = columns or [SentenceBuilder() for _ in texts]
+        for column, words in zip(columns, texts, strict=True):
+            column.add(words)
+        rights.append(right or 0)
+        lines.append(number)
+        keys += [f"{row[_KEYS[0]]} {row[_KEYS[1]]}"] if keyed else []
+    losses.settle(len(lines))
+    columns_of_words = tuple(column.finish(lang) for column in columns)
+    return ChoiceText(
+        columns_of_words, np.array(rights, np.int32), tuple(keys), fspath(path), np.array(lines, np.int64)
+    )
 
 
 def _place(told: Any, column: str, count: int) -> int | None:
-    """Which answer is right, from 0; None if that is none of them."""
+    """Return which answer is right, from 0; None if that is none of them."""
     said = str(told).strip()
     if said.isdecimal():
         place = int(said) - (column != "label")  # numbers of answers are from 1, those of labels from 0
@@ -161,19 +135,19 @@ def _place(told: Any, column: str, count: int) -> int | None:
     return place if 0 <= place < count else None
 
 
-def _used(
-    item: _Question, split: Callable[[str], Sequence[str]], choices: int | None, path: str | PathLike[str]
-) -> list[Sequence[str]] | Flaw:
-    """The words of the passage with its question, and of each answer."""
-    if len(item.answers) < 2 or choices not in (None, len(item.answers)):
-        fact = f"{len(item.answers)} answers, expected {f'{choices} as before' if choices else '2 or more'}"
-        return Flaw(item.line, "other numbers of answers", fact, path)
-    if item.right is None:
-        fact = f"the right answer is {item.told!r:.40}, expected one of {len(item.answers)} (1 or A for the first)"
-        return Flaw(item.line, "no right answer", fact, path)
-    texts = [split(text) if isinstance(text, str) else [] for text in (item.passage, item.question, *item.answers)]
+def _wrong(texts: Sequence[Sequence[str]], choices: int | None, right: int | None, told: Any) -> tuple[str, str] | None:
+    """Return the reason and the fact, if a question cannot be used: passage, question and answers, as words."""
+    answers = len(texts) - 2
+    if answers < 2 or choices not in (None, answers):
+        return (
+            "other numbers of answers",
+            f"{answers} answers, expected {f'{choices} as before' if choices else '2 or more'}",
+        )
+    if right is None:
+        fact = f"the right answer is {told!r:.40}, expected one of {answers} (1 or A for the first)"
+        return "no right answer", fact
     empty = next((k for k, words in enumerate(texts) if not words), None)
     if empty is not None:
         what = ("passage", "question")[empty] if empty < 2 else f"answer {empty - 1}"
-        return Flaw(item.line, "text without words", f"the {what} has no words, expected some", path)
-    return [[*texts[0], *texts[1]], *texts[2:]]
+        return "text without words", f"the {what} has no words, expected some"
+    return None

@@ -1,21 +1,29 @@
 """Text with one sentence pair a line: columns of one file, or the lines of two."""
 
+# pyright: reportAttributeAccessIssue=false
+# pyarrow.compute makes its functions when it is imported; checkers cannot see them.
+
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import zip_longest
 from os import PathLike, fspath
 
-from calque.corpora.blocks import Block, read_block
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from calque.corpora.lines import BLANK, Flaw, Omission, RawCorpus, RawPair, lines_of, read_lines, whole_lines
+from calque.corpora.store import Block
 from calque.errors import InputError
 
-SMALL = 1 << 13  # bytes that are read line by line where a line among them is not plain
-MOST_COLUMNS = 100  # each becomes a column of the table; a damaged line can have a million
+_MOST_COLUMNS = 100  # each becomes a column of the table; a damaged line can have a million
+_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f]")
 
 
 def read_tsv(path: str | PathLike[str], *, divided: bool = False) -> RawCorpus:
-    """`source⇥target`, further columns kept. Quotes have no meaning, as in every corpus of this form.
+    """Read `source⇥target`; further columns are kept. Quotes have no meaning, as in every corpus of this form.
 
     Args:
         path: the file.
@@ -25,7 +33,7 @@ def read_tsv(path: str | PathLike[str], *, divided: bool = False) -> RawCorpus:
 
 
 def read_fast_align(path: str | PathLike[str], *, divided: bool = False) -> RawCorpus:
-    """`source ||| target`, the input of fast_align; see `read_tsv`."""
+    """Read `source ||| target`, the input of fast_align; see `read_tsv`."""
     return RawCorpus(_columns(path, "|||", "|||", divided))
 
 
@@ -33,25 +41,45 @@ def _columns(
     path: str | PathLike[str], separator: str, name: str, divided: bool
 ) -> Iterator[RawPair | Flaw | Omission | Block]:
     before = 0
-    for whole in whole_lines(path):
-        parts = [whole]
-        while parts:
-            data = parts.pop()
-            block = read_block(data, before + 1, separator.encode(), MOST_COLUMNS) if divided else None
-            if (
-                block is None
-                and divided
-                and len(data) > SMALL
-                and 0 < (cut := data.find(b"\n", len(data) // 2) + 1) < len(data)
-            ):
-                parts += [data[cut:], data[:cut]]  # the line that is not plain is in one of the halves
-                continue
-            if block is None:
-                for number, line in enumerate(lines_of(data, before, path), before + 1):
-                    yield _pair(line, number, path, separator, name)
-            else:
-                yield block
-            before += data.count(b"\n")
+    for data in whole_lines(path):
+        block = _plain_block(data, before, separator) if divided else None
+        if block is None:
+            for number, line in enumerate(lines_of(data, before, path), before + 1):
+                yield _pair(line, number, path, separator, name)
+        else:
+            yield block
+        before += data.count(b"\n")
+
+
+def _plain_block(data: bytes, before: int, separator: str) -> Block | None:
+    """Divide whole lines into words, five times as fast as line by line.
+
+    Returns:
+        None where a line needs a look of its own: bytes that are not UTF-8, control characters, other numbers of columns,
+        or a side without words.
+    """
+    if _CONTROL.search(data) or not _is_text(data):
+        return None
+    data = data if data.endswith(b"\n") else data + b"\n"
+    starts = np.append(0, np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1).astype(np.int32)
+    lines = pa.StringArray.from_buffers(len(starts) - 1, pa.py_buffer(starts), pa.py_buffer(data))
+    columns = pc.split_pattern(pc.ascii_rtrim(lines, "\n"), separator)
+    count = len(columns[0])
+    if not 2 <= count <= _MOST_COLUMNS or not pc.all(pc.equal(pc.list_value_length(columns), count)).as_py():
+        return None
+    source, target, *extra = (pc.list_element(columns, k) for k in range(count))
+    sides = [pc.ascii_trim(side, " \t") for side in (source, target)]
+    if any(pc.min(pc.binary_length(side)).as_py() == 0 for side in sides):
+        return None
+    numbers = np.arange(before + 1, before + len(lines) + 1, dtype=np.int64)
+    return Block(numbers, *map(pc.ascii_split_whitespace, sides), tuple(extra), len(data))
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return bool(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        return False
 
 
 def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: str, name: str) -> RawPair | Flaw:
@@ -65,15 +93,15 @@ def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: s
         return Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)", path)
     if separator not in rest:
         return RawPair(number, source, rest)
-    target, *extra = rest.split(separator, MOST_COLUMNS)
-    if len(extra) < MOST_COLUMNS:
+    target, *extra = rest.split(separator, _MOST_COLUMNS)
+    if len(extra) < _MOST_COLUMNS:
         return RawPair(number, source, target, extra)
-    fact = f"more than {MOST_COLUMNS} columns, expected source and target; is there a separator in the text?"
+    fact = f"more than {_MOST_COLUMNS} columns, expected source and target; is there a separator in the text?"
     return Flaw(number, "too many columns", fact, path)
 
 
 def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> RawCorpus:
-    """Two files of which line n of the one translates line n of the other."""
+    """Read two files of which line n of the one translates line n of the other."""
     return RawCorpus(_paired_lines(source, target))
 
 

@@ -9,9 +9,8 @@ from os import PathLike, fspath
 
 import numpy as np
 
-from calque.corpora.compression import find_packed
 from calque.corpora.formats import moses_files
-from calque.corpora.lines import Flaw, read_lines
+from calque.corpora.lines import Flaw, find_packed, read_lines
 from calque.errors import InputError
 from calque.segment import splitter
 from calque.text import Sentences

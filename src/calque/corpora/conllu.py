@@ -42,7 +42,7 @@ def read_treebank(
     the numbers of words, and so the heads, have it.
 
     Args:
-        path: CoNLL-U, packed (gzip, zstd, xz, bzip2) or not; or a data set, `hub:NAME` or what `hub.read_dataset` reads
+        path: CoNLL-U, packed (gzip, zstd, xz, bzip2) or not; or a data set, `hub:NAME` or what `rows.open_rows` reads
             else, with lists of words (`tokens`), `upos`, `head` and `deprel` in each row, as universal_dependencies has.
         lang: its language.
         on_error: what becomes of a sentence that is no tree: an error (`raise`), or it is left out, and a
@@ -74,13 +74,9 @@ def read_treebank(
         lines.append(item.line)
     losses.settle(len(lines))
     return Treebank(
-        words.finish(lang),
-        upos.finish(),
-        np.array(heads, np.int32),
-        relations.finish(),
-        fspath(path),
+        words.finish(lang), upos.finish(), np.array(heads, np.int32), relations.finish(), fspath(path),
         np.array(lines, np.int64),
-    )
+    )  # fmt: skip
 
 
 def tagged_words(path: str | PathLike[str], column: int) -> Iterator[TaggedSentence | Flaw]:
@@ -111,11 +107,8 @@ def _read_words(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
 
 # Names that published data sets use.
 _LISTS = (
-    ("tokens", "words", "form"),
-    ("upos", "upos_tags", "pos", "pos_tags"),
-    ("head", "heads"),
-    ("deprel", "deprels"),
-)
+    ("tokens", "words", "form"), ("upos", "upos_tags", "pos", "pos_tags"), ("head", "heads"), ("deprel", "deprels"),
+)  # fmt: skip
 
 
 def _dataset(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
@@ -167,7 +160,7 @@ def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:
 
 
 def _in_circle(heads: list[int]) -> int | None:
-    """A word (from 1) from which no way leads to the root, if there is one; each word is passed once."""
+    """Return a word (from 1) from which no way leads to the root, if there is one; each word is passed once."""
     reached = [0] * (len(heads) + 1)  # by the way from which word
     for word in range(1, len(heads) + 1):
         at = word

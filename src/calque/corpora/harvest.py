@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from calque.annotated import Labels
-from calque.arrow import WORDS, from_words
 from calque.corpora.lines import Flaw, Omission, Skipped
 from calque.errors import InputError, SettingError, SkippedWarning
+from calque.storage import WORDS, from_words
 from calque.text import Sentences
 
 OnError = Literal["raise", "skip"]

@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+import os
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from os import PathLike, fspath
-from typing import get_args
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from calque.annotated import LabelledText
-from calque.corpora.examples import Example, Format, open_examples
 from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Flaw, Omission
+from calque.corpora.lines import Flaw, Omission, is_text, json_lines, read_lines, unpacked_name
+from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError, SettingError
-from calque.segment import splitter
+from calque.segment import language_parts, splitter
 
+Format = Literal["auto", "header", "pairs", "label-text", "text-label", "jsonl", "hub"]
+
+# Names that published data sets use, in small letters; the first that is there is taken.
+_PAIRS = (
+    ("premise", "hypothesis"), ("premise", "hypo"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"), ("text1", "text2"),
+)  # fmt: skip
+_ENGLISH = ("sentence_a_original", "sentence_b_original")  # of SICK-NL, whose sentence_A and _B are Dutch
+_TEXTS = ("text", "sentence", "content", "review", "tweet", "utt")
+_LABELS = (
+    "gold_label", "entailment_label", "entailment_judgment", "label", "labels", "sentiment", "category", "intent",
+)  # fmt: skip
+_LANGUAGES = ("language", "lang")
+_MOST_LABELS = 50  # different values that a column may have to be taken for one of labels
 _SPELLINGS = {"contradictory": "contradiction"}  # XNLI's translated training data
 _NONE = "-"  # the annotators of SNLI, MultiNLI and XNLI did not agree
+
+AnyPath = str | PathLike[str]
+
+
+class _Example(NamedTuple):
+    line: int
+    texts: tuple[str, ...]
+    label: str
+    lang: str | None = None
+
+
+class _Names(NamedTuple):
+    """Which columns are what."""
+
+    texts: tuple[str, ...]
+    label: str
+    lang: str | None
+
+
+_Items = Iterable[_Example | Flaw | Omission]
 
 
 def read_labelled(
@@ -34,7 +71,7 @@ def read_labelled(
     Text files may be packed (gzip, zstd, xz, bzip2); columns are separated by tabs, and quotes have no meaning.
 
     Args:
-        path: a file, the folder of a data set, or `hub:NAME` (see `hub.read_dataset`).
+        path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
         lang: the language. Where the file has a column `language`, only rows of this one are read.
         format: what the file is, where its name and contents do not show it.
 
@@ -54,25 +91,24 @@ def read_labelled(
             never an error.
 
     Raises:
-        InputError: the file cannot be read, has no row in the language, or its columns do not tell what they are; or
+        InputError: the file cannot be read, has no row in the language, or its columns do not show what they are; or
             (`raise`), with its line, a row has other columns, an empty text, no label, or bytes that are not UTF-8.
         SettingError: an argument has no such value.
         MissingExtraError: `datasets` is not installed, and the file needs it.
     """
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
-    losses = Losses(path, on_error, "texts")
-    split = splitter(lang, pretokenized=pretokenized)
-    items, lines, labels = open_examples(path, lang, format), array("q"), LabelBuilder()
+    losses, split = Losses(path, on_error, "texts"), splitter(lang, pretokenized=pretokenized)
+    lines, labels = array("q"), LabelBuilder()
     columns: list[SentenceBuilder] = []
     others: dict[str, bool] = {}  # languages of rows, and whether they are the one asked for
-    for item in items:
-        if isinstance(item, Example) and item.lang is not None:
+    for item in _open(path, lang, format):
+        if isinstance(item, _Example) and item.lang is not None:
             if item.lang not in others:
                 others[item.lang] = best_match(lang, [item.lang]) is not None
             if not others[item.lang]:
                 continue
-        used = _used(item, split, path) if isinstance(item, Example) else item
+        used = _used(item, split, path) if isinstance(item, _Example) else item
         if isinstance(used, Flaw | Omission):
             losses.take(used)
             continue
@@ -91,9 +127,9 @@ def read_labelled(
 
 
 def _used(
-    row: Example, split: Callable[[str], Sequence[str]], path: str | PathLike[str]
+    row: _Example, split: Callable[[str], Sequence[str]], path: AnyPath
 ) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
-    """The words of each text and the label, if the row can be used."""
+    """Return the words of each text and the label, if the row can be used."""
     label = row.label.strip().lower()
     if label == _NONE:
         return Omission(row.line, "no agreed label")
@@ -105,3 +141,135 @@ def _used(
             which = f"text {number} of {len(texts)}" if len(texts) > 1 else "the text"
             return Flaw(row.line, "empty text", f"{which} has no words, expected a sentence", path)
     return texts, _SPELLINGS.get(label, label)
+
+
+# -- what is in a file -------------------------------------------------------------------------------------------------
+def _open(path: AnyPath, lang: str, format: Format) -> _Items:
+    name = fspath(path)
+    suffix = Path(unpacked_name(name)).suffix.lower()
+    if format == "hub" or (
+        format == "auto" and (name.startswith(PREFIX) or os.path.isdir(name) or suffix in (".parquet", ".csv"))
+    ):
+        return _dataset(path, lang)
+    lines = enumerate(read_lines(path), 1)
+    before, first = [], ""
+    while not first and (item := next(lines, None)):
+        before.append(item)
+        first = item[1] if isinstance(item[1], str) and item[1].strip() else ""
+    every = chain(before, lines)
+    if format == "auto":
+        cells = {cell.strip().lower() for cell in first.split("\t")}
+        if "\t" not in first and first.lstrip().startswith("["):  # a list of objects is no file of lines
+            return _dataset(path, lang)
+        if "\t" not in first and first.lstrip().startswith("{"):
+            format = "jsonl"
+        elif cells & set(_LABELS) and cells & {*_TEXTS, *chain(*_PAIRS)}:
+            format = "header"
+        elif first.count("\t") > 1:
+            format = "pairs"
+    if format == "header":
+        flaws = [line for _, line in before if isinstance(line, Flaw)]
+        return chain(flaws, _named_columns(lines, first.split("\t"), lang, path)) if first else flaws
+    if format == "jsonl":
+        return _json(every, lang, path)
+    if format == "pairs":
+        return _columns(every, 3, "premise, hypothesis and label", path)
+    return _two_columns(list(_columns(every, 2, "a text and its label", path)), format, path)
+
+
+def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
+    names = {name.strip().lower(): name for name in columns}
+    english = [_ENGLISH] if language_parts(lang)[0] == "en" else []
+    groups = [*english, *_PAIRS, *((name,) for name in _TEXTS)]
+    texts = next((group for group in groups if all(name in names for name in group)), None)
+    label = next((name for name in _LABELS if name in names), None)
+    if texts is None or label is None:
+        fact = f"has the columns {', '.join(columns)[:200]}; expected premise and hypothesis, or text, and label"
+        raise InputError(f"{fact}: rename them", path=path)
+    language = next((names[name] for name in _LANGUAGES if name in names), None)
+    return _Names(tuple(names[name] for name in texts), names[label], language)
+
+
+def _columns(
+    lines: Iterable[tuple[int, str | Flaw]], width: int, what: str, path: AnyPath
+) -> Iterator[_Example | Flaw]:
+    for item in _cells(lines, width, f"{width}: {what}", path):
+        yield item if isinstance(item, Flaw) else _Example(item[0], tuple(item[1][:-1]), item[1][-1])
+
+
+def _cells(
+    lines: Iterable[tuple[int, str | Flaw]], width: int, expected: str, path: AnyPath
+) -> Iterator[tuple[int, list[str]] | Flaw]:
+    """Yield the columns of each line that is not blank, with its number."""
+    for number, line in lines:
+        if isinstance(line, Flaw):
+            yield line
+        elif line.strip():
+            row = line.split("\t")
+            count = "one column" if len(row) == 1 else f"{len(row)} columns"
+            fact = f"{count}, expected {expected}; is a tab missing, or one in the text?"
+            yield (number, row) if len(row) == width else Flaw(number, "other columns", fact, path)
+
+
+def _named_columns(
+    lines: Iterable[tuple[int, str | Flaw]], header: list[str], lang: str, path: AnyPath
+) -> Iterator[_Example | Flaw]:
+    names = _choose(header, lang, path)
+    for item in _cells(lines, len(header), f"{len(header)} as in the first line", path):
+        if isinstance(item, Flaw):
+            yield item
+        else:  # of columns of the same name, the first
+            yield _example(item[0], dict(zip(reversed(header), reversed(item[1]), strict=True)), names, path)
+
+
+def _two_columns(items: list[_Example | Flaw], format: Format, path: AnyPath) -> _Items:
+    """Return rows of two columns, one of which holds labels."""
+    rows = [item for item in items if isinstance(item, _Example)]
+    if format == "auto" and rows:
+        different = len({row.texts[0] for row in rows}), len({row.label for row in rows})
+        if min(different) > min(_MOST_LABELS, len(rows) / 2) or different[0] == different[1]:
+            fact = f"two columns with {different[0]} and {different[1]} different values in {len(rows)} rows"
+            remedy = 'say which holds the labels: format="label-text" or "text-label" (--format)'
+            raise InputError(f"{fact}, expected one of few labels; {remedy}", path=path)
+        format = "label-text" if different[0] < different[1] else "text-label"
+    if format == "text-label":
+        return items
+    return (_Example(x.line, (x.label,), x.texts[0]) if isinstance(x, _Example) else x for x in items)
+
+
+# -- named values ------------------------------------------------------------------------------------------------------
+def _json(lines: Iterable[tuple[int, str | Flaw]], lang: str, path: AnyPath) -> Iterator[_Example | Flaw]:
+    names: _Names | None = None
+    for number, values in json_lines(lines):
+        if isinstance(values, Flaw):
+            yield values
+        elif not isinstance(values, dict):
+            yield Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file whole?", path)
+        else:
+            names = names or _choose(list(values), lang, path)
+            yield _example(number, values, names, path)
+
+
+def _dataset(path: AnyPath, lang: str) -> Iterator[_Example | Flaw | Omission]:
+    data = open_rows(path)
+    if not data.columns:
+        return
+    names = _choose(data.columns, lang, path)
+    for number, values in data.rows:
+        label = data.name_of(names.label, values[names.label])
+        if label is None and values[names.label] is not None:
+            yield Omission(number, "no agreed label")
+        else:
+            yield _example(number, {**values, names.label: label}, names, path)
+
+
+def _example(number: int, values: Mapping[str, Any], names: _Names, path: AnyPath) -> _Example | Flaw:
+    """Return an example from values with names; labels that are whole numbers are written as such."""
+    label = values.get(names.label)
+    label = str(label) if isinstance(label, int) else label
+    texts = [values.get(name) for name in names.texts]
+    lang = None if names.lang is None else values.get(names.lang)
+    for name, value in zip((*names.texts, names.label), (*texts, label), strict=True):
+        if not is_text(value):
+            return Flaw(number, "missing value", f"{name} is {value!r:.40}, expected text", path)
+    return _Example(number, tuple(map(str, texts)), str(label), lang if isinstance(lang, str) else None)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from calque.corpora.blocks import Block
 from calque.corpora.formats import FORMATS, AnyPath, Format, find_format, open_raw
 from calque.corpora.lines import BLANK, Flaw, Omission, RawPair, Skipped
-from calque.corpora.store import TableWriter, cache_file
+from calque.corpora.store import Block, TableWriter
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.segment import get_segmenter, split_spaces
-from calque.text import ParallelCorpus, corpus_record
+from calque.text import ParallelCorpus
 
 OnError = Literal["raise", "skip", "blank"]
 _Split = Callable[[str], Sequence[str]]
-
-_READING = 1  # raise it with any change that gives other sentence pairs: kept readings are made anew
 
 
 def read_parallel(
@@ -31,19 +26,17 @@ def read_parallel(
     pretokenized: bool = False,
     on_error: OnError = "raise",
     limit: int | None = None,
-    cache: AnyPath | None = None,
     segmenters: Mapping[str, str] | None = None,
     progress: bool = False,
 ) -> ParallelCorpus:
     """Read parallel text, divided into words.
 
-    Text files may be packed with gzip, zstd, xz or bzip2. The data streams: up to 32 MB of words stay in
-    memory, more goes to a temporary file (in `TMPDIR`) that is mapped into memory and vanishes with the
-    process, or into `cache`, where the next reading with the same settings finds it.
+    Text files may be packed with gzip, zstd, xz or bzip2. The data streams: up to 32 MB of words stay in memory, more goes to
+    a temporary file (in `TMPDIR`) that is mapped into memory and vanishes with the process.
 
     Args:
         path: one file, or two of which line n translates line n (Moses). A prefix stands for the two files
-            `prefix.en` and `prefix.de`; `hub:NAME` is a data set (see `hub.read_dataset`), as is a folder.
+            `prefix.en` and `prefix.de`; `hub:NAME` is a data set (see `rows.open_rows`), as is a folder.
         langs: the languages of source and target. TMX and data sets are searched for them.
         format: what the file is, where its name and first lines do not show it: `tsv` (`source⇥target`,
             further columns become the metadata `column_3`, `column_4` …), `moses`, `fast-align` (`source |||
@@ -58,7 +51,6 @@ def read_parallel(
             untranslated message) is left out and counted, and damage that makes the rest unreadable is an
             error.
         limit: read only the first `limit` pairs.
-        cache: a folder for readings to be used again.
         segmenters: libraries other than the default that divide a language into words, as
             `{"ja": "fugashi"}`; see `segment.Segmenter`.
         progress: show a bar on stderr.
@@ -81,111 +73,93 @@ def read_parallel(
     if format == "arrow":
         return _saved(paths[0], langs, limit)
     split, names = _splitters(langs, pretokenized, segmenters or {})
-    cached = None
-    if cache is not None and Path(paths[0]).is_file():
-        settings = [_READING, langs, format, pretokenized, on_error, limit, names]
-        cached = cache_file(cache, paths, settings)
-        with suppress(InputError):  # not there yet, or damaged
-            return ParallelCorpus.open(cached)
     source = open_raw(paths, langs, format, divided=pretokenized)
-    reading = _Reading(paths[0], langs, names, on_error)
-    writer = TableWriter(
-        cached, columns=source.columns, lines=on_error == "skip", record=corpus_record(**reading.about())
+    reading = _Reading(paths[0], split, on_error, TableWriter(source.columns, lines=on_error == "skip"))
+    with bar(None, unit=" lines", show=progress) as shown:
+        for item in source.items if limit != 0 else ():
+            if isinstance(item, Block):
+                reading.take_block(item if limit is None else item.first(limit - reading.pairs))
+            else:
+                reading.take(item)
+            shown.update(len(item.lines) if isinstance(item, Block) else 1)
+            if reading.pairs == limit:
+                break
+    skipped = reading.skipped
+    if not reading.pairs and limit != 0:
+        raise InputError(f"no sentence pair could be read: {str(skipped) or 'the file is empty'}", path=paths[0])
+    return ParallelCorpus(
+        reading.writer.finish(),
+        langs,
+        skipped=skipped.counts,
+        first_skipped=skipped.first,
+        segmenters=names,
+        path=paths[0],
     )
-    try:
-        items = source.items if limit != 0 else ()
-        with bar(None, unit=" lines", show=progress) as shown:
-            for item in items:
-                if isinstance(item, Block):
-                    part = item if limit is None else item.first(limit - reading.pairs)
-                    reading.take_block(part, writer)
-                    shown.update(len(part))
-                else:
-                    reading.take(item, split, writer)
-                    shown.update()
-                if reading.pairs == limit:
-                    break
-        if not reading.pairs and limit != 0:
-            why = str(reading.skipped) or "the file is empty"
-            raise InputError(f"no sentence pair could be read: {why}", path=paths[0])
-        table = writer.finish(corpus_record(**reading.about()))
-    finally:
-        writer.discard()
-    return ParallelCorpus(table, **reading.about())
 
 
 class _Reading:
     """What happens to each item, and the count of what could not be used."""
 
-    def __init__(self, path: str, langs: tuple[str, str], segmenters: tuple[str, str], on_error: OnError):
-        self._path, self._langs, self._segmenters, self._on_error = path, langs, segmenters, on_error
+    def __init__(self, path: str, split: tuple[_Split, _Split], on_error: OnError, writer: TableWriter):
+        self._path, self._split, self._on_error, self.writer = path, split, on_error, writer
         self.pairs = 0
         self.skipped = Skipped()
-        self._blank: Flaw | None = None  # the first of a run of blank lines, which counts only if something follows
-        self._blanks = 0
+        self._blanks: list[Flaw] = []  # a run of blank lines, which counts only if something follows
 
-    def take_block(self, block: Block, writer: TableWriter) -> None:
-        """A block of which every line is a usable pair."""
-        if writer.width is not None and len(block.extra) > writer.width:
-            for line in range(block.line, block.line + len(block)):
-                row = RawPair(line, "", "", [None] * len(block.extra))
-                self._refuse(_flaw(row, self._path, ("",), ("",), writer.width), writer)  # only its width is wrong
+    def take_block(self, block: Block) -> None:
+        """Take a block, of which every line is a usable pair, or all have too many columns."""
+        if self.writer.width is not None and len(block.extra) > self.writer.width:
+            for line in block.lines.tolist():
+                self._refuse(_too_wide(line, len(block.extra), self.writer.width, self._path))
             return
         self._settle_blanks()
-        writer.add_block(block)
-        self.pairs += len(block)
+        self.writer.add_block(block)
+        self.pairs += len(block.lines)
 
-    def take(self, item: RawPair | Flaw | Omission, split: tuple[_Split, _Split], writer: TableWriter) -> None:
+    def take(self, item: RawPair | Flaw | Omission) -> None:
+        """Divide a pair into words; count what is none."""
         if isinstance(item, Omission):
             self.skipped.count(item, self._path)
-            return
-        if isinstance(item, RawPair):
+        elif isinstance(item, Flaw):
+            self._refuse(item)
+        else:
             line, source_text, target_text, extra = item
-            source, target = split[0](source_text), split[1](target_text)
-            if source and target and (writer.width is None or len(extra) <= writer.width):
+            source, target = self._split[0](source_text), self._split[1](target_text)
+            if not source or not target:
+                side = "target" if source else "source"
+                fact = f"the {side} side has no words, expected text"
+                self._refuse(Flaw(line, f"empty {side}", fact, self._path))
+            elif self.writer.width is not None and len(extra) > self.writer.width:
+                self._refuse(_too_wide(line, len(extra), self.writer.width, self._path))
+            else:
                 self._settle_blanks()
-                writer.add(source, target, extra, line, len(source_text) + len(target_text))
+                self.writer.add(source, target, extra, line, len(source_text) + len(target_text))
                 self.pairs += 1
-                return
-            item = _flaw(item, self._path, source, target, writer.width)
-        self._refuse(item, writer)
 
-    def _refuse(self, item: Flaw, writer: TableWriter) -> None:
-        """A line without a usable pair."""
+    def _refuse(self, item: Flaw) -> None:
+        """Raise or count a line without a usable pair."""
         if item.reason == BLANK and self._on_error != "blank":
-            self._blank, self._blanks = self._blank or item, self._blanks + 1
+            self._blanks.append(item)
             return
         self._settle_blanks()
         if self._on_error == "raise":
             raise _error(item)
         self.skipped.count(item, item.path)
         if self._on_error == "blank":
-            writer.add((), (), (), item.line, 0)
+            self.writer.add((), (), (), item.line, 0)
             self.pairs += 1
 
     def _settle_blanks(self) -> None:
-        if self._blank is not None:
+        for blank in self._blanks:
             if self._on_error == "raise":
-                raise _error(self._blank)
-            self.skipped.count(self._blank, self._blank.path, self._blanks)
-        self._blank, self._blanks = None, 0
-
-    def about(self) -> dict[str, Any]:
-        return {
-            "langs": self._langs,
-            "skipped": self.skipped.counts,
-            "first_skipped": self.skipped.first,
-            "segmenters": self._segmenters,
-            "path": self._path,
-        }
+                raise _error(blank)
+            self.skipped.count(blank, blank.path)
+        self._blanks = []
 
 
-def _flaw(record: RawPair, path: str, source: Sequence[str], target: Sequence[str], width: int | None) -> Flaw:
-    if source and target:
-        fact = f"{len(record.extra) + 2} columns, expected at most {(width or 0) + 2} as in the first lines"
-        return Flaw(record.line, "too many columns", f"{fact}; is there a separator in the text?", path)
-    side = "target" if source else "source"
-    return Flaw(record.line, f"empty {side}", f"the {side} side has no words, expected text", path)
+def _too_wide(line: int, extra: int, most: int, path: str) -> Flaw:
+    fact = f"{extra + 2} columns, expected at most {most + 2} as in the first lines"
+    return Flaw(line, "too many columns", f"{fact}; is there a separator in the text?", path)
 
 
 def _error(flaw: Flaw) -> InputError:

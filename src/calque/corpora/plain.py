@@ -8,11 +8,11 @@ from os import PathLike
 
 import pyarrow as pa
 
-from calque.arrow import WORDS, from_words
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.store import Batches
 from calque.errors import InputError
 from calque.segment import splitter
+from calque.storage import WORDS, from_words
 from calque.text import Sentences
 
 _BATCH = 16_384  # lines held as Python strings at a time
@@ -36,13 +36,10 @@ def read_sentences(
     """
     schema = pa.schema([("words", WORDS)])
     batches = Batches(schema)
-    try:
-        for part in stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit, block=_BATCH):
-            for words in part.chunks():
-                batches.add(pa.RecordBatch.from_arrays([words], schema=schema))
-        return Sentences(batches.finish()["words"], lang)
-    finally:
-        batches.discard()
+    for part in stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit, block=_BATCH):
+        for words in part.chunks():
+            batches.add(pa.RecordBatch.from_arrays([words], schema=schema))
+    return Sentences(batches.finish()["words"], lang)
 
 
 def stream_sentences(

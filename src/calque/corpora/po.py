@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from os import PathLike
 
 from calque.corpora.languages import best_match
@@ -13,19 +14,15 @@ from calque.errors import InputError
 
 _FIELD = re.compile(rb"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(.*)", re.DOTALL)
 _STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ESCAPE = re.compile(r"((?:\\x[0-9a-fA-F]{1,2}|\\[0-7]{1,3})+)|\\(.)", re.DOTALL)
-_BYTE = re.compile(r"\\x([0-9a-fA-F]{1,2})|\\([0-7]{1,3})")
+_BEGINS = re.compile(rb'msgid[ "]|msgctxt|#(?!~)|#~\s*(?:msgid[ "]|msgctxt)')
 _NOT_OF_FILES = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
 def read_po(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
-    """Messages and their translations; untranslated, fuzzy, plural and obsolete entries are left out and
-    counted.
+    """Read messages and their translations; untranslated, fuzzy, plural and obsolete entries are left out and counted.
 
-    The message is the source, its translation the target; if the catalogue's header says that it is in the
-    first of `langs` (and not in the second), the other way round. The encoding is the header's, UTF-8 without
-    one.
+    The message is the source, its translation the target; if the catalogue's header says that it is in the first of `langs`
+    (and not in the second), the other way round. The encoding is the header's, UTF-8 without one.
 
     Raises:
         InputError: an encoding that Python does not know.
@@ -36,67 +33,37 @@ def read_po(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
 def _messages(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Flaw | Omission]:
     encoding, swapped = "utf-8", False
     for entry in _entries(path):
-        if entry.is_header:
-            encoding = _encoding(entry, path)
-            language = _header(entry, "latin-1", "Language")
-            swapped = bool(language and best_match(langs[0], [language]) and not best_match(langs[1], [language]))
-        else:
-            item = entry.item(path, encoding)
-            if swapped and isinstance(item, RawPair):
-                item = RawPair(item.line, item.target, item.source)
-            yield item
+        if entry.fields.get(b"msgid") == b"" and b"msgctxt" not in entry.fields and not entry.obsolete:
+            header = entry.fields.get(b"msgstr", b"").decode("latin-1").replace("\\n", "\n")
+            encoding = _encoding(header, entry.line, path)
+            language = re.search(r"^Language:(.*)", header, re.MULTILINE)
+            said = [language[1].strip()] if language and language[1].strip() else []
+            swapped = bool(best_match(langs[0], said) and not best_match(langs[1], said))
+            continue
+        item = _item(entry, path, encoding)
+        yield RawPair(item.line, item.target, item.source) if swapped and isinstance(item, RawPair) else item
 
 
+@dataclass
 class _Entry:
     """One entry: the raw strings of its fields."""
 
-    def __init__(self) -> None:
-        self.line = 0
-        self.fields: dict[bytes, bytes] = {}
-        self.last: bytes | None = None
-        self.fuzzy = self.obsolete = False
-        self.fault = ""
-
-    @property
-    def is_header(self) -> bool:
-        return self.fields.get(b"msgid") == b"" and b"msgctxt" not in self.fields and not self.obsolete
-
-    def item(self, path: str | PathLike[str], encoding: str) -> RawPair | Flaw | Omission:
-        if self.fault:
-            return Flaw(self.line, "broken entry", self.fault, path)
-        if self.obsolete:
-            return Omission(self.line, "obsolete")
-        if self.fuzzy:
-            return Omission(self.line, "fuzzy")
-        if b"msgid_plural" in self.fields:
-            return Omission(self.line, "plural")
-        if b"msgid" not in self.fields or b"msgstr" not in self.fields:
-            return Flaw(self.line, "broken entry", "an entry needs msgid and msgstr, one is missing", path)
-        if not self.fields[b"msgstr"]:
-            return Omission(self.line, "untranslated")
-        try:
-            source, target = (_text(self.fields[name], encoding) for name in (b"msgid", b"msgstr"))
-        except UnicodeError:
-            return Flaw(self.line, f"not {encoding.upper()}", f"not {encoding}, as the header says; convert it", path)
-        if "\0" in source or "\0" in target:
-            return Flaw(self.line, "NUL character", "holds a NUL character, expected text", path)
-        return RawPair(self.line, source, target)
+    line: int = 0
+    fields: dict[bytes, bytes] = field(default_factory=dict)
+    last: bytes | None = None
+    fuzzy: bool = False
+    obsolete: bool = False
+    fault: str = ""
 
 
 def _entries(path: str | PathLike[str]) -> Iterator[_Entry]:
     entry, number = _Entry(), 0
     for block in whole_lines(path):
-        lines = block.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
-        for raw in lines:
+        for raw in block.removesuffix(b"\n").split(b"\n"):
             number += 1
             line = raw.strip()
             complete = b"msgstr" in entry.fields or b"msgstr[0]" in entry.fields
-            old = line.startswith(b"#~")
-            begins = line.startswith((b"msgid ", b'msgid"', b"msgctxt", b"#")) and not old
-            begins |= old and line[2:].lstrip().startswith((b"msgid ", b'msgid"', b"msgctxt"))
-            if (not line or (begins and complete)) and (entry.fields or entry.fault):
+            if (not line or (complete and _BEGINS.match(line))) and (entry.fields or entry.fault):
                 yield entry
                 entry = _Entry()
             if line:
@@ -106,7 +73,7 @@ def _entries(path: str | PathLike[str]) -> Iterator[_Entry]:
 
 
 def _add(entry: _Entry, line: bytes, number: int) -> None:
-    """Take one line into an entry."""
+    """Add a line to an entry."""
     if line.startswith(b"#~"):
         entry.obsolete = True
         line = line[2:].lstrip()
@@ -115,8 +82,8 @@ def _add(entry: _Entry, line: bytes, number: int) -> None:
     elif line.startswith(b"#"):
         entry.fuzzy |= line.startswith(b"#,") and b"fuzzy" in re.split(rb"[,\s]+", line)
         return
-    field = _FIELD.fullmatch(line)
-    name, text = field.groups() if field else (None, line)
+    match = _FIELD.fullmatch(line)
+    name, text = match.groups() if match else (None, line)
     string = _STRING.fullmatch(text)
     if not entry.line or name == b"msgid":
         entry.line = number
@@ -131,34 +98,38 @@ def _add(entry: _Entry, line: bytes, number: int) -> None:
         entry.fields[name], entry.last = string[1], name
 
 
-def _encoding(header: _Entry, path: str | PathLike[str]) -> str:
-    charset = re.search(r"charset=([^\s;]+)", _header(header, "latin-1", "Content-Type"), re.IGNORECASE)
-    name = charset[1] if charset else "utf-8"
-    if name.upper() == "CHARSET":  # a template that nobody has filled in
-        return "utf-8"
+def _item(entry: _Entry, path: str | PathLike[str], encoding: str) -> RawPair | Flaw | Omission:
+    if entry.fault:
+        return Flaw(entry.line, "broken entry", entry.fault, path)
+    if entry.obsolete or entry.fuzzy or b"msgid_plural" in entry.fields:
+        return Omission(entry.line, "obsolete" if entry.obsolete else "fuzzy" if entry.fuzzy else "plural")
+    if b"msgid" not in entry.fields or b"msgstr" not in entry.fields:
+        return Flaw(entry.line, "broken entry", "an entry needs msgid and msgstr, one is missing", path)
+    if not entry.fields[b"msgstr"]:
+        return Omission(entry.line, "untranslated")
+    try:
+        source, target = (_text(entry.fields[name], encoding) for name in (b"msgid", b"msgstr"))
+    except ValueError:
+        return Flaw(entry.line, f"not {encoding.upper()}", f"not {encoding}, as the header says; convert it", path)
+    if "\0" in source or "\0" in target:
+        return Flaw(entry.line, "NUL character", "holds a NUL character, expected text", path)
+    return RawPair(entry.line, source, target)
+
+
+def _encoding(header: str, line: int, path: str | PathLike[str]) -> str:
+    charset = re.search(r"^Content-Type:.*charset=([^\s;]+)", header, re.IGNORECASE | re.MULTILINE)
+    name = (
+        charset[1] if charset and charset[1].upper() != "CHARSET" else "utf-8"
+    )  # else a template nobody has filled in
     try:
         b"msgid ".decode(name)  # unlike lookup, refuses codecs that are not of text
         if codecs.lookup(name).name in _NOT_OF_FILES:
             raise LookupError
         return codecs.lookup(name).name
     except (LookupError, ValueError) as error:
-        raise InputError(f"unknown encoding {name[:40]!r}; convert it to UTF-8", path=path, line=header.line) from error
+        raise InputError(f"unknown encoding {name[:40]!r}; convert it to UTF-8", path=path, line=line) from error
 
 
-def _header(header: _Entry, encoding: str, name: str) -> str:
-    text = _text(header.fields.get(b"msgstr", b""), encoding, errors="replace")
-    return next((line[len(name) + 1 :].strip() for line in text.split("\n") if line.startswith(name + ":")), "")
-
-
-def _text(raw: bytes, encoding: str, errors: str = "strict") -> str:
-    """Decode a string and undo its escapes; `\\xHH` and `\\ooo` are bytes of the encoding."""
-
-    def character(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return _LETTERS.get(match[2], match[2])
-        codes = (int(h, 16) if h else int(o, 8) & 255 for h, o in _BYTE.findall(match[1]))
-        return bytes(codes).decode(encoding, errors)
-
-    text = _ESCAPE.sub(character, raw.decode(encoding, errors))
-    text.encode("utf-8", errors)  # some encodings can spell lone surrogates
-    return text
+def _text(raw: bytes, encoding: str) -> str:
+    """Decode a string and undo its escapes; `\\xHH` and `\\ooo` are bytes of UTF-8."""
+    return codecs.escape_decode(raw.decode(encoding).encode())[0].decode()  # type: ignore[attr-defined]

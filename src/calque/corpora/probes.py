@@ -20,11 +20,11 @@ from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilde
 from calque.corpora.lines import Flaw, json_lines, read_lines
 from calque.corpora.rows import PREFIX
 from calque.corpora.tagged import find_format, read_tagged
-from calque.disk import write_lines
 from calque.errors import InputError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
 from calque.spans import span_table
+from calque.storage import write_lines
 
 Kind = Literal["edges", "brackets", "conllu", "tags"]
 

@@ -1,4 +1,4 @@
-"""Rows of data sets of the Hugging Face hub and of tables, with the names of labels that they keep as numbers."""
+"""Rows of data sets of the Hugging Face hub and of tables (Parquet, JSON lines, CSV), and parallel text in them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from typing import Any, NamedTuple
 
 from calque.corpora import by_name
 from calque.corpora.by_name import PREFIX
-from calque.corpora.compression import unpacked_name
+from calque.corpora.languages import best_match
+from calque.corpora.lines import Flaw, RawCorpus, RawPair, unpacked_name
 from calque.errors import CalqueError, InputError, MissingExtraError
 
 TABLES = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
+
+
+_SIDES = (  # names that published data sets use for the two columns
+    ("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("src_text", "tgt_text"),
+    ("sourceString", "targetString"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("text1", "text2"),
+)  # fmt: skip
 
 
 class Rows(NamedTuple):
@@ -81,7 +88,12 @@ def unwritten(heads: object) -> list[bool]:
 
 
 def open_rows(path: str | PathLike[str]) -> Rows:
-    """Open what `hub.read_dataset` takes: a table file, a folder or `hub:NAME[[:CONFIG]:SPLIT]`; or a name of `by_name`.
+    """Open a data set with the `datasets` library.
+
+    Args:
+        path: a table file; a folder (saved with `save_to_disk`, or of table files); or `hub:NAME`, `hub:NAME:SPLIT`,
+            `hub:NAME:CONFIG:SPLIT`, where NAME is a data set of the hub or a folder. Without a split it is `train`, or the
+            only one. Files and folders need no network, and are streamed. Or a name of `by_name`, `hub:pan-x:de`.
 
     Raises:
         MissingExtraError: `datasets` is not installed.
@@ -173,3 +185,81 @@ def _cause(error: Exception) -> str:
     while isinstance(error.__cause__, Exception):
         error = error.__cause__
     return f"{type(error).__name__}: {error!s:.200}"
+
+
+# -- parallel text -----------------------------------------------------------------------------------------------------
+Column = tuple[str, str | None]  # a column's name, and the key in it where it holds translations
+
+
+def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
+    """Read parallel text from what `open_rows` takes.
+
+    Args:
+        path: see `open_rows`; or a name of `by_name`, `hub:tatoeba`.
+        langs: found in a column of translations (`{"en": …, "de": …}`), else in columns named by them (`en`, `sentence_en`),
+            else the columns are `source` and `target`, `sentence1` and `sentence2`, or the like.
+
+    Raises:
+        MissingExtraError: `datasets` is not installed.
+        InputError: no such data set or split, or no columns with the two languages.
+    """
+    if (sides := by_name.sides(path, langs)) is not None:
+        return RawCorpus(_joined(sides, path), [])
+    data = open_rows(path)
+    if not data.first:
+        return RawCorpus([], [])
+    source, target = _sides(data.first, langs, path)
+    nested = {name for name, values in data.first.items() if any(isinstance(x, list | dict | bytes) for x in values)}
+    extra = [name for name in data.first if name not in {source[0], target[0], *nested}]
+    return RawCorpus((_pair(number, row, row, source, target, extra, path) for number, row in data.rows), extra)
+
+
+def _sides(batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[str]) -> tuple[Column, Column]:
+    for name, values in batch.items():
+        keys = next((list(value) for value in values if isinstance(value, dict)), [])
+        source, target = (best_match(lang, keys) for lang in langs)
+        if source and target and source != target:
+            return (name, source), (name, target)
+    texts = [name for name, values in batch.items() if any(isinstance(value, str) for value in values)]
+    for prefix in ("", "sentence_", "text_"):
+        names = {name.removeprefix(prefix): name for name in texts if name.startswith(prefix)}
+        source, target = (best_match(lang, names) for lang in langs)
+        if source and target and source != target:
+            return (names[source], None), (names[target], None)
+    for source, target in _SIDES:
+        if source in texts and target in texts:
+            return (source, None), (target, None)
+    expected = f"a column of translations or columns named {langs[0]} and {langs[1]}, or source and target"
+    raise InputError(f"has the columns {', '.join(batch)}; expected {expected}: rename them", path=path)
+
+
+def _pair(
+    number: int, left: Mapping[str, Any], right: Mapping[str, Any], source: Column, target: Column, extra: Sequence[str],
+    path: str | PathLike[str],
+) -> RawPair | Flaw:  # fmt: skip
+    texts = []
+    for row, (name, key), side in ((left, source, "source"), (right, target, "target")):
+        value = row.get(name)
+        text = value if key is None else value.get(key) if isinstance(value, dict) else None
+        if not isinstance(text, str):
+            return Flaw(number, "missing value", f"the {side} side is {text!r:.40}, expected text", path)
+        texts.append(text)
+    others = (left.get(name) for name in extra)
+    return RawPair(number, *texts, [None if value is None else str(value) for value in others])
+
+
+def _joined(sides: Sequence[tuple[str, str]], path: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
+    """Yield pairs of a data set by name: two columns of one data set, or one column of two, line by line."""
+    (first, source), (second, target) = sides
+    same = first == second
+    rows, other = open_rows(first).rows, iter(()) if same else open_rows(second).rows
+    number = 0
+    for number, row in rows:
+        beside = row if same else next(other, (0, None))[1]
+        if beside is None:
+            break
+        yield _pair(number, row, beside, (source, None), (target, None), (), path)
+    else:
+        if next(other, None) is None:
+            return
+    raise InputError("the two languages have different numbers of sentences", path=path, line=number)

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from calque.annotated import SenseText
-from calque.corpora.compression import find_packed, unpacked_name
 from calque.corpora.harvest import SentenceBuilder
-from calque.corpora.lines import LONGEST_LINE, Flaw, read_lines
+from calque.corpora.lines import LONGEST_LINE, Flaw, find_packed, read_lines, unpacked_name
 from calque.corpora.rows import is_dataset, open_rows, uneven
 from calque.corpora.xml import Document
 from calque.errors import InputError
@@ -28,7 +27,7 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
     be packed (gzip, zstd, xz, bzip2), and are streamed.
 
     Args:
-        path: the XML; or a data set, `hub:NAME` or what `hub.read_dataset` reads else, whose rows have lists of words
+        path: the XML; or a data set, `hub:NAME` or what `rows.open_rows` reads else, whose rows have lists of words
             (`tokens`), `lemmas`, `pos`, and `senses` (or `sense_keys`, `labels`), one for each word: its key, several with
             spaces or `;` between or as a list, or None, empty or `_` where it is not annotated.
         keys: the right senses. Where it is None and the path is X.data.xml, X.gold.key.txt is taken if it exists. It

@@ -1,4 +1,4 @@
-"""Requests to a machine, with what is asked (intent) and the details (slots), in the forms that are not columns."""
+"""Requests to a machine with intents and slots, in the forms that are not columns: Facebook's and MASSIVE's."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, zip_longest
-from os import PathLike, fspath
-from pathlib import Path
+from itertools import accumulate
+from os import PathLike
 
-from calque.corpora.compression import find_packed
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.stanzas import TaggedSentence
-from calque.errors import InputError
-from calque.segment import get_segmenter, split_spaces
+from calque.segment import get_segmenter
 
 _SLOT = r"[0-9]{1,9}:[0-9]{1,9}:[^,]+"
 _SLOTS = re.compile(rf"(?:{_SLOT}(?:,{_SLOT})*)?")
@@ -24,21 +21,20 @@ _ANNOTATED = re.compile(r"\[([^\[\]:]*):([^\[\]]*)\]")
 Span = tuple[int, int]  # where words or slots stand in a text, in characters: the first, and the one after the last
 
 
-# -- Facebook ----------------------------------------------------------------------------------------------------------
 def is_facebook(row: Sequence[str]) -> bool:
-    """Are these the columns of a file that `read_facebook` reads?"""
+    """Return whether these are the columns of a file that `read_facebook` reads."""
     if len(row) not in (3, 4, 5) or not _SLOTS.fullmatch(row[1]):
         return False
     return bool(row[1]) or (len(row) > 3 and _LOCALE.fullmatch(row[3]) is not None)
 
 
 def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSentence | Flaw]:
-    """`intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`, the data of Schuster et al. 2019 (arXiv 1810.13327).
+    """Read `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`, the data of Schuster et al. 2019 (arXiv 1810.13327).
 
-    Slots count the characters of the text. The words are those of the tokenization (JSON with `tokens` and
-    `tokenSpans`), as the text writes them: the tokens themselves are in small letters and normalised. Their spans count
-    characters, or, in part of the Spanish rows, bytes of UTF-8; which of the two is seen by comparing with the tokens.
-    Where a row has no tokenization, the segmenter of the language divides the text.
+    Slots count the characters of the text. The words are those of the tokenization (JSON with `tokens` and `tokenSpans`), as
+    the text writes them: the tokens themselves are in small letters and normalised. Their spans count characters, or, in
+    part of the Spanish rows, bytes of UTF-8; which of the two is found by comparing with the tokens. Where a row has no
+    tokenization, the segmenter of the language divides the text.
 
     A slot that begins or ends inside a word is widened to the whole word, unless an earlier slot has it; such slots are
     counted in `TaggedSentence.repaired`, and so are those that no word is left for.
@@ -69,43 +65,30 @@ def _request(row: list[str], number: int, path: str | PathLike[str], lang: str) 
     spans = _token_spans(text, tokenization) if tokenization else _segmented(text, lang)
     if isinstance(spans, str):
         return Flaw(number, "tokens not in the text", spans, path)
-    if not spans:
-        return Flaw(number, "empty text", "a text without words, expected a request", path)
-    tags, repaired = _slot_tags(spans, named)
-    return TaggedSentence(number, [text[start:end] for start, end in spans], tags, intent.strip(), repaired)
+    return _tagged(number, text, spans, named, intent.strip(), path)
 
 
 def _token_spans(text: str, tokenization: str) -> list[Span] | str:
-    """Where the tokens stand in the text, or what is wrong."""
+    """Return where the tokens stand in the text, or what is wrong."""
     try:
         first = json.loads(tokenization)["tokenizations"][0]
         tokens = [str(token) for token in first["tokens"]]
         spans = [(int(span["start"]), int(span["start"]) + int(span["length"])) for span in first["tokenSpans"]]
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
         return "the last column, expected JSON with tokenizations, tokens and tokenSpans; leave it empty to do without"
-    if _stand(text, tokens, spans):
-        return spans
-    if not text.isascii():
-        at = {size: k for k, size in enumerate(accumulate((len(c.encode()) for c in text), initial=0))}
-        spans = [(at.get(start, -1), at.get(end, -1)) for start, end in spans]
-        if _stand(text, tokens, spans):
-            return spans
+    at = {size: k for k, size in enumerate(accumulate((len(c.encode()) for c in text), initial=0))}
+    in_bytes = [(at.get(start, -1), at.get(end, -1)) for start, end in spans]
+    for found in (spans, in_bytes):
+        ends = [0, *(end for _, end in found)]
+        words = [text[start:end] for start, end in found]
+        ordered = all(last <= start < end for last, (start, end) in zip(ends, found, strict=False))
+        if ordered and all(map(str.strip, words)) and list(map(_plain, words)) == list(map(_plain, tokens)):
+            return found
     return "the tokens of the last column do not stand in the text at tokenSpans; leave the column empty to do without"
 
 
-def _stand(text: str, tokens: list[str], spans: list[Span]) -> bool:
-    if len(tokens) != len(spans):
-        return False
-    last = 0
-    for token, (start, end) in zip(tokens, spans, strict=True):
-        if start < last or start >= end or not text[start:end].strip() or _plain(text[start:end]) != _plain(token):
-            return False
-        last = end
-    return True
-
-
 def _plain(text: str) -> str:
-    return text if text.isascii() and text.islower() else unicodedata.normalize("NFKC", text).casefold()
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def _segmented(text: str, lang: str) -> list[Span]:
@@ -119,8 +102,12 @@ def _segmented(text: str, lang: str) -> list[Span]:
     return spans
 
 
-def _slot_tags(words: list[Span], slots: list[tuple[int, int, str]]) -> tuple[list[str], int]:
-    """A BIO tag for each word, and how many slots did not end where words do."""
+def _tagged(
+    number: int, text: str, words: list[Span], slots: list[tuple[int, int, str]], intent: str | None, path: str | PathLike[str]
+) -> TaggedSentence | Flaw:  # fmt: skip
+    """Return the words of a text, each with a BIO tag."""
+    if not words:
+        return Flaw(number, "empty text", "a text without words, expected a request", path)
     tags, repaired = ["O"] * len(words), 0
     for start, end, name in sorted(slots):
         inside = [k for k, (first, last) in enumerate(words) if first < end and last > start]
@@ -129,15 +116,14 @@ def _slot_tags(words: list[Span], slots: list[tuple[int, int, str]]) -> tuple[li
         repaired += cut or len(free) < len(inside) or not inside
         for k in free:
             tags[k] = f"{'B' if k == free[0] else 'I'}-{name}"
-    return tags, repaired
+    return TaggedSentence(number, [text[start:end] for start, end in words], tags, intent, repaired)
 
 
-# -- MASSIVE -----------------------------------------------------------------------------------------------------------
 def annotated_request(
     number: int, annotated: str, intent: str | None = None, *, path: str | PathLike[str], lang: str
 ) -> TaggedSentence | Flaw:
-    """A request in which slots stand between brackets, `wake me at [time : nine am]`: the column `annot_utt` of MASSIVE
-    (FitzGerald et al. 2023, arXiv 2204.08582).
+    """Read a request with slots in brackets, `wake me at [time : nine am]`: the column `annot_utt` of MASSIVE (FitzGerald et
+    al. 2023, arXiv 2204.08582).
 
     The segmenter of the language divides the text; the paper takes Chinese and Japanese apart into characters. A slot that
     begins or ends inside a word is widened to the whole word, as in `read_facebook`.
@@ -156,45 +142,4 @@ def annotated_request(
     if "[" in text or "]" in text:
         fact = f"a bracket without its other one in {annotated!r:.60}, expected slots as in [time : nine am]"
         return Flaw(number, "not slots", f"{fact}; was the text changed?", path)
-    spans = _segmented(text, lang)
-    if not spans:
-        return Flaw(number, "empty text", "a text without words, expected a request", path)
-    tags, repaired = _slot_tags(spans, slots)
-    return TaggedSentence(number, [text[start:end] for start, end in spans], tags, intent, repaired)
-
-
-# -- SNIPS -------------------------------------------------------------------------------------------------------------
-def read_snips(path: str | PathLike[str]) -> Iterator[TaggedSentence | Flaw]:
-    """A folder as of SNIPS and ATIS by Goo et al. 2018: `seq.in` words, `seq.out` tags, `label` intents, line by line.
-
-    Raises:
-        InputError: a file is missing (`label` may be), or they differ in their number of lines.
-    """
-    folder = Path(path)
-    files = [find_packed(folder / name) for name in ("seq.in", "seq.out", "label")]
-    if files[0] is None or files[1] is None:
-        raise InputError("no seq.in and seq.out in it, expected a folder with both; is the path right?", path=path)
-    present = [file for file in files if file is not None]
-    for number, lines in enumerate(zip_longest(*map(read_lines, present)), 1):
-        texts = [line for line in lines if isinstance(line, str)]
-        if flaw := next((line for line in lines if isinstance(line, Flaw)), None):
-            yield flaw
-        elif not any(map(str.strip, texts)):
-            continue  # blank in all of them, or at the end of some
-        elif len(texts) < len(present):
-            fact = f"{number - 1} lines, fewer than {fspath(present[0])} or {fspath(present[-1])}, expected as many"
-            raise InputError(f"{fact}; was one of them filtered alone?", path=present[lines.index(None)])
-        else:
-            yield _labelled_words(number, texts, present)
-
-
-def _labelled_words(number: int, texts: list[str], files: list[Path]) -> TaggedSentence | Flaw:
-    words, tags = split_spaces(texts[0]), split_spaces(texts[1])
-    if not words or len(words) != len(tags):
-        fact = f"{len(tags)} tags for {len(words)} words in {fspath(files[0])}, expected one for each"
-        return Flaw(number, "words without tags", f"{fact}; is a space missing?", files[1])
-    if len(texts) < 3:
-        return TaggedSentence(number, words, tags)
-    if not texts[2].strip():
-        return Flaw(number, "no intent", "blank, expected the intent of the sentence", files[2])
-    return TaggedSentence(number, words, tags, texts[2].strip())
+    return _tagged(number, text, _segmented(text, lang), slots, intent, path)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque.corpora.harvest import Losses, OnError, SentenceBuilder, SkippedWarning
-from calque.corpora.lines import Flaw, Omission, Skipped, read_json
+from calque.corpora.lines import Flaw, Omission, Skipped, is_text, read_json
 from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError
 from calque.offsets import offsets_of, overlapped, ranges
@@ -98,7 +98,7 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
 
     Args:
         path: the file, packed (gzip, zstd, xz, bzip2) or not; or a data set with the columns `context`, `question` and
-            `answers`, `hub:NAME` or a folder (see `hub.read_dataset`).
+            `answers`, `hub:NAME` or a folder (see `rows.open_rows`).
         lang: its language.
         on_error: what becomes of a question that cannot be used: an error (`raise`), or it is left out, and a
             `SkippedWarning` counts it (`skip`). One whose answer is not where `answer_start` says stays, for tests ask for the
@@ -116,7 +116,8 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
     places: list[np.ndarray] = []
     owner, counts, spans = array("q"), array("q"), array("i")
     answers: list[str] = []
-    for item in _rows(path) if _is_dataset(path) else _items(read_json(path), path):
+    is_dataset = fspath(path).startswith(PREFIX) or os.path.isdir(path)
+    for item in _rows(path) if is_dataset else _items(read_json(path), path):
         if isinstance(item, Flaw | Omission):
             losses.take(item)
             continue
@@ -131,7 +132,11 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
             numbers[item.passage] = len(numbers)
             passages.add(words)
             places.append(np.array(word_places(item.passage, words), dtype=np.int32).reshape(-1, 2))
-        found = [_span(item.passage, places[numbers[item.passage]], *answer) for answer in item.answers]
+        place = places[numbers[item.passage]]
+        found = [
+            overlapped(place, start, start + len(text)) if item.passage.startswith(text, start) else None
+            for text, start in item.answers
+        ]
         wrong = next((k for k, span in enumerate(found) if span is None), None)
         if wrong is not None:
             fact = _misplaced(item, *item.answers[wrong])
@@ -155,14 +160,6 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
     )  # fmt: skip
 
 
-def _span(passage: str, places: np.ndarray, text: str, start: int) -> tuple[int, int] | None:
-    """The words that an answer overlaps with; None if it does not stand there, or has no words."""
-    end = start + len(text)
-    if passage[start:end] != text:
-        return None
-    return overlapped(places, start, end)
-
-
 def _misplaced(item: _Asked, text: str, start: int) -> str:
     there = item.passage[start : start + len(text)]
     if there == text:
@@ -170,10 +167,6 @@ def _misplaced(item: _Asked, text: str, start: int) -> str:
     at = item.passage.find(text)
     where = f", which stands at {at}" if at >= 0 else ", which the passage does not have"
     return f"answer_start {start} has {there!r:.60}, expected the answer {text!r:.60}{where}; correct it"
-
-
-def _is_dataset(path: str | PathLike[str]) -> bool:
-    return fspath(path).startswith(PREFIX) or os.path.isdir(path)
 
 
 def _rows(path: str | PathLike[str]) -> Iterator[_Asked | Flaw | Omission]:
@@ -207,7 +200,7 @@ def _items(whole: Any, path: str | PathLike[str]) -> Iterator[_Asked | Flaw | Om
 
 def _paragraph(paragraph: Any, place: str, path: str | PathLike[str]) -> Iterator[_Asked | Flaw | Omission]:
     passage, qas = _values(paragraph, "context", "qas")
-    if not _is_text(passage) or not isinstance(qas, list):
+    if not (passage and is_text(passage)) or not isinstance(qas, list):
         fact = f"context is {passage!r:.40} and qas is {qas!r:.40}, expected a text and a list"
         yield Flaw(0, "no context or qas", fact, path, place)
         return
@@ -219,14 +212,14 @@ def _question(passage: str, qa: Any, place: str, path: str | PathLike[str]) -> _
     question, answers = _values(qa, "question", "answers")
     if isinstance(qa, dict) and qa.get("is_impossible") is True:
         return Omission(0, "no answer in the passage (SQuAD 2.0)", place)
-    if not _is_text(question):
+    if not (question and is_text(question)):
         return Flaw(0, "no question", f"question is {question!r:.40}, expected a text", path, place)
     if not isinstance(answers, list) or not answers:
         return Flaw(0, "no answers", f"answers is {answers!r:.40}, expected a list of one or more", path, place)
     right = []
     for k, answer in enumerate(answers):
         text, start = _values(answer, "text", "answer_start")
-        if not _is_text(text) or not isinstance(start, int) or isinstance(start, bool) or start < 0:
+        if not (text and is_text(text)) or not isinstance(start, int) or isinstance(start, bool) or start < 0:
             fact = f"answers[{k}] has text {text!r:.40} and answer_start {start!r:.40}, expected a text and a number from 0"
             return Flaw(0, "answer without text or place", fact, path, place)
         right.append((text, start))
@@ -236,11 +229,3 @@ def _question(passage: str, qa: Any, place: str, path: str | PathLike[str]) -> _
 def _values(item: Any, *names: str) -> Sequence[Any]:
     """Values of an object; None for what it has not, or is none."""
     return [item.get(name) if isinstance(item, dict) else None for name in names]
-
-
-def _is_text(value: Any) -> bool:
-    """Whether it is text with something in it that can be written (JSON can write half a surrogate pair)."""
-    try:
-        return isinstance(value, str) and bool(value) and bool(value.encode())
-    except UnicodeEncodeError:
-        return False

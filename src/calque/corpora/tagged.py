@@ -7,25 +7,23 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from calque.annotated import TaggedText
-from calque.corpora.compression import find_packed
 from calque.corpora.conllu import COLUMNS, WIDTH, tagged_words
 from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.rows import Rows, first_of, is_dataset, open_rows, unwritten
-from calque.corpora.slots import annotated_request, is_facebook, read_facebook, read_snips
+from calque.corpora.slots import annotated_request, is_facebook, read_facebook
 from calque.corpora.stanzas import Stanza, TaggedSentence, counted_rows, is_comment, missing_value, read_stanzas
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
-from calque.spans import Scheme, to_bio
+from calque.spans import to_bio
 
-Format = Literal["auto", "columns", "numbered", "conllu", "facebook", "snips", "hub"]
+Format = Literal["auto", "columns", "numbered", "conllu", "facebook", "hub"]
 
 _HEAD = 1000  # lines that are looked at to find the format
 _ID = re.compile(r"[0-9]{1,9}(?:[-.][0-9]{1,9})?")
@@ -50,8 +48,7 @@ def read_tagged(
     Files may be packed (gzip, zstd, xz, bzip2).
 
     Args:
-        path: a file, a folder (SNIPS: `seq.in`, `seq.out`, `label`; or a data set), or `hub:NAME` (see
-            `hub.read_dataset`).
+        path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
         lang: the language.
         format: what the file is, where its name and first 1,000 lines do not show it.
 
@@ -62,7 +59,6 @@ def read_tagged(
               or, where comments `# intent = …` stand before the sentences, `id word intent tag` (xSID).
             - `conllu`: ten columns, of which the universal part of speech is read; see `conllu.read_treebank`.
             - `facebook`: `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`; see `slots.read_facebook`.
-            - `snips`: the folder with `seq.in`, `seq.out` and, for intents, `label`.
             - `hub`: rows of a data set with a list of words and one of tags (strings, or numbers that the data set
               has names for), or with the column `annot_utt` of MASSIVE (`slots.annotated_request`); needs the extra
               `hub`.
@@ -83,7 +79,9 @@ def read_tagged(
     format = find_format(path) if format == "auto" else format
     scheme = None
     if format in ("columns", "numbered"):
-        items = _rows(path, _layout(path, format, column))
+        layout = _layout(path, format, column)
+        stanzas = read_stanzas(path, numbered=layout.numbered)
+        items = (stanza if isinstance(stanza, Flaw) else _sentence(stanza, layout, path) for stanza in stanzas)
     elif format == "conllu":
         if column not in (None, *COLUMNS):
             raise SettingError(f"no column {column!r} in CoNLL-U, expected one of {', '.join(COLUMNS)}")
@@ -93,15 +91,7 @@ def read_tagged(
     elif column is not None:
         raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed place for tags; omit column")
     else:
-        items = read_facebook(path, lang) if format == "facebook" else read_snips(path)
-    text = _gathered(items, losses, path, lang, scheme)
-    losses.settle(len(text))
-    return text
-
-
-def _gathered(
-    items: Iterator[TaggedSentence | Flaw], losses: Losses, path: str | PathLike[str], lang: str, scheme: Scheme | None
-) -> TaggedText:
+        items = read_facebook(path, lang)
     words, tags, intents, lines, repaired = SentenceBuilder(), LabelBuilder(), LabelBuilder(), array("q"), 0
     for item in items:
         if isinstance(item, Flaw):
@@ -113,25 +103,21 @@ def _gathered(
         repaired += item.repaired
         if item.intent is not None:
             intents.add([item.intent])
+    losses.settle(len(lines))
     sentences, labels, intent_labels = words.finish(lang), tags.finish(), intents.finish()
     offsets = offsets_of(sentences.lengths())
     bio, repairs = to_bio(labels.codes, labels.names, offsets, scheme)
     return TaggedText(
-        sentences,
-        bio,
-        intent_labels if len(intent_labels) else None,
-        repaired + repairs,
-        fspath(path),
+        sentences, bio, intent_labels if len(intent_labels) else None, repaired + repairs, fspath(path),
         np.array(lines, np.int64),
-    )
+    )  # fmt: skip
 
 
 # -- what is in a file -------------------------------------------------------------------------------------------------
 def find_format(path: str | PathLike[str]) -> Format:
-    """What a file or folder is, by its name and its first 1,000 lines."""
-    name = fspath(path)
-    if is_dataset(name):
-        return "snips" if find_packed(Path(name) / "seq.in") else "hub"
+    """Return what a file or folder is, by its name and its first 1,000 lines."""
+    if is_dataset(path):
+        return "hub"
     rows = [line for line in _head(path) if not line.startswith(("#", "-DOCSTART-"))]
     first = next((line.split("\t") for line in rows if line.strip()), [])
     if len(first) == WIDTH and _ID.fullmatch(first[0]):
@@ -180,11 +166,6 @@ def _common_prefix(rows: list[str]) -> str:
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
-def _rows(path: str | PathLike[str], layout: _Layout) -> Iterator[TaggedSentence | Flaw]:
-    for stanza in read_stanzas(path, numbered=layout.numbered):
-        yield stanza if isinstance(stanza, Flaw) else _sentence(stanza, layout, path)
-
-
 def _sentence(stanza: Stanza, layout: _Layout, path: str | PathLike[str]) -> TaggedSentence | Flaw:
     rows = [row.split("\t") for row in stanza.rows] if layout.tabs else list(map(split_spaces, stanza.rows))
     width, needed = max(map(len, rows)), max(layout.word + 1, layout.tag, 1) + 1
@@ -217,51 +198,40 @@ def _sentence(stanza: Stanza, layout: _Layout, path: str | PathLike[str]) -> Tag
 def _dataset(path: str | PathLike[str], column: int | str | None, lang: str) -> Iterator[TaggedSentence | Flaw]:
     data = open_rows(path)
     words, intent = first_of(_WORDS, data.columns), first_of(_INTENTS, data.columns)
-    tags = column if column is not None else first_of(_TAGS, data.columns)
-    if not data.columns:
-        return
-    if words is None and column in (None, _REQUEST) and _REQUEST in data.columns:
-        yield from _requests(data, intent, path, lang)
-        return
-    if words is None or tags not in data.columns:
+    tags = str(column) if column is not None else first_of(_TAGS, data.columns)
+    requests = words is None and column in (None, _REQUEST) and _REQUEST in data.columns
+    if data.columns and not requests and (words is None or tags not in data.columns):
         expected = f"{' or '.join(_WORDS)}, and {column or ' or '.join(_TAGS)}"
         fact = f"has the columns {', '.join(data.columns)}; expected {expected}; rename them, or name one with column="
         raise InputError(fact, path=path)
     for number, row in data.rows:
-        yield _dataset_row(data, number, row, (words, str(tags), intent), path)
-
-
-def _requests(data: Rows, intent: str | None, path: str | PathLike[str], lang: str) -> Iterator[TaggedSentence | Flaw]:
-    for number, row in data.rows:
-        texts = [row[_REQUEST], *([] if intent is None else [data.name_of(intent, row[intent])])]
-        odd = [value for value in texts if not isinstance(value, str) or not value.strip()]
-        if odd:
-            yield Flaw(number, "missing value", f"the value {odd[0]!r:.40}, expected a request and its intent", path)
+        intents = [] if intent is None else [data.name_of(intent, row[intent])]
+        if requests:
+            texts = [row[_REQUEST], *intents]
+            odd = [value for value in texts if not isinstance(value, str) or not value.strip()]
+            fact = f"the value {odd[0]!r:.40}, expected a request and its intent" if odd else ""
+            flaw = Flaw(number, "missing value", fact, path)
+            yield flaw if odd else annotated_request(number, *map(str, texts), path=path, lang=lang)
         else:
-            yield annotated_request(number, *map(str, texts), path=path, lang=lang)
+            yield _tagged_row(data, number, row, str(words), str(tags), intents, path)
 
 
-def _dataset_row(
-    data: Rows, number: int, row: dict[str, Any], names: tuple[str, str, str | None], path: str | PathLike[str]
-) -> TaggedSentence | Flaw:
-    words, tags = row[names[0]], row[names[1]]
+def _tagged_row(
+    data: Rows, number: int, row: dict[str, Any], word_column: str, tag_column: str, intents: list, path: str | PathLike[str]
+) -> TaggedSentence | Flaw:  # fmt: skip
+    words, tags = row[word_column], row[tag_column]
     if not isinstance(words, list) or not isinstance(tags, list) or not words or len(words) != len(tags):
         n_words, n_tags = (len(values) if isinstance(values, list) else "no list of" for values in (words, tags))
         fact = f"{n_words} words and {n_tags} tags, expected one tag for each word"
         return Flaw(number, "words without tags", fact, path)
-    left = unwritten(row.get("head")) if names[1] in ("upos", "xpos") else []
+    left = unwritten(row.get("head")) if tag_column in ("upos", "xpos") else []
     if any(left) and len(left) == len(words):  # Universal Dependencies: the parts of what is written as one word follow
         words, tags = ([value for value, out in zip(values, left, strict=True) if not out] for values in (words, tags))
         if not words:
             return Flaw(number, "no words", "a row without words that have a head, expected a sentence", path)
-    values = [*words, *(data.name_of(names[1], tag) for tag in tags)]
-    if names[2] is not None:
-        values.append(data.name_of(names[2], row[names[2]]))
-    texts = [value for value in values if isinstance(value, str)]
-    if len(texts) < len(values):
-        odd = next(value for value in values if not isinstance(value, str))
-        fact = f"the value {odd!r:.40}, expected text, or a number that the data set has a name for"
-        return Flaw(number, "value without a name", fact, path)
-    n = len(words)
-    flaw = missing_value(texts[:n], texts[n : 2 * n], [number] * n, path)
-    return flaw or TaggedSentence(number, texts[:n], texts[n : 2 * n], texts[-1] if names[2] else None)
+    tags = [data.name_of(tag_column, tag) for tag in tags]
+    for value in (*words, *tags, *intents):
+        if not isinstance(value, str):
+            fact = f"the value {value!r:.40}, expected text, or a number that the data set has a name for"
+            return Flaw(number, "value without a name", fact, path)
+    return missing_value(words, tags, [number] * len(words), path) or TaggedSentence(number, words, tags, *intents)

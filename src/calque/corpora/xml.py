@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from os import PathLike
 from xml.parsers import expat
 
-from calque.corpora.compression import read_blocks
+from calque.corpora.lines import read_blocks
 from calque.errors import InputError
 
 

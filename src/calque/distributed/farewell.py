@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from calque import launched
-from calque.disk import lock
 from calque.errors import CalqueError
+from calque.storage import lock
 
 # What gloo and NCCL say in a collective operation when the process at the other end has gone.
 _GONE = (

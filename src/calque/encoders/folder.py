@@ -13,10 +13,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from calque.disk import readable
 from calque.encoders.elmo_files import file_pair
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
+from calque.storage import readable
 
 ABOUT_FILE = "calque.json"
 ADAPTERS_FILE = "adapter_config.json"  # of PEFT

@@ -25,7 +25,7 @@ from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.room import vectors_room
+from calque.storage import vectors_room
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 

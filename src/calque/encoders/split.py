@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from calque.arrow import to_numpy
 from calque.offsets import offsets_of, ranges
-from calque.room import Gathered
+from calque.storage import Gathered, to_numpy
 from calque.text import Sentence, Sentences, not_a_string
 
 

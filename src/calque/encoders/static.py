@@ -26,7 +26,7 @@ from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
-from calque.room import room, vectors_room
+from calque.storage import room, vectors_room
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, filling, map_arrays, write_arrays
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from calque.disk import failure, write_text
 from calque.errors import OutputError
-from calque.room import room, vectors_room
+from calque.storage import failure, room, vectors_room, write_text
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
 FLUSH_SECONDS = 5.0  # how much work a stop may cost
@@ -51,7 +50,7 @@ class Store(ABC):
 
 
 class MemoryStore(Store):
-    """Vectors in memory, or in mapped files without a name (`calque.room`) where they are many."""
+    """Vectors in memory, or in mapped files without a name (`calque.storage`) where they are many."""
 
     def __init__(self, layers: Sequence[int], offsets: np.ndarray, dim: int, dtype: np.dtype):
         self.offsets = offsets

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calque.corpora.compression import read_blocks
+from calque.corpora.lines import read_blocks
 from calque.encoders.tables import PlainTable, SubwordTable, WordTable
 from calque.errors import InputError
 

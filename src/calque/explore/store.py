@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
-from calque.disk import amount
 from calque.errors import InputError, SettingError
 from calque.explore.collection import Collection
 from calque.explore.neighbourhoods import K, Neighbourhoods
-from calque.runs.lock import InUseError, locked
+from calque.storage import InUseError, amount, locked
 from calque.vectors import Embeddings, filling, map_arrays
 
 if TYPE_CHECKING:

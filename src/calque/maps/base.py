@@ -10,7 +10,7 @@ import numpy as np
 
 from calque.algebra.procrustes import Moments
 from calque.errors import SettingError
-from calque.room import vectors_room
+from calque.storage import vectors_room
 
 
 class VectorMap(ABC):

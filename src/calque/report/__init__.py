@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from calque.disk import write_text
 from calque.errors import SettingError
-from calque.runs.lock import locked
+from calque.storage import locked, write_text
 
 FORMATS = ("html", "md", "json")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from calque.analyses.table import ANALYSES
-from calque.disk import finished
 from calque.errors import InputError
+from calque.storage import finished
 
 _NUMBERS = ("value", "low", "high", "x", "n")
 _BESIDE = 3  # folders below a result file's in which runs are looked for

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from calque.analyses.advice import FEATURES, Cell, Question
-from calque.disk import write_text
 from calque.errors import InputError
+from calque.storage import write_text
 
 #: the table that comes with calque, once there is one
 SHIPPED = Path(__file__).parent.parent / "data" / "advice.json"

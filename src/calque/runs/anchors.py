@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.errors import InputError, SettingError
 from calque.linking import Say, skipped
-from calque.runs.lock import locked
+from calque.storage import locked
 
 if TYPE_CHECKING:
     from calque.anchors import Anchors, AnchorSums

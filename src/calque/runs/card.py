@@ -9,11 +9,10 @@ from typing import Any
 
 import calque
 from calque.corpora.by_name import hub_ids
-from calque.disk import write_text
 from calque.encoders.use import word_vector_code
 from calque.runs.compare import asked, fallen
 from calque.runs.environment import environment
-from calque.runs.lock import locked
+from calque.storage import locked, write_text
 
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:

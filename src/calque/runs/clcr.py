@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.corpora.languages import name_and_path
-from calque.disk import write_lines
 from calque.errors import SettingError
+from calque.storage import write_lines
 
 if TYPE_CHECKING:
     from calque.encoders.key_points import KeyPointEncoder, PivotedEncoder

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from calque.disk import naming, readable
 from calque.distributed import is_first, meet
 from calque.encoders.folder import MARKS, move_into, remove
 from calque.errors import InputError, SettingError
-from calque.runs.lock import locked
+from calque.storage import locked, part_of, readable, sync
 
 #: what a run keeps to go on from: checkpoints, metrics, and whatever took time to prepare
 TRAINING = "training"
@@ -47,13 +46,15 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
         return
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with locked(out), naming(out):
+        with locked(out):
             part.mkdir(exist_ok=True)
             _clear(part)
             try:
                 yield part
             except BaseException:
-                _clear(part, leave=True)
+                _clear(part)
+                with suppress(OSError):  # something to go on from is in it
+                    part.rmdir()
                 raise
             _publish(part, out)
             _tidy(out / TRAINING)
@@ -90,19 +91,14 @@ def _part(out: Path) -> Path:
     """Beside the folder; inside it where it cannot be renamed: the current folder, or a mounted one."""
     if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):
         return out / ".part"
-    return out.with_name(out.name + ".part")
+    return part_of(out)
 
 
-def _clear(part: Path, *, leave: bool = False) -> None:
-    """Remove all but what a run goes on from; to `leave`, the folder too if that is nothing."""
-    training = part / TRAINING
-    if not part.is_dir():
-        return
-    for entry in part.iterdir():
-        if entry != training or not any(training.iterdir()):
+def _clear(part: Path) -> None:
+    """Remove all but what a run goes on from."""
+    for entry in part.iterdir() if part.is_dir() else ():
+        if entry.name != TRAINING or not any(entry.iterdir()):
             remove(entry)
-    if leave and not any(part.iterdir()):
-        part.rmdir()
 
 
 def _publish(part: Path, out: Path) -> None:
@@ -120,7 +116,7 @@ def _publish(part: Path, out: Path) -> None:
     if out.exists():
         os.rename(out, old)
     os.rename(part, out)
-    _sync_entry(out.parent)
+    sync(out.parent)
     remove(old)
 
 
@@ -135,18 +131,8 @@ def _tidy(training: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Everything below it is on the disk, not only on its way there."""
+    """Wait until everything below a folder is on the disk."""
     for root, _, files in os.walk(folder):
         for name in files:
-            _sync_entry(Path(root) / name)
-        _sync_entry(Path(root))
-
-
-def _sync_entry(path: Path) -> None:
-    if os.name != "posix" and path.is_dir():
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            sync(Path(root) / name)
+        sync(root)

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from calque.disk import whole, write_text
 from calque.errors import InputError, SettingError
 from calque.linking import Say
-from calque.runs.lock import locked
 from calque.runs.neighbours import BEFORE, query_vector, told
+from calque.storage import locked, whole, write_text
 
 VECTORS, WORDS, INDEX, ABOUT = "vectors.safetensors", "words.arrow", "index.faiss", "index.json"
 

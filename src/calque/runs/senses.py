@@ -57,8 +57,8 @@ def senses(
         SettingError: the word is not in the vocabulary.
     """
     from calque.analyses.senses import neighbourhoods
-    from calque.disk import append_lines
     from calque.pretraining.sense_reader import open_sense_reader
+    from calque.storage import append_lines
 
     files = texts_of(folder, texts, pretokenized)
     reader = open_sense_reader(folder, direction=direction)  # type: ignore[arg-type]
@@ -113,8 +113,8 @@ def write_senses(
     Raises:
         InputError: see `senses`.
     """
-    from calque.disk import write_lines
     from calque.pretraining.sense_reader import open_sense_reader
+    from calque.storage import write_lines
 
     files = texts_of(folder, texts, pretokenized)
     reader = open_sense_reader(folder, direction=direction)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from typing import Any
 import calque
 from calque.errors import InputError
 from calque.named import file_of, is_path
+from calque.storage import part_of
 
 Paths = Mapping[str, Sequence[str]]
 
@@ -94,7 +95,7 @@ class Steps:
         """
         place = self.place(step)
         if not self.is_done(step):
-            part = place.with_name(place.name + ".part")
+            part = part_of(place)
             part.mkdir(parents=True, exist_ok=True)
             step.check()
             self.work[step.kind](step, part)

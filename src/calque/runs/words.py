@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.corpora.languages import pair_and_path
-from calque.disk import write_lines
 from calque.errors import SettingError
 from calque.linker import Linker
 from calque.linking import Say, Words
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.runs.lock import locked
+from calque.storage import locked, write_lines
 from calque.text import ParallelCorpus
 from calque.wordalign.matrices import writing
 

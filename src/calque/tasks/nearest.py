@@ -13,7 +13,7 @@ from calque.algebra.rows import UnitRows
 from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
 from calque.errors import CalqueWarning, SettingError
 from calque.pairs import WordPairs
-from calque.room import blocks, filled, taken
+from calque.storage import blocks, filled, taken
 from calque.vectors import Embeddings
 
 _LOADED = 1 << 26  # bytes of vectors from a file that are loaded: a search is a little quicker in memory

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from calque.arrow import to_numpy
 from calque.errors import CalqueWarning
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
-from calque.room import Gathered, blocks, filled
+from calque.storage import Gathered, blocks, filled, to_numpy
 from calque.text import ParallelCorpus, Sentences
 
 MUCH = 0.2  # of the test sentences: below that, greetings and headings come twice in any text

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from calque import disk
+from calque import storage
 from calque.distributed.shards import part_of, whole
 from calque.errors import InputError, SettingError
 from calque.training.objective import Objective
@@ -62,7 +62,7 @@ class Checkpoint:
         }
 
     def write(self, state: dict[str, Any]) -> None:
-        with disk.whole(self.path) as part, open(part, "wb") as file:  # by its name, a full disk is not told
+        with storage.whole(self.path) as part, open(part, "wb") as file:  # by its name, a full disk is not told
             torch.save(state, file)
 
     def resume(self, device: torch.device) -> tuple[int, History]:

@@ -14,12 +14,12 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from calque.disk import write_text
 from calque.distributed import Processes, lost_peer
 from calque.distributed.shards import is_sharded, own_part, whole
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
+from calque.storage import write_text
 from calque.training.checkpoint import Checkpoint, trained_parameters
 from calque.training.interruption import Interruption
 from calque.training.objective import Objective

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from calque.disk import whole
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
+from calque.storage import whole
 from calque.wordalign.model import Model
 from calque.wordalign.vocabulary import Classes, Vocabulary
 
@@ -47,7 +47,7 @@ def save_tables(tables: Tables, path: str | PathLike[str]) -> None:
     }
     # One entry: safetensors writes several in an order that changes from one time to the next.
     record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
-    with whole(path, sum(array.nbytes for array in arrays.values())) as part:
+    with whole(path) as part:
         save_file(arrays, part, metadata={"calque": record})
 
 

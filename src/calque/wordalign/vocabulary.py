@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calque.arrow import from_numpy, let_go, scalar, to_numpy
 from calque.offsets import offsets_of
+from calque.storage import from_numpy, scalar, to_numpy
 from calque.text import Sentences
 from calque.wordalign.spelling import CodePoints, code_points
 
@@ -149,8 +149,6 @@ def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray
             numbers[:] = indices
         parts.append(local)
         begin = last
-        for chunk in some:
-            let_go(chunk)
     types = pa.concat_arrays(parts) if parts else pa.nulls(0, pa.string())
     if classes.lower and len(types):
         folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()

@@ -18,10 +18,9 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import parquet
 
-from calque.arrow import from_words
-from calque.disk import naming
 from calque.errors import CalqueError, InputError, MissingExtraError, OutputError, SettingError
 from calque.segment import splitter
+from calque.storage import from_words, naming
 from calque.text import Sentences
 
 #: Encoders sort so many sentences by length, or a divisor of it, and cut them into batches: a text that is cut at its

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calque.disk import write_bytes, write_text
 from calque.errors import MissingExtraError, SettingError
 from calque.report.plots.svg import beside
+from calque.storage import write_bytes, write_text
 
 if TYPE_CHECKING:
     from calque.report.document import Plot

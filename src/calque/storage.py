@@ -1,0 +1,480 @@
+"""Files that appear under their names when they are complete, arrays that are mapped files once they are large, and Arrow
+arrays."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from os import PathLike, fspath
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+from filelock import FileLock, Timeout
+
+from calque.errors import OutputError, SettingError
+from calque.offsets import offsets_of
+
+PART, PARTIAL = ".part", ".partial"  # ends of the temporary names: of what is written again, and of what a run resumes
+_FULL = {
+    errno.ENOSPC: "no space left on the disk",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file is larger than the system allows",
+}
+# What libraries leave of these errors: those in Rust (safetensors, tokenizers) the number, NumPy how far it came, PyTorch's
+# zip writer that it could not go on.
+_NUMBER = re.compile(r"\(os error (\d+)\)")
+_NUMPY = re.compile(r"\d+ requested and \d+ written")
+_TORCH = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error")
+
+SMALL = 1 << 24  # bytes of an array that memory may hold
+VECTORS = 1 << 26  # the same of word vectors, which are used once: a file would cost more than they do
+BLOCK = 1 << 18  # entries looked at together
+WORDS = pa.list_(pa.string())
+
+
+class InUseError(SettingError):
+    """Another process is writing this output."""
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+@contextmanager
+def whole(path: str | PathLike[str]) -> Iterator[Path]:
+    """Write `NAME.part`, which becomes the file `NAME` when the block ends, and is removed if the block fails.
+
+    An older file stays what it is until then. A device or a pipe is written directly.
+
+    Args:
+        path: the file; folders above it are made.
+
+    Yields:
+        the name to write to.
+
+    Raises:
+        OutputError: there is no space, or the file cannot be written.
+    """
+    name = Path(path)
+    if name.is_dir():
+        raise OutputError(f"{name}: is a folder, expected the name of a file")
+    plain = name.is_file() or not name.exists()
+    where = Path(os.path.realpath(name)) if plain and name.is_symlink() else name  # a link stays one
+    part = part_of(where) if plain else where
+    try:
+        if plain:
+            _make_folder(where.parent)
+        yield part
+        if plain:
+            readable(part)
+            sync(part)
+            os.replace(part, where)
+    except BaseException as error:
+        if plain:
+            with suppress(OSError):
+                part.unlink()
+        if isinstance(error, OutputError):
+            raise
+        reason = unwritten(error)
+        if isinstance(error, OSError) and error.filename in (None, *map(fspath, (part, *where.parents))):
+            reason = reason or f"cannot be written ({os.strerror(error.errno) if error.errno else error})"
+        if reason is None:
+            raise
+        raise failure(name, reason) from error
+
+
+def part_of(path: Path) -> Path:
+    """Return the temporary name of a file or folder until it is complete."""
+    return path.with_name(path.name + PART)
+
+
+def write_text(path: str | PathLike[str], text: str) -> None:
+    """Write a text file in UTF-8 atomically; lines end as they do in `text`.
+
+    Raises:
+        OutputError: see `whole`.
+    """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | PathLike[str], data: bytes) -> None:
+    """Write a file atomically.
+
+    Raises:
+        OutputError: see `whole`.
+    """
+    with whole(path) as part:
+        part.write_bytes(data)
+
+
+def write_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
+    """Write lines, each with its own end, atomically."""
+    with whole(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines)
+
+
+def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
+    """Add lines to the end of a file: all of them or none, and not between those of another process.
+
+    Raises:
+        OutputError: there is no space, or the file cannot be written.
+    """
+    data = "".join(lines).encode("utf-8")
+    try:
+        _make_folder(Path(path).parent)
+        with open(path, "ab", buffering=0) as file:
+            lock(file)
+            before = os.fstat(file.fileno()).st_size
+            try:
+                left = data
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                with suppress(OSError):  # no regular file
+                    os.truncate(path, before)
+                    if not before:
+                        os.unlink(path)
+                raise
+    except OSError as error:
+        raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})") from error
+
+
+@contextmanager
+def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -> Iterator[None]:
+    """Keep other processes from writing `out` while the block runs.
+
+    The lock is a file `.NAME.lock` beside the output, which may itself be replaced meanwhile. The kernel releases it when the
+    process ends, however it ends. It is not reentrant: the function that writes takes the lock, not its caller as well.
+
+    Args:
+        out: the file or folder to be written; it need not exist. Missing folders above it are made, and removed again if
+            they stay empty.
+        when: False takes no lock, for processes that leave the writing to another: `when=is_first()`.
+        wait: wait for the other process instead of refusing; for what takes a moment.
+
+    Raises:
+        InUseError: another process holds it.
+        OutputError: the block failed because the disk is full, whatever its error was.
+    """
+    name = Path(out)
+    if not when or (name.exists() and not name.is_file() and not name.is_dir()):  # no file can be beside a device
+        with naming(out):
+            yield
+        return
+    where = name.resolve()
+    path = where.with_name(f".{where.name}.lock")
+    missing = [folder for folder in path.parents if not folder.exists()]  # the innermost first
+    file = FileLock(path, timeout=-1 if wait else 0)
+    try:
+        for _ in range(100):  # another process may just remove a folder that it had made
+            with suppress(FileNotFoundError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file.acquire()
+                break
+    except Timeout:
+        who = f"another process is writing {fspath(out)}"
+        raise InUseError(f"{who}: wait until it has finished, or write somewhere else") from None
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise  # else no lock can be beside the output
+    try:
+        with naming(out):
+            yield
+    finally:
+        if file.is_locked:
+            path.unlink(missing_ok=True)  # before the release: whoever has opened it sees that its name is gone
+            file.release()
+        with suppress(OSError):  # something is in it
+            for folder in missing:
+                folder.rmdir()
+
+
+def lock(file: IO[bytes]) -> None:
+    """Keep other processes that ask for the same waiting until the file is closed."""
+    with suppress(ImportError, OSError):  # Windows, or a file system without locks
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def reserve(file: IO[bytes], size: int) -> None:
+    """Give an open file its size and take the room on the disk now.
+
+    Without the room, a full disk would end the process when the mapped file is written to.
+
+    Args:
+        file: opened for writing.
+        size: bytes; what the file already holds stays.
+
+    Raises:
+        OSError: there is no space.
+    """
+    if size <= 0:
+        return
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)
+    except (AttributeError, OSError) as error:  # not on macOS and Windows, nor on every file system
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise
+        os.ftruncate(file.fileno(), size)
+
+
+def sync(path: str | PathLike[str]) -> None:
+    """Wait until a file or the entries of a folder are on the disk, so that a power cut after a renaming leaves them."""
+    is_folder = os.path.isdir(path)
+    if is_folder and os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def readable(path: str | PathLike[str]) -> None:
+    """Give a file the permissions of any other new one: safetensors makes its files readable for their owner alone."""
+    if os.name == "posix":
+        mask = os.umask(0o077)
+        os.umask(mask)
+        os.chmod(path, 0o666 & ~mask)
+
+
+@contextmanager
+def naming(path: str | PathLike[str]) -> Iterator[None]:
+    """Turn errors of a full disk in the block into one line with the name of the output.
+
+    Raises:
+        OutputError: there is no space.
+    """
+    try:
+        yield
+    except OutputError:
+        raise
+    except Exception as error:
+        if (reason := unwritten(error)) is None:
+            raise
+        raise failure(path, reason) from error
+
+
+def unwritten(error: BaseException) -> str | None:
+    """Return why the disk did not take something, None where neither an error nor its causes say so."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    torn = False
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        said = str(cause)
+        number = cause.errno if isinstance(cause, OSError) else None
+        if number is None and (match := _NUMBER.search(said)):
+            number = int(match[1])
+        if number in _FULL:
+            return _FULL[number]
+        if isinstance(cause, OSError) and _NUMPY.search(said):
+            return _FULL[errno.ENOSPC]
+        torn |= isinstance(cause, RuntimeError) and _TORCH.search(said) is not None
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return "only part of it could be written" if torn else None
+
+
+def finished(path: Path) -> Path:
+    """Return the name that a file has once the folder that is being written is complete."""
+    parts = (part.removesuffix(PART).removesuffix(PARTIAL) for part in path.parts)
+    return Path(*(part for part in parts if part))
+
+
+def failure(path: str | PathLike[str], reason: str) -> OutputError:
+    """Return the error of an output that was not written."""
+    return OutputError(f"{fspath(path).removesuffix(PART).removesuffix(PARTIAL)}: {reason}")
+
+
+def amount(number: int) -> str:
+    """Return a number of bytes for people."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= unit:
+            return f"{number / unit:.1f} {name}"
+    return f"{number} bytes"
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # a file, where a folder is needed
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), fspath(path)) from None
+
+
+# -- arrays that grow with a text ----------------------------------------------------------------------------------------
+def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
+    """Return zeros, to be filled in any order; of more than `small` bytes (None: `SMALL`) a mapped file without a name.
+
+    The system writes and drops the file's pages when memory is short. Where the disk has no room, the array is in memory.
+    """
+    shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if size <= (SMALL if small is None else small):
+        return np.zeros(shape, dtype)
+    try:
+        with tempfile.TemporaryFile(prefix="calque-") as file:
+            reserve(file, size)
+            return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+    except OSError:
+        return np.zeros(shape, dtype)
+
+
+def vectors_room(n: int, dim: int, dtype: np.typing.DTypeLike) -> np.ndarray:
+    """Return zeros for `n` word vectors, of more than `VECTORS` bytes in a mapped file."""
+    return room((n, dim), dtype, VECTORS)
+
+
+def blocks(n: int) -> Iterator[slice]:
+    """Yield consecutive slices of `n` entries."""
+    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+
+
+def filled(n: int, dtype: np.typing.DTypeLike, part: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """Return an array of `n` entries that are computed a block at a time.
+
+    Args:
+        n, dtype: of the array.
+        part: returns the entries of a slice.
+    """
+    array = room((n,), dtype)
+    for some in blocks(n):
+        array[some] = part(some)
+    return array
+
+
+def is_sorted(array: np.ndarray) -> bool:
+    """Return whether no number is smaller than the one before it."""
+    return all((array[1:][some] >= array[:-1][some]).all() for some in blocks(len(array) - 1))
+
+
+def taken(array: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Return `array[which]` of a one-dimensional array, by a mask or by numbers."""
+    if max(array.nbytes, len(which) * array.itemsize) <= SMALL:
+        return array[which]
+    if which.dtype != bool:
+        return filled(len(which), array.dtype, lambda some: array[which[some]])
+    gathered = Gathered(array.dtype)
+    for some in blocks(len(array)):
+        gathered.add(array[some][which[some]])
+    return gathered.whole()
+
+
+class Gathered:
+    """Numbers that come in parts, as one array in the end: of more than `SMALL` bytes a mapped file.
+
+    Args:
+        dtype: of the array, one-dimensional.
+    """
+
+    def __init__(self, dtype: np.typing.DTypeLike):
+        self._dtype = np.dtype(dtype)
+        self._file = tempfile.SpooledTemporaryFile(SMALL, prefix="calque-")  # noqa: SIM115 (closed by `whole`)
+
+    def add(self, part: np.ndarray | Sequence[int] | Sequence[float] | Sequence[bool]) -> None:
+        """Add numbers.
+
+        Raises:
+            OutputError: there is no space for them.
+        """
+        try:
+            self._file.write(np.ascontiguousarray(part, self._dtype).tobytes())
+        except OSError as error:
+            reason = unwritten(error) or f"cannot be written ({error.strerror})"
+            raise failure(tempfile.gettempdir(), reason) from error
+
+    def whole(self) -> np.ndarray:
+        """Return all numbers; none can be added afterwards."""
+        with self._file as file:
+            size = file.tell()
+            if size <= SMALL:
+                file.seek(0)
+                return np.frombuffer(bytearray(file.read()), self._dtype)
+            return np.memmap(file, self._dtype, "r+", shape=(size // self._dtype.itemsize,))  # type: ignore[call-overload]
+
+
+# -- Arrow -------------------------------------------------------------------------------------------------------------
+# `pyarrow.array` imports pandas, where that is installed. That takes 0.2 seconds, so the common cases do without it.
+
+
+def from_numpy(values: np.ndarray) -> pa.Array:
+    """Return an array of numbers, not copied if it is contiguous."""
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def scalar(value: str | np.generic) -> pa.Scalar:
+    """Return a single value for the functions of `pyarrow.compute`."""
+    return from_words([[value]]).flatten()[0] if isinstance(value, str) else from_numpy(np.array([value]))[0]
+
+
+def to_numpy(numbers: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Return numbers without nulls, copied."""
+    dtype = np.dtype(str(numbers.type))
+    chunks = numbers.chunks if isinstance(numbers, pa.ChunkedArray) else [numbers]
+    parts = [np.frombuffer(x.buffers()[1], dtype)[x.offset : x.offset + len(x)] for x in chunks if len(x)]
+    return np.concatenate([np.zeros(0, dtype), *parts])
+
+
+def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
+    """Return sentences as an array of lists of strings.
+
+    Raises:
+        pyarrow.ArrowException, UnicodeEncodeError: a word is not text.
+    """
+    sentences = [list(words) for words in sentences]
+    words = list(chain.from_iterable(sentences))
+    try:
+        text = "".join(words)
+        data = text.encode()
+    except (TypeError, UnicodeEncodeError):
+        return pa.array(sentences, type=WORDS)  # raises an error that says what is wrong
+    if len(data) >= 1 << 31 or len(words) >= 1 << 31:
+        return pa.array(sentences, type=WORDS)
+    ends = offsets_of(np.fromiter(map(len, words), np.int32, len(words)))
+    if len(data) != len(text):  # from characters to bytes: the positions of bytes that begin a character
+        begins = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
+        ends = np.append(begins, len(data))[ends]
+    strings = pa.StringArray.from_buffers(len(words), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data))
+    return pa.ListArray.from_arrays(from_numpy(offsets_of(list(map(len, sentences))).astype(np.int32)), strings)
+
+
+def from_texts(values: Sequence[str | None]) -> pa.Array:
+    """Return strings, of which some may be missing."""
+    strings = from_words([[text or "" for text in values]]).flatten()
+    present = np.array([text is not None for text in values], dtype=bool)
+    bits = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.StringArray.from_buffers(len(values), *strings.buffers()[1:], bits)
+
+
+def slice_rows(table: pa.Table, index: slice) -> pa.Table:
+    """Return a slice of a table; one with steps is gathered."""
+    start, stop, step = index.indices(table.num_rows)
+    if step == 1:
+        return table.slice(start, max(0, stop - start))
+    return take_rows(table, np.arange(start, stop, step))
+
+
+def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
+    """Return the rows at `indices`. `Table.take` would first copy all batches into one and so load a mapped corpus."""
+    rows = np.asarray(indices, dtype=np.int64)
+    rows = np.where(rows < 0, rows + table.num_rows, rows)
+    if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:
+        raise IndexError(f"pairs {rows.min()} to {rows.max()} of {table.num_rows}")
+    order = np.argsort(rows, kind="stable")
+    batches = table.to_batches()
+    starts = offsets_of([len(batch) for batch in batches])
+    cuts = np.searchsorted(rows[order], starts)
+    parts = [
+        batch.take(from_numpy(rows[order[first:last]] - start))
+        for batch, start, first, last in zip(batches, starts[:-1], cuts[:-1], cuts[1:], strict=True)
+        if last > first
+    ]
+    taken = pa.Table.from_batches(parts, table.schema)
+    if (np.diff(rows) >= 0).all():
+        return taken
+    return taken.take(from_numpy(np.argsort(order)))
