@@ -244,8 +244,6 @@ analyze/linear: analyze mini <test> --only data-size --train @in/train.tsv --siz
   @words/use/links --train-links @words/gibbs/links --out findings.jsonl
 analyze/shape: analyze mini @pretrain/bert/out <test> --only isometry,anisotropy,hubness,language,rank --bootstrap 20
   --out findings.jsonl
-advise/pos: advise mini @in/train.tsv --langs en de --task pos --train en=@in/pos.tsv --option hidden=16
-  --option column=2 --json
 analyze/correlation: analyze --only correlation --results @evaluate/retrieval/scores.jsonl
   @evaluate/aligned/scores.jsonl @evaluate/pos/scores.jsonl @evaluate/ner/scores.jsonl @study/parallel/out/results.jsonl
   --out findings.jsonl
@@ -278,7 +276,7 @@ explore/demo: explore @demo/de/out --cache cache --limit 60
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
-HELP = "words align anchors neighbours evaluate analyze advise study encode pretrain perplexity senses clcr demo report explore"
+HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses clcr demo report explore"
 # Every encoder folder that a step leaves is opened and measured.
 OPENED = (
     "rotation normalized sentences linear sum three towards finetune published contrastive layers several again dictionary "

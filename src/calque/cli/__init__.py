@@ -43,7 +43,6 @@ _SEVERAL = {
         2,
     ),
     "distil": (("--text",), 0),
-    "advise": (("--train",), 2),
     "analyze": (("--upos", "--treebank", "--results"), 1),
     "explore": (("--text", "--test"), 1),
     "senses": (("--text",), 1),
