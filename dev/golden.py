@@ -232,7 +232,7 @@ neighbours/maps: neighbours --encoder @align/rotation/out --lang1 en --sentence1
   de --text2 @in/de.txt --limit 20 --json
 
 analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.tsv --upos en=@in/pos.test.tsv
-  de=@in/pos.de.tsv --sizes 30,100 --bootstrap 50 --out findings.jsonl
+  de=@in/pos.de.tsv --bootstrap 50 --out findings.jsonl
 analyze/tuned: analyze base=mini @align/finetune/out <test> --bootstrap 20 --non-contextual --layer 4 --limit 40 --out
   findings.jsonl
 analyze/treebank: analyze mini <test> --only pos,subwords --treebank en=@in/tree.conllu --bootstrap 20 --seed 3 --out
@@ -240,7 +240,7 @@ analyze/treebank: analyze mini <test> --only pos,subwords --treebank en=@in/tree
 analyze/points: analyze mini @align/rotation/out <test> --only points,examples --projection pca --pairs 30 --forms 3
   --out findings.jsonl
 analyze/tsne: analyze mini <test> --only points --projection tsne --pairs 20 --out findings.jsonl
-analyze/linear: analyze mini <test> --only data-size --train @in/train.tsv --sizes 60 --map linear --links
+analyze/size: analyze @align/rotation/out <test> --only data-size --train @in/train.tsv --links
   @words/use/links --train-links @words/gibbs/links --out findings.jsonl
 analyze/shape: analyze mini @pretrain/bert/out <test> --only isometry,anisotropy,hubness,language,rank --bootstrap 20
   --out findings.jsonl
@@ -311,7 +311,7 @@ evaluate nosuch/encoder retrieval --test @in/test.tsv --langs en de
 evaluate mini retrieval --test @in/test.tsv --langs en de --layer 99
 analyze mini --test @in/test.tsv --langs en de --only beauty
 analyze mini --test @in/test.tsv --langs en de --only pos
-analyze mini --test @in/test.tsv --langs en de --only rank --sizes 10
+analyze mini --test @in/test.tsv --langs en de --only rank --projection pca
 anchors @in/en.txt --encoder mini --out out
 anchors @in/en.txt --lang en --encoder mini --shard 3/2 --out out
 encode mini @in/damaged.txt --lang en --out vectors.safetensors

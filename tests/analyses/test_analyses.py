@@ -7,29 +7,42 @@ import math
 import numpy as np
 import pytest
 
-from calque.analyses.anisotropy import anisotropy, explained_variance, mean_cosine
-from calque.analyses.consistency import consistency, similarities
 from calque.analyses.correlation import correlation, fisher_interval, match, pearson
-from calque.analyses.curves import growing_maps, headline, layer_curve, size_curve
-from calque.analyses.examples import examples, senses, translations_of
-from calque.analyses.groups import CLASSES, accuracies, binned, by_length, by_pos, by_position, by_rank, by_subwords
-from calque.analyses.hubness import hubness, occurrences, powers, skewness
-from calque.analyses.isometry import (
+from calque.analyses.groups import (
+    CLASSES,
+    accuracies,
+    binned,
+    by_length,
+    by_pos,
+    by_position,
+    by_rank,
+    by_subwords,
+    headline,
+    layer_curve,
+)
+from calque.analyses.questions import Questions, Resamples, count_forms, frequency_ranks, tags_for
+from calque.analyses.space import (
+    anisotropy,
     bottleneck,
     component_deaths,
+    consistency,
     eigenvalue_similarity,
+    explained_variance,
     gromov_hausdorff,
+    hubness,
     isometry,
+    language,
     laplacian_eigenvalues,
+    logistic_regression,
+    mean_cosine,
+    occurrences,
+    powers,
     relational_similarity,
+    similarities,
+    skewness,
 )
-from calque.analyses.language import language, logistic_regression
-from calque.analyses.points import points, principal_axes, project
-from calque.analyses.questions import Questions
-from calque.analyses.resampling import Resamples
-from calque.analyses.words import count_forms, frequency_ranks, tags_for
+from calque.analyses.words import examples, points, principal_axes, project, senses, translations_of
 from calque.annotated import Labels, TaggedText
-from calque.encoders.base import Encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import MissingExtraError, SettingError
 from calque.maps import Rotation
@@ -518,59 +531,18 @@ def test_matching_takes_what_a_study_calls_an_encoder_and_the_last_of_two():
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
-class Layered(Encoder):
-    """Layer k of a word is its vector with noise that grows with k."""
-
-    name, fingerprint, n_layers, layer, dim = "layered", "0", 2, 2, 6
-
-    def __init__(self, corpus, source, target):
-        self.known = {}
-        for side, vectors in ((corpus.source, source), (corpus.target, target)):
-            for number, sentence in enumerate(side):
-                self.known[sentence.words] = vectors[number]
-
-    def encode(self, sentences, *, progress=False, out=None):
-        data = np.concatenate([self.known[sentence.words] for sentence in sentences])
-        return Embeddings(data, np.cumsum([0, *sentences.lengths()]))
-
-    def encode_layers(self, sentences, layers, *, progress=False):
-        rng = np.random.default_rng(0)
-        found = self.encode(sentences)
-        noise = rng.standard_normal(found.data.shape).astype(np.float32)
-        return {layer: Embeddings(found.data + layer * noise, found.offsets) for layer in layers}
-
-    def save(self, folder):
-        raise AssertionError("not needed")
-
-
-def test_layers_and_sizes():
+def test_layers():
     questions, source, target = toy(8, noise=0.2, n_sentences=60)
-    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))[0].astype(np.float32)
-    target = Embeddings(target.data @ turn, target.offsets)
-    source = Embeddings(source.data, source.offsets)
-    encoder = Layered(questions.corpus, source, target)
-    source, target = (encoder.encode(side) for side in (questions.corpus.source, questions.corpus.target))
-    assert list(encoder.layers) == [0, 1, 2]
-    sides = [encoder.encode_layers(side, [0, 1, 2]) for side in (questions.corpus.source, questions.corpus.target)]
+    rng, sides = np.random.default_rng(0), []
+    for side in (source, target):
+        noise = rng.standard_normal(side.data.shape).astype(np.float32)
+        sides.append({layer: Embeddings(side.data + layer * noise, side.offsets, side.covered) for layer in range(3)})
     curve = [f for f in layer_curve(questions, "e", *sides) if f.score.metric == "accuracy.all"]
     assert [f.x for f in curve] == [0.0, 1.0, 2.0]
     expected = [questions.task.evaluate_embeddings(sides[0][k], sides[1][k]) for k in range(3)]
     for finding, scores in zip(curve, expected, strict=True):
         whole = next(score for score in scores if score.metric == "accuracy.all")
         assert (finding.score.value, finding.score.low, finding.score.high) == (whole.value, whole.low, whole.high)
-    # Maps: fitted on growing parts, the text encoded once, as if each part had been fitted alone.
-    pairs = questions.pairs
-    for size, fitted in growing_maps(encoder, questions.corpus, pairs, [10, 30, 99], make=Rotation):
-        links = pairs.slice(0, size)
-        rows = questions.rows["target"][: len(links)], questions.rows["source"][: len(links)]
-        alone = Rotation().fit(target.data[rows[0]], source.data[rows[1]])
-        assert fitted.matrix == pytest.approx(alone.matrix, abs=1e-6)
-    view = questions.ask("e", source, target)
-    grown = size_curve(questions, view, encoder, questions.task.links[1], [3, 5], make=Rotation)
-    grown = [f for f in grown if f.score.metric == "accuracy.all"]
-    assert [f.x for f in grown] == [0.0, 3.0, 5.0]
-    assert grown[-1].score.value > grown[0].score.value + 0.3
-    assert grown[-1].group == "rotation"
 
 
 def test_layers_of_a_variety_go_through_the_maps_of_its_language(tiny_encoder):
@@ -667,9 +639,8 @@ def test_forms_with_several_translations_come_by_their_entropy():
     questions = Questions(
         WordRetrieval(test, pairs, train=train, train_pairs=train_pairs, bootstrap=0, data="toy", k=1)
     )
-    counted = translations_of(questions, "source", {"light", "spring"})
+    counted = translations_of(questions, {"light", "spring"})
     assert counted == {"light": {"licht": 8, "leicht": 3}, "spring": {"quelle": 4, "sommer": 4, "feder": 4}}
-    assert translations_of(questions, "target", {"ufer"}) == {"ufer": {"bank": 5}}
     eye, offsets = np.eye(len(tests), dtype=np.float32), np.arange(len(tests) + 1)
     right = questions.ask("after", Embeddings(eye, offsets), Embeddings(eye, offsets))
     wrong = questions.ask("before", Embeddings(np.roll(eye, 1, axis=0), offsets), Embeddings(eye, offsets))
@@ -699,7 +670,7 @@ def test_principal_axes_are_those_of_the_covariance():
 
 
 def test_tsne_by_name_needs_the_extra(monkeypatch):
-    import calque.analyses.points as module
+    import calque.analyses.words as module
 
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     x = np.random.default_rng(0).standard_normal((10, 3))

@@ -39,17 +39,6 @@ def given(texts, *more):
             "--bootstrap", 20, *more)  # fmt: skip
 
 
-def test_a_limit_cuts_the_test_and_not_the_training_text(capsys, texts, tiny_folder, tmp_path):
-    out = tmp_path / "found.jsonl"
-    code, _, err = run(
-        capsys, "analyze", tiny_folder, "--test", texts / "test.tsv", "--langs", "en", "xx", "--pretokenized", "--limit", 5,
-        "--train", texts / "train.tsv", "--train-links", texts / "train.align", "--only", "data-size", "--sizes", "10,30",
-        "--bootstrap", 20, "--out", out, "-q",
-    )  # fmt: skip
-    assert code == 0, err
-    assert 30 in {json.loads(line)["x"] for line in out.read_text().splitlines()}
-
-
 def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     aligned, out = tmp_path / "aligned", tmp_path / "found.jsonl"
     code, _, err = run(
@@ -60,7 +49,7 @@ def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     code, shown, err = run(
         capsys, "analyze", f"base={tiny_folder}", f"aligned={aligned}",
         *given(texts, "--train", texts / "train.tsv", "--train-links", texts / "train.align"),
-        "--upos", f"en={texts / 'test.upos'}", "--sizes", "10,30", "--pairs", 6, "--projection", "pca", "--out", out,
+        "--upos", f"en={texts / 'test.upos'}", "--pairs", 6, "--projection", "pca", "--out", out,
     )  # fmt: skip
     assert code == 0, err
     records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -80,12 +69,9 @@ def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     assert len(set(layers)) > 1
     parts = [r for r in records if (r["analysis"], r["encoder"], r["metric"]) == ("rank", "base", "accuracy.all")]
     assert sum(r["n"] * r["value"] for r in parts) / sum(r["n"] for r in parts) == pytest.approx(layers[3])
-    # The curve ends where the aligned encoder stands, which learnt from the same 30 pairs.
-    grown = by["data-size", "base", "accuracy.all", "rotation", 30.0]
-    assert grown["value"] == pytest.approx(
-        by["data-size", "aligned", "accuracy.all", "rotation", 30.0]["value"], abs=0.02
-    )
-    assert by["data-size", "base", "accuracy.all", "rotation", 0.0]["value"] == pytest.approx(layers[3])
+    # The aligned encoder was trained on 30 pairs; how many the base was trained on is not known.
+    sized = [(r["encoder"], r["group"], r["x"]) for r in records if r["analysis"] == "data-size"]
+    assert set(sized) == {("aligned", "rotation", 30.0)}
     pos = [r for r in records if (r["analysis"], r["encoder"], r["metric"]) == ("pos", "base", "accuracy.all")]
     tagged = {r["group"]: r["n"] for r in pos}
     lines = (texts / "test.upos").read_text(encoding="utf-8").split()[1::2]
@@ -113,7 +99,7 @@ def test_without_more_files_the_rest_is_done_and_told(capsys, texts, tiny_folder
     )
     assert code == 0, err
     for line in ("pos skipped: no parts of speech: give them with --upos", "examples skipped: give two encoders",
-                 "data-size skipped: give --train", "correlation skipped"):  # fmt: skip
+                 "data-size skipped: give folders of calque align", "correlation skipped"):  # fmt: skip
         assert line in err
     assert shown.split("\n")[0] == "rank"
 
@@ -164,7 +150,6 @@ def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):
     assert "examples: give two encoders" in fails(capsys, "analyze", tiny_folder, *test, "--only", "examples")
     assert "need encoders, --test FILE and --langs" in fails(capsys, "analyze", tiny_folder)
     assert "two encoders are called" in fails(capsys, "analyze", tiny_folder, tiny_folder, *test)
-    assert "--sizes ten" in fails(capsys, "analyze", tiny_folder, *test, "--sizes", "ten")
     upos = texts / "train.upos"
     message = fails(capsys, "analyze", tiny_folder, *test, "--only", "pos", "--upos", upos)
     assert "which language is it in?" in message

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.analyses.finding import Finding
+from calque.analyses.questions import Finding
 from calque.tasks.base import Score
 
 _FEWEST = 3  # languages that a correlation is computed for

@@ -12,7 +12,6 @@ from calque.analyses.table import ANALYSES, users
 from calque.cli.checks import output_file, refuse_unused
 from calque.cli.options import Linking, Loading, Pretokenized, Quiet, grouped, news, pairs_of
 from calque.disk import append_lines
-from calque.errors import SettingError
 from calque.tasks.inputs import Inputs
 
 
@@ -59,13 +58,6 @@ def analyze(
         list[str] | None,
         typer.Option(metavar="FILE...", help="correlation: retrieval and zero-shot scores (from evaluate --out)."),
     ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(help="data-size: numbers of sentence pairs of --train to fit maps on, e.g. 100,1000,10000."),
-    ] = None,
-    map: Annotated[
-        str, typer.Option("--map", help="data-size: kind of map: rotation, normalized-rotation or linear.")
-    ] = "rotation",
     non_contextual: Annotated[
         bool, typer.Option("--non-contextual", help="Only the first occurrence of each word form.")
     ] = False,
@@ -90,8 +82,7 @@ def analyze(
     from calque.runs.analyze import analyze as run
 
     chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
-    fitted = _sizes(sizes)
-    _check(context, chosen, test=test, train=train, sizes=sizes)
+    _check(context, chosen, test=test, train=train)
     output_file("--out", out, [test, train, links, train_links, *(upos or []), *(treebank or [])], langs or [])
     inputs = Inputs(
         "analyze", _one(test), pairs_of(langs, 1) if langs else (), _one(train), links=_one(links),
@@ -99,7 +90,7 @@ def analyze(
     )  # fmt: skip
     findings = run(
         encoder or [], inputs, only=chosen, upos=upos or [], treebank=treebank or [], results=results or [],
-        load=loading.arguments(), options=Options(not non_contextual, fitted, map, forms, pairs, projection, bootstrap),
+        load=loading.arguments(), options=Options(not non_contextual, forms, pairs, projection, bootstrap),
         progress=not quiet,
     )  # fmt: skip
     if out is not None:
@@ -111,7 +102,7 @@ def _one(file: str | None) -> list[str]:
     return [] if file is None else [file]
 
 
-def _check(context: typer.Context, chosen: list[str] | None, *, test, train, sizes) -> None:
+def _check(context: typer.Context, chosen: list[str] | None, *, test, train) -> None:
     """Refuse options that these analyses do not use."""
     if chosen is not None:
         for name in dict.fromkeys(option for row in ANALYSES.values() for option in row.options):
@@ -121,19 +112,7 @@ def _check(context: typer.Context, chosen: list[str] | None, *, test, train, siz
     if test is None:
         refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "is for parallel text: --test FILE"))
     if train is None:
-        refuse_unused(context, dict.fromkeys(("train_links", "sizes"), "needs --train FILE"))
-    if sizes is None:
-        refuse_unused(context, {"map": "is only for --sizes (maps fitted on parts of --train)"})
-
-
-def _sizes(text: str | None) -> tuple[int, ...]:
-    try:
-        sizes = tuple(int(part) for part in (text or "").replace(",", " ").split())
-    except ValueError:
-        sizes = (0,)
-    if any(size < 1 for size in sizes):
-        raise SettingError(f"--sizes {text}: expected numbers of sentence pairs separated by commas, e.g. 100,1000")
-    return sizes
+        refuse_unused(context, {"train_links": "needs --train FILE"})
 
 
 class AnalysisCommand(TyperCommand):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calque.analyses.finding import Finding
+from calque.analyses.questions import Finding
 from calque.analyses.table import ANALYSES
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
@@ -34,8 +34,6 @@ class Options:
 
     Args:
         contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
-        sizes: numbers of sentence pairs of the training text that maps are fitted on.
-        map: which map.
         forms: forms that the examples show.
         pairs: word pairs in the picture.
         projection: auto, pca or tsne.
@@ -43,8 +41,6 @@ class Options:
     """
 
     contextual: bool = True
-    sizes: tuple[int, ...] = ()
-    map: str = "rotation"
     forms: int = 8
     pairs: int = 100
     projection: str = "auto"
@@ -211,11 +207,9 @@ def _of_encoder(
     name: str, path: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
     """One encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
-    from calque.analyses.curves import headline, layer_curve, size_curve
-    from calque.analyses.groups import accuracies, by_subwords
+    from calque.analyses.groups import accuracies, by_subwords, headline, layer_curve
     from calque.encoders.base import require
     from calque.encoders.trainable import TrainableEncoder
-    from calque.maps import KINDS
 
     require(encoder, "measured")
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
@@ -243,19 +237,14 @@ def _of_encoder(
         else:
             chosen.lacks("subwords", encoder=name, some=some)
     if "data-size" in chosen:
-        trained, sizes, map = _training(path, questions.langs), chosen.settings["sizes"], chosen.settings["map"]
-        if trained is not None:
+        trained = _training(path, questions.langs)
+        if trained is None:
+            chosen.lacks("data-size", f"{name}: {ANALYSES['data-size'].lacks}" if some else "", some=some)
+        else:
             method, size, counts = trained
             findings += headline(
                 "data-size", questions, view, group=method, x=float(size), about={**counts, "method": method}
             )
-        train_pairs = questions.task.links[1]
-        if sizes and train_pairs is not None:
-            if map not in KINDS:
-                raise SettingError(f"unknown map {map!r}, expected one of {', '.join(KINDS)}")
-            findings += size_curve(questions, view, encoder, train_pairs, sizes, make=KINDS[map], progress=progress)
-        elif trained is None:
-            chosen.lacks("data-size", f"{name}: {ANALYSES['data-size'].lacks}" if some else "", some=some)
     return view, findings
 
 
@@ -279,7 +268,7 @@ def _tags(
     loader: Callable[[str], Encoder], say: Say, progress: bool,
 ) -> dict[str, tuple[np.ndarray, Sequence[str]]]:  # fmt: skip
     """By side: from files that have the sentences, or from a tagger trained on a treebank."""
-    from calque.analyses.words import tags_for
+    from calque.analyses.questions import tags_for
     from calque.corpora import read_tagged
     from calque.tasks.datasets import Dataset
     from calque.tasks.tagging import Tagging
