@@ -18,9 +18,8 @@ from calque.cli import main
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.report import report
 from calque.report.content import compose
-from calque.report.plots import colours
-from calque.report.plots.axes import shape
-from calque.report.plots.scale import Linear, Logarithmic, apart, around
+from calque.report.plots import svg
+from calque.report.plots.axes import Linear, Logarithmic, apart, around, shape
 from calque.report.questions import DEFINE, DEFINE_HERE
 from calque.report.reading import read_results, short_names
 from calque.tasks import Score
@@ -271,8 +270,8 @@ def test_structure_for_those_who_do_not_see(page):
         assert all(e["attrs"].get("scope") in ("col", "row") for e in inside if e["tag"] == "th")
     drawings = [e for e in page.find("svg") if e["attrs"].get("role") == "img"]
     assert len(drawings) > 30
-    for svg in drawings:
-        named = svg["attrs"]["aria-labelledby"].split()
+    for drawing in drawings:
+        named = drawing["attrs"]["aria-labelledby"].split()
         assert all(name in ids for name in named)
     for figure in page.find("figure"):
         assert any(e["tag"] == "details" and figure in e["above"] for e in page.elements), figure["attrs"]["id"]
@@ -715,9 +714,9 @@ def test_a_study_says_what_was_done_instead_of_hashes(tmp_path):
 
 
 def test_no_mark_of_a_method_is_a_sign_of_better_or_worse():
-    assert not {"triangle", "down"} & set(colours.SHAPES)
-    drawn = {shape(number, 0, 0) for number in range(colours.SERIES)}
-    assert len(drawn) == colours.SERIES
+    assert not {"triangle", "down"} & set(svg.SHAPES)
+    drawn = {shape(number, 0, 0) for number in range(svg.SERIES)}
+    assert len(drawn) == svg.SERIES
 
 
 def test_correlations_that_an_analysis_found(tmp_path):
@@ -902,16 +901,30 @@ def test_short_names_are_those_after_the_folder_was_renamed():
 
 
 # -- drawing -------------------------------------------------------------------------------------------------------------------
+def contrast(one: str, other: str) -> float:
+    """Ratio of the luminances of two colours `#rrggbb`, from 1 to 21 (WCAG 2.2)."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        return sum(
+            w * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4)
+            for w, c in zip((0.2126, 0.7152, 0.0722), parts, strict=True)
+        )
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
 def test_colours_have_contrast():
-    for palette in (colours.LIGHT, colours.DARK):
-        for number in range(colours.SERIES):
-            assert colours.contrast(palette[f"s{number}"], palette["paper"]) >= 4.5
-        assert colours.contrast(palette["soft"], palette["faint"]) >= 4.5
+    for palette in (svg.LIGHT, svg.DARK):
+        for number in range(svg.SERIES):
+            assert contrast(palette[f"s{number}"], palette["paper"]) >= 4.5
+        assert contrast(palette["soft"], palette["faint"]) >= 4.5
         for kind in ("good", "bad"):
-            assert all(colours.contrast(palette[f"{kind}{k}"], palette["ink"]) >= 4.5 for k in (1, 2))
-            assert colours.contrast(palette[f"{kind}3"], palette["on3"]) >= 4.5
-    assert colours.contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert len(set(colours.SHAPES)) == colours.SERIES
+            assert all(contrast(palette[f"{kind}{k}"], palette["ink"]) >= 4.5 for k in (1, 2))
+            assert contrast(palette[f"{kind}3"], palette["on3"]) >= 4.5
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert len(set(svg.SHAPES)) == svg.SERIES
 
 
 def test_scales_and_labels():

@@ -9,8 +9,7 @@ from itertools import product
 from calque.analyses.table import Axis
 from calque.report.document import Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, average, figure_of, mean_of
-from calque.report.plots.bars import bars
-from calque.report.plots.curve import curve
+from calque.report.plots.charts import bars, curve
 from calque.report.plots.svg import Drawing
 from calque.report.reading import Record
 from calque.report.subjects import Subject, Subjects

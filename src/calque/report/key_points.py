@@ -10,9 +10,8 @@ from itertools import product
 from calque.report.document import Block, Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.key_point_runs import Example, KeyPointRun, Phase, figures_of_training, key_point_runs
 from calque.report.numbers import Figure, Number, average, figure_of
-from calque.report.plots import phases as phase_plot
-from calque.report.plots.matrix import matrix
-from calque.report.plots.sentence import Word, sentence
+from calque.report.plots import charts
+from calque.report.plots.words import Word, matrix, sentence
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
 
@@ -134,7 +133,7 @@ def _phases(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> 
     pairs = ((lang, run.pivot), (run.pivot, lang))
     metrics = {"-".join(pair): " → ".join(pair) for pair in pairs}
     drawn = [
-        phase_plot.Phase(
+        charts.Phase(
             phase.name, {k: [(span, figures[m]) for span, figures in phase.points] for k, m in enumerate(metrics, 1)}
         )
         for phase in phases
@@ -145,7 +144,7 @@ def _phases(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> 
         f"{', '.join(phase.name for phase in phases)}. The figures are in the table below."
     )
     series = [(label, number) for number, label in enumerate(metrics.values(), 1)]
-    drawing = phase_plot.phases(drawn, series, title=title, measure="distance", description=text)
+    drawing = charts.phases(drawn, series, title=title, measure="distance", description=text)
     lines = tuple(
         Line(
             f"{first:,}" if first == last else f"{first:,}–{last:,}",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from calque.report.document import Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, Number, figure_of, pearson
-from calque.report.plots.scatter import Point, scatter
+from calque.report.plots.charts import Point, scatter
 from calque.report.questions import Question
 from calque.report.reading import Record
 from calque.report.subjects import Subjects

@@ -18,7 +18,7 @@ from calque.report.document import (
     Table,
     Text,
 )
-from calque.report.plots.projection import Word, projection
+from calque.report.plots.words import Point, projection
 from calque.report.reading import Record
 from calque.report.subjects import Subject, Subjects
 
@@ -81,15 +81,15 @@ def _chosen_pairs(records: Sequence[Record], most: int) -> set[int]:
     return {both[k * len(both) // most] for k in range(most)}
 
 
-def _words(record: Record) -> list[Word]:
+def _words(record: Record) -> list[Point]:
     return [
-        Word(item["x"], item["y"], str(item["word"]), str(item.get("sentence", "")), str(item.get("lang", "")), item["pair"])
+        Point(item["x"], item["y"], str(item["word"]), str(item.get("sentence", "")), str(item.get("lang", "")), item["pair"])
         for item in record.items
     ]  # fmt: skip
 
 
 def _pair_table(name: str, langs: tuple[str, ...], record: Record, shown: set[int]) -> Table:
-    by_pair: dict[int, dict[str, Word]] = {}
+    by_pair: dict[int, dict[str, Point]] = {}
     for word in _words(record):
         if word.pair in shown:
             by_pair.setdefault(word.pair, {})[word.lang] = word
