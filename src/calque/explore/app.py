@@ -1,4 +1,4 @@
-"""The page and what it asks, over HTTP.
+"""The page and what it asks, over HTTP, and the server that answers on this machine.
 
 Everything is `GET` and answers JSON. A sentence is given by its number, `id=12`, or as one's own, `text=…` with `lang=en`
 (without `lang` it is guessed). An encoder is given by name, `layer` by the name that `about` tells; without it the encoder's
@@ -49,7 +49,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import Explorer
-from calque.explore.view import Typed
+from calque.explore.vectors import Typed
 
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::\d{1,5})?", re.ASCII)
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -107,14 +107,6 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL, any_address: b
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
-def _about(explorer: Explorer, query: Any) -> dict[str, Any]:
-    return explorer.about()
-
-
-def _search(explorer: Explorer, query: Any) -> dict[str, Any]:
-    return explorer.search(query.get("q", ""), query.get("lang"), _number(query, "limit", 20))
-
-
 def _sentence(explorer: Explorer, query: Any) -> dict[str, Any]:
     which = _which(explorer, query)
     answer = explorer.sentence(which)
@@ -134,10 +126,6 @@ def _occurrences(explorer: Explorer, query: Any) -> dict[str, Any]:
     return explorer.occurrences(encoder, query.get("layer"), word, near, query.get("lang"), limit=limit)
 
 
-def _sense(explorer: Explorer, query: Any) -> dict[str, Any]:
-    return explorer.sense(_text(query, "encoder"), _which(explorer, query), _number(query, "word"))
-
-
 def _links(explorer: Explorer, query: Any) -> dict[str, Any]:
     to = {"id": query.get("to"), "text": query.get("to_text"), "lang": query.get("to_lang")}
     which, other = _which(explorer, query), _which(explorer, to)
@@ -145,12 +133,16 @@ def _links(explorer: Explorer, query: Any) -> dict[str, Any]:
     return explorer.links(_text(query, "encoder"), query.get("layer"), which, other, method=method)
 
 
-_ANSWERS = {
-    "about": _about,
-    "search": _search,
+_ANSWERS: dict[str, Callable[[Explorer, Any], dict[str, Any]]] = {
+    "about": lambda explorer, query: explorer.about(),
+    "search": lambda explorer, query: explorer.search(
+        query.get("q", ""), query.get("lang"), _number(query, "limit", 20)
+    ),
     "sentence": _sentence,
     "neighbours": _neighbours,
-    "sense": _sense,
+    "sense": lambda explorer, query: explorer.sense(
+        _text(query, "encoder"), _which(explorer, query), _number(query, "word")
+    ),
     "occurrences": _occurrences,
     "links": _links,
 }
@@ -194,7 +186,7 @@ def _missing(request: Request, error: Exception) -> Response:
 
 
 class _OwnNameOnly:
-    """Refuses requests that call the server by another name than its own (DNS rebinding)."""
+    """Middleware that refuses requests which call the server by another name than its own (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str], any_address: bool):
         self.app, self.hosts, self.any_address = app, hosts, any_address
