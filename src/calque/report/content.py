@@ -6,20 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from calque.analyses.table import ANALYSES, axis_of
 from calque.report import provenance
-from calque.report.bins import grouped
 from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
 from calque.report.key_point_runs import is_of_training
 from calque.report.key_points import key_points
 from calque.report.questions import Question, sort_questions
 from calque.report.reading import Record, Results
+from calque.report.sections import examples, grouped, points, shape, transfer
 from calque.report.senses import senses
-from calque.report.shape import shape
 from calque.report.subjects import find_subjects
 from calque.report.tables import glance, heat_map, question_table
-from calque.report.transfer import transfer
 from calque.report.verdict import metric_name, sentences, summary, task_name
-from calque.report.words import examples, points
 
 _TRAINED = (("There are no task scores here, only what a training measured on held-out text.",),)
 _SHAPE = (*(name for name, row in ANALYSES.items() if row.kind == "measure"), "similarities")

@@ -23,7 +23,7 @@ _BOLD = 1.1
 
 
 @dataclass(frozen=True)
-class Point:
+class Dot:
     """A word in its sentence."""
 
     x: float
@@ -34,7 +34,7 @@ class Point:
     pair: int
 
 
-def projection(words: Sequence[Point], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
+def projection(words: Sequence[Dot], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
     """Draw one encoder's words of two languages, with lines between translations. The axes mean nothing, so there are
     none; both have one scale, so distances compare.
 
@@ -49,7 +49,7 @@ def projection(words: Sequence[Point], *, label: str, title: str, description: s
     mx, my = (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2
     x = Linear(mx - half, mx + half, frame.left, frame.right)
     y = Linear(my - half, my + half, frame.bottom, frame.top)
-    by_pair: dict[int, list[Point]] = {}
+    by_pair: dict[int, list[Dot]] = {}
     for word in words:
         by_pair.setdefault(word.pair, []).append(word)
     lines = [
@@ -63,7 +63,7 @@ def projection(words: Sequence[Point], *, label: str, title: str, description: s
     return Drawing(SIZE, SIZE, group(*lines) + group(*dots), title, description, label)
 
 
-def _dot(word: Point, x: float, y: float, side: int) -> Raw:
+def _dot(word: Dot, x: float, y: float, side: int) -> Raw:
     if side == 0:
         return element("circle", cx=x, cy=y, r=3.4, class_="open", data_pair=word.pair)
     return element("rect", x=x - 3, y=y - 3, width=6, height=6, class_="dot", data_pair=word.pair)
