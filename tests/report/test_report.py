@@ -843,7 +843,7 @@ def plain(**changed) -> str:
         ("{", "line 2: is not JSON"),
         ("[1]", "line 2: is not an object"),
         ('{"task": "ner"}', "line 2: has no data, languages, metric"),
-        (plain(languages=[]), "line 2: languages are []"),
+        (plain(languages=[]), "line 2: languages is []"),
         (plain(value="1"), "value is '1', expected a number"),
         (plain(method=3), "method is 3, expected text"),
         (plain(analysis="x"), "unknown analysis 'x'"),
