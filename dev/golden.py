@@ -244,9 +244,6 @@ analyze/size: analyze @align/rotation/out <test> --only data-size --train @in/tr
   @words/use/links --train-links @words/gibbs/links --out findings.jsonl
 analyze/shape: analyze mini @pretrain/bert/out <test> --only isometry,anisotropy,hubness,language,rank --bootstrap 20
   --out findings.jsonl
-analyze/correlation: analyze --only correlation --results @evaluate/retrieval/scores.jsonl
-  @evaluate/aligned/scores.jsonl @evaluate/pos/scores.jsonl @evaluate/ner/scores.jsonl @study/parallel/out/results.jsonl
-  --out findings.jsonl
 
 study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out --test
   pos=es=@in/pos.test.tsv
@@ -257,8 +254,7 @@ report/html: report @study/parallel/out @analyze/all/findings.jsonl --out report
 report/md: report @study/parallel/out @analyze/all/findings.jsonl --out report.md --title Words
 report/json: report @study/dictionary/out @evaluate/lexicon/scores.jsonl --out report.json --base base ; report
   @evaluate/ner/scores.jsonl @evaluate/wsd/scores.jsonl --format md --out scores.txt
-report/one: report @evaluate/retrieval/scores.jsonl --out one.html ; report @analyze/correlation/findings.jsonl --out
-  two.md
+report/one: report @evaluate/retrieval/scores.jsonl --out one.html ; report @analyze/shape/findings.jsonl --out two.md
 report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
 demo/de: demo --languages de --out out --seed 1
 

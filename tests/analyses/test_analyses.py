@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from calque.analyses.correlation import correlation, fisher_interval, match, pearson
 from calque.analyses.groups import (
     CLASSES,
     accuracies,
@@ -463,71 +462,6 @@ def test_the_probe_sees_a_shift_and_nothing_where_there_is_none():
     assert seen.n % 2 == 0
     forms = [set(far[0].forms[side][1]) for side in ("source", "target")]
     assert seen.n + seen.settings["train_words"] <= 2 * min(len(own - (forms[0] & forms[1])) for own in forms)
-
-
-# -- correlation -------------------------------------------------------------------------------------------------------
-def test_pearson_and_its_interval():
-    x, y = np.array([1.0, 2, 4, 5, 9]), np.array([2.0, 1, 5, 4, 6])
-    assert pearson(x, y) == pytest.approx(np.corrcoef(x, y)[0, 1])
-    assert np.isnan(pearson(x, np.ones(5)))
-    assert np.isnan(pearson(x[:1], y[:1]))
-    low, high = fisher_interval(0.8, 12)  # a textbook's case: z = 1.0986, s.e. = 1/3
-    assert (low, high) == pytest.approx((math.tanh(1.0986123 - 0.6533213), math.tanh(1.0986123 + 0.6533213)), abs=1e-6)
-    assert all(map(math.isnan, fisher_interval(0.8, 3)))
-    assert fisher_interval(1.0, 9) == (1.0, 1.0)
-
-
-def record(task, metric, langs, value, settings, **more):
-    return {"task": task, "metric": metric, "languages": list(langs), "value": value, "low": value, "high": value,
-            "n": 9, "data": "d", "settings": settings, **more}  # fmt: skip
-
-
-def results():
-    records = []
-    for encoder, gain in (("base", 0.0), ("aligned", 0.3)):
-        own, learnt = {"encoder": encoder, "source_candidates": 5}, {"encoder": encoder, "features": "frozen"}
-        for k, lang in enumerate(("de", "fr", "ru", "zh")):
-            records.append(record("retrieval", "accuracy.all", ("en", lang), 0.1 * k + gain, own))
-            records.append(record("retrieval", "accuracy.all.en-" + lang, ("en", lang), 0.99, own))
-            records.append(record("ner", "f1", ("en", lang), 0.5 + 0.1 * k + gain + (k == 2) / 10, learnt))
-            records.append(record("ner", "f1.PER", ("en", lang), 0.0, learnt))
-        records.append(record("ner", "f1", ("en", "en"), 0.9, learnt))
-        records.append(record("retrieval", "accuracy.all", ("en", "de"), 0.0, own, analysis="layers"))
-    return records
-
-
-def test_correlation_over_languages():
-    found = correlation(results())
-    dots = [f for f in found if f.group is not None]
-    assert [(f.encoder, f.group) for f in dots] == [
-        (e, lang) for e in ("base", "aligned") for lang in ("de", "fr", "ru", "zh")
-    ]
-    assert (dots[1].x, dots[1].score.value) == pytest.approx((0.1, 0.6))
-    lines = {f.encoder: f.score for f in found if f.group is None}
-    assert set(lines) == {"base", "aligned", None}
-    x = np.arange(4) / 10
-    y = x + np.array([0, 0, 0.1, 0])
-    assert lines["base"].value == pytest.approx(np.corrcoef(x, y)[0, 1])
-    assert lines["base"].settings["slope"] == pytest.approx(np.polyfit(x, y, 1)[0])
-    assert lines["base"].low < lines["base"].value < lines["base"].high
-    assert (lines[None].n, lines["base"].n) == (8, 4)
-    assert lines["base"].settings["retrieval"] == "accuracy.all"
-
-
-def test_matching_takes_what_a_study_calls_an_encoder_and_the_last_of_two():
-    known = {"encoder": "mini", "method": "rotation"}
-    asked, learnt = {"encoder": "x", "source_candidates": 1}, {"encoder": "y", "features": "frozen"}
-    records = [
-        record("retrieval", "accuracy.all", ("en", "de"), 0.2, asked, **known),
-        record("retrieval", "accuracy.all", ("en", "de"), 0.4, asked, **known),
-        record("retrieval", "accuracy.all", ("en", "de"), 0.9, {**asked, "contextual": False}, **known),
-        record("pos", "accuracy", ("en", "de"), 0.7, learnt, **known),
-        record("pos", "accuracy", ("en", "fr"), 0.7, learnt, **known),
-        record("pos", "accuracy", ("en", "de"), 0.9, {**learnt, "protocol": "translate-test"}, **known),
-    ]
-    (point,) = match(records)
-    assert (point.encoder, point.lang, point.retrieval) == ("mini rotation", "de", {"accuracy.all": 0.4})
-    assert point.score[0] == 0.7
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------

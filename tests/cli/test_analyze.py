@@ -58,10 +58,9 @@ def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
                 "n", "seed", "settings", "percent"} <= set(record)  # fmt: skip
         assert record["languages"] == ["en", "xx"]
     done = {record["analysis"] for record in records}
-    assert done == set(ANALYSES) - {"correlation", "senses"}  # each is made by a command of its own
+    assert done == set(ANALYSES) - {"senses"}  # which a command of its own makes
     assert [a for a in ANALYSES if a in done] == list(dict.fromkeys(record["analysis"] for record in records))
     assert all(f"\n{analysis}\n" in "\n" + shown for analysis in done)
-    assert "correlation skipped: give files" in err
     assert "aligned has only one layer" in err  # maps of one layer
     by = {(r["analysis"], r["encoder"], r["metric"], r["group"], r["x"]): r for r in records}
     # 4 layers, of which the last is the encoder's own: the same answers as everywhere else.
@@ -99,7 +98,7 @@ def test_without_more_files_the_rest_is_done_and_told(capsys, texts, tiny_folder
     )
     assert code == 0, err
     for line in ("pos skipped: no parts of speech: give them with --upos", "examples skipped: give two encoders",
-                 "data-size skipped: give folders of calque align", "correlation skipped"):  # fmt: skip
+                 "data-size skipped: give folders of calque align"):  # fmt: skip
         assert line in err
     assert shown.split("\n")[0] == "rank"
 
@@ -114,31 +113,6 @@ def test_a_tagger_of_ours_finds_the_parts_of_speech(capsys, texts, tiny_folder, 
     assert "training a tagger on 30 sentences" in err
     groups = {json.loads(line)["group"] for line in out.read_text(encoding="utf-8").splitlines()}
     assert groups & {"NOUN", "DET", "VERB", "ADP"}
-
-
-def test_correlation_needs_result_files_only(capsys, tmp_path):
-    results, out = tmp_path / "results.jsonl", tmp_path / "found.jsonl"
-    lines = []
-    for k, lang in enumerate(("de", "fr", "ru", "zh")):
-        about = {"n": 9, "data": "d", "low": None, "high": None, "languages": ["en", lang]}
-        asked, learnt = {"encoder": "e", "source_candidates": 3}, {"encoder": "e", "features": "frozen"}
-        lines.append({"task": "retrieval", "metric": "accuracy.all", "value": k / 10, "settings": asked, **about})
-        lines.append({"task": "pos", "metric": "accuracy", "value": 0.5 + k**2 / 20, "settings": learnt, **about})
-    results.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    code, shown, err = run(capsys, "analyze", "--only", "correlation", "--results", results, "--out", out)
-    assert code == 0, err
-    found = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    r = next(line for line in found if line["metric"] == "pearson-r")
-    assert r["value"] == pytest.approx(np.corrcoef(np.arange(4), np.arange(4) ** 2)[0, 1])
-    assert [line["group"] for line in found if line["metric"] == "accuracy"] == ["de", "fr", "ru", "zh"]
-    assert "pearson-r" in shown
-    assert run(capsys, "analyze", "--results", results)[0] == 0
-    results.write_text('{"task": "x"}\n', encoding="utf-8")
-    assert "results.jsonl line 1: is not a score" in fails(
-        capsys, "analyze", "--only", "correlation", "--results", results
-    )
-    results.write_text("", encoding="utf-8")
-    assert "no encoder has both retrieval" in fails(capsys, "analyze", "--only", "correlation", "--results", results)
 
 
 def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):

@@ -58,8 +58,6 @@ class Lines:
             assert len(first) == 1
             assert "+" not in first[0]
             return self.part(first[0], name)
-        if kind == "place":
-            return self.part(first[0], "x")
         if kind == "average":
             values = [self.part(place, "value") for place in first[0].split("+")]
             middle, n = sum(values) / len(values), len(values)
@@ -719,32 +717,21 @@ def test_no_mark_of_a_method_is_a_sign_of_better_or_worse():
     assert len(drawn) == svg.SERIES
 
 
-def test_correlations_that_an_analysis_found(tmp_path):
-    """Lines of `calque analyze --only correlation`, whose points say in `x` what retrieval says."""
-    from calque.analyses.correlation import correlation
-
+def test_each_method_has_its_correlation_and_older_lines_of_it_are_passed_over(tmp_path):
     lines = study(("de", "es", "fr", "zh", "bg"), ("base", "contrastive"), ("retrieval", "ner"))
-    for each in lines:
-        if each["task"] == "retrieval":
-            each["settings"] = {**each["settings"], "source_candidates": 100}
-    first = write(tmp_path / "study" / "results.jsonl", lines)
-    second = write(tmp_path / "study" / "correlation.jsonl", [found.to_dict() for found in correlation(lines)])
-    report([first, second], out=tmp_path / "r.html")
-    page, found, kinds = Page((tmp_path / "r.html").read_text(encoding="utf-8")), Lines(first, second), set()
-    for element in page.find("data"):
-        kind, source = element["attrs"]["data-kind"], source_of(element)
-        if "correlation" in source:
-            kinds.add(kind)
-            if kind == "place.value":
-                assert abs(read_number(element["text"])[0] - 100 * found.number(kind, source)) < 0.0501
-            else:
-                check_number(found, element["text"], kind, source)
-    assert {"place.value", "line.value", "line.low"} <= kinds
-    text = page.find("main")[0]["text"]
-    assert "Pearson's r over all points is" in text
+    about = {"analysis": "correlation", "encoder": "mini", "group": None, "x": None}
+    path = write(
+        tmp_path / "study" / "results.jsonl", [*lines, line("ner", ("en", "de"), "pearson-r", 0.9, 0.05, **about)]
+    )
+    report([path], out=tmp_path / "r.html")
+    page, found = Page((tmp_path / "r.html").read_text(encoding="utf-8")), Lines(path)
     (table,) = [e for e in page.find("table") if "Correlation over languages" in e["text"]]
-    inside = [e["text"].strip() for e in page.elements if table in e["above"] and e["attrs"].get("scope") == "row"]
-    assert inside == ["base", "contrastive", "all points"]  # called as everywhere else
+    inside = [e for e in page.elements if table in e["above"]]
+    assert [e["text"].strip() for e in inside if e["attrs"].get("scope") == "row"] == ["base", "contrastive"]
+    numbers = [e for e in inside if e["tag"] == "data"]
+    assert len(numbers) == 6
+    for element in numbers:
+        check_number(found, element["text"], element["attrs"]["data-kind"], source_of(element))
 
 
 # -- other forms -------------------------------------------------------------------------------------------------------------

@@ -93,10 +93,6 @@ ANALYSES = {
         lacks="give folders of calque align, trained on text of these languages of several lengths (--limit)",
         axis=Axis("Amount of text", "sentence pairs", "Accuracy by amount of parallel text.", log=True),
     ),
-    "correlation": Analysis(
-        "calque.analyses.correlation:correlation", "Retrieval against zero-shot scores.", options=("results",), seeded=True,
-        lacks="give files with retrieval and task scores (--results FILE)",
-    ),
     "isometry": Analysis("calque.analyses.space:isometry", "Do both languages have the same shape?", "measure"),
     "hubness": Analysis("calque.analyses.space:hubness", "Are some words near to everything?", "measure"),
     "anisotropy": Analysis("calque.analyses.space:anisotropy", "Do all vectors point the same way?", "measure"),

@@ -54,10 +54,6 @@ def analyze(
             help="Instead of --upos: train a tagger on this treebank, with the first encoder's vectors.",
         ),
     ] = None,
-    results: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE...", help="correlation: retrieval and zero-shot scores (from evaluate --out)."),
-    ] = None,
     non_contextual: Annotated[
         bool, typer.Option("--non-contextual", help="Only the first occurrence of each word form.")
     ] = False,
@@ -89,7 +85,7 @@ def analyze(
         train_links=_one(train_links), words=linking.words(pretokenized, limit), say=news(quiet),
     )  # fmt: skip
     findings = run(
-        encoder or [], inputs, only=chosen, upos=upos or [], treebank=treebank or [], results=results or [],
+        encoder or [], inputs, only=chosen, upos=upos or [], treebank=treebank or [],
         load=loading.arguments(), options=Options(not non_contextual, forms, pairs, projection, bootstrap),
         progress=not quiet,
     )  # fmt: skip

@@ -45,7 +45,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     of_shape = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
         key_points(results.runs, [(subjects[record].label, record) for record in trained]),
-        transfer(headlines, by_analysis.get("correlation", []), subjects),
+        transfer(headlines),
         points(by_analysis.get("points", []), subjects),
         examples(by_analysis.get("examples", []), subjects),
         senses(by_analysis.get("senses", []), subjects),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 from calque.analyses.table import Axis
@@ -256,10 +256,16 @@ def _by_language_table(name: str, title: str, figures: Figures, langs: Sequence[
 
 
 # -- retrieval and transfer --------------------------------------------------------------------------------------------
-def transfer(headlines: Sequence[Question], correlations: Sequence[Record], subjects: Subjects) -> Section | None:
-    """A view for each zero-shot task that has languages in common with retrieval: from the lines of the analysis where
-    there are any, otherwise from the scores themselves."""
-    panels = _analysed(correlations, subjects) if correlations else _computed(headlines)
+def transfer(headlines: Sequence[Question]) -> Section | None:
+    """Retrieval against zero-shot scores over languages (Cao et al. 2020, Fig. 2): a view for each zero-shot task that has
+    languages in common with retrieval."""
+    retrieval = next((question for question in headlines if question.task == "retrieval"), None)
+    panels = []
+    for question in headlines if retrieval is not None else ():
+        points = _points(retrieval, question) if question.task in ZERO_SHOT else []
+        correlation = _pearson(points)
+        if correlation is not None:
+            panels.append(_panel(retrieval.metric, question, points, correlation))
     if not panels:
         return None
     note = ("A point is one method in one language; the dashed line fits all points best (least squares).",)
@@ -267,18 +273,8 @@ def transfer(headlines: Sequence[Question], correlations: Sequence[Record], subj
     return Section("transfer", "Retrieval and transfer", (), (plot,))
 
 
-def _computed(headlines: Sequence[Question]) -> list[Panel]:
-    retrieval = next((question for question in headlines if question.task == "retrieval"), None)
-    if retrieval is None:
-        return []
-    panels = []
-    for question in headlines:
-        points = _points(retrieval, question) if question.task in ZERO_SHOT else []
-        correlation = pearson([point.x for point in points], [point.y for point in points])
-        if correlation is not None:
-            note = _correlation(*correlation)
-            panels.append(_panel(question.task, retrieval.metric, question.metric, points, note))
-    return panels
+def _pearson(points: Sequence[Point]) -> tuple[Number, Number, Number] | None:
+    return pearson([point.x for point in points], [point.y for point in points])
 
 
 def _points(retrieval: Question, question: Question) -> list[Point]:
@@ -292,71 +288,31 @@ def _points(retrieval: Question, question: Question) -> list[Point]:
     return points
 
 
-def _analysed(records: Sequence[Record], subjects: Subjects) -> list[Panel]:
-    """From lines `pearson-r` and lines of single points, whose `x` is the retrieval score."""
-    by_task: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        metric = record.settings.get("metric", "") if record["metric"] == "pearson-r" else record["metric"]
-        by_task.setdefault((record["task"], metric), []).append(record)
-    panels = []
-    for (task, metric), rows in by_task.items():
-        names = dict.fromkeys(str(record["encoder"]) for record in rows if record.plain.get("encoder"))
-        more = len(subjects.all)  # what only the analysis knows has no other's mark
-        marks = {name: (name, more + k) for k, name in enumerate(names)}
-        marks |= {name: (s.label, s.number) for name, s in subjects.spoken.items() if name in names}
-        points = [
-            Point(*marks[str(r["encoder"])], r.plain.get("group") or r.pair[-1], _across(r), figure_of(r))
-            for r in rows
-            if r["metric"] != "pearson-r" and None not in (r.plain.get("x"), r["value"]) and r.plain.get("encoder")
-        ]
-        correlations = [(record, figure_of(record)) for record in rows if record["metric"] == "pearson-r"]
-        overall = [figure for record, figure in correlations if not record.plain.get("encoder")]
-        overall = overall or [figure for _, figure in correlations[:1]]
-        note: Text = ("Too few points for a correlation.",)
-        if overall and overall[0].value is not None:
-            r, low, high = (overall[0].part(name) for name in ("value", "low", "high"))
-            note = ("Pearson's r = ", r, ".") if low is None or high is None else _correlation(r, low, high)  # type: ignore[arg-type]
-        retrieval = str(rows[0].settings.get("retrieval", "accuracy.all"))
-        if points:
-            panel = _panel(task, retrieval, metric, points, note)
-            panels.append(replace(panel, tables=(*panel.tables, _correlations(task, correlations, marks))))
-    return panels
-
-
-def _across(record: Record) -> Figure:
-    value = record.plain["x"]
-    figure = figure_of(record)
-    return Figure(value, None, None, str(record.settings.get("retrieval", "")), figure.sources, "place", percent=True)
-
-
-def _correlation(r: Number, low: Number, high: Number) -> Text:
+def _panel(
+    retrieval: str, question: Question, points: Sequence[Point], correlation: tuple[Number, Number, Number]
+) -> Panel:
+    r, low, high = correlation
     claim = "the interval includes zero, so no relation is claimed"
     if low.value > 0 or high.value < 0:
         claim = "they rise together" if low.value > 0 else "one falls as the other rises"
-    return ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {claim}. {_SHARED}")
-
-
-def _panel(task: str, retrieval: str, metric: str, points: Sequence[Point], note: Text) -> Panel:
-    across, up = f"retrieval, {metric_name(retrieval)}", f"{task_name(task)}, {metric_name(metric)}"
-    title = f"Retrieval and {task_name(task)}"
+    note = ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {claim}. {_SHARED}")
+    task, metric = task_name(question.task), metric_name(question.metric)
+    across, up = f"retrieval, {metric_name(retrieval)}", f"{task}, {metric}"
+    title = f"Retrieval and {task}"
     text = f"Points for methods and languages: {across} across, {up} up. The figures are in the table below."
     drawing = scatter(points, title=title, across=across, up=up, description=text)
+    key = f"{question.task}-{question.metric}"
     lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)
-    table = Table(f"transfer-{task}-{metric}", title, "method and language", (Head(across), Head(up)), lines)
-    return Panel({"task": f"{task_name(task)}, {metric_name(metric)}"}, (drawing,), (table,), note)
-
-
-def _correlations(
-    task: str, correlations: Sequence[tuple[Record, Figure]], marks: Mapping[str, tuple[str, int]]
-) -> Table:
-    """Correlations of each encoder and of all points."""
-    lines = []
-    for record, figure in correlations:
-        name = record.plain.get("encoder")
-        lines.append(Line(marks[str(name)][0] if name else "all points", (Cell(figure),)))
-    metric = correlations[0][0].settings.get("metric", "") if correlations else ""
-    title = f"Correlation over languages, {task_name(task)}"
-    return Table(f"pearson-{task}-{metric}", title, "of", (Head("Pearson's r"),), tuple(lines))
+    tables = [Table(f"transfer-{key}", title, "method and language", (Head(across), Head(up)), lines)]
+    of_each = []
+    for label, number in dict.fromkeys((point.label, point.number) for point in points):
+        alone = _pearson([point for point in points if point.number == number])
+        if alone is not None:
+            of_each.append(Line(label, (Cell(text=(alone[0], " (", alone[1], " to ", alone[2], ")")),), number))
+    if len(of_each) > 1:
+        heads = (Head("Pearson's r", numeric=False),)
+        tables.append(Table(f"pearson-{key}", f"Correlation over languages, {task}", "of", heads, tuple(of_each)))
+    return Panel({"task": f"{task}, {metric}"}, (drawing,), tuple(tables), note)
 
 
 # -- word pairs in the plane -------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
 from calque.linking import Say
 from calque.named import imported
-from calque.runs.compare import read_scores
 from calque.runs.shown import columns
 from calque.tasks.inputs import Inputs
 
@@ -54,7 +52,6 @@ def analyze(
     only: Sequence[str] | None = None,
     upos: Sequence[str] = (),
     treebank: Sequence[str] = (),
-    results: Sequence[str] = (),
     load: Mapping[str, Any] | None = None,
     options: Options | None = None,
     progress: bool = False,
@@ -71,7 +68,6 @@ def analyze(
         upos: files with parts of speech of the test sentences (CoNLL-U or `word⇥UPOS`), `de=FILE` if the name does not say
             the language.
         treebank: files to train a tagger on instead, on vectors of the first encoder.
-        results: files with scores of retrieval and of zero-shot tasks.
         load: keyword arguments of `load_encoder`.
         options: see `Options`.
         progress: show bars on standard error.
@@ -85,18 +81,8 @@ def analyze(
 
     options = options or Options()
     chosen = _Chosen(only, {**vars(options), "seed": inputs.words.seed}, inputs.say)
-    findings: list[Finding] = []
-    if "correlation" in chosen:
-        findings = chosen["correlation"](chain.from_iterable(map(read_scores, results)))
-        if not findings:
-            none = "no encoder has both retrieval and zero-shot scores of one language in --results"
-            chosen.lacks("correlation", none if results else "")
-    if only is not None and set(only) <= {"correlation"}:
-        return findings
     paths = _by_name(encoders)
     if not (paths and inputs.test and inputs.langs):
-        if only is None and results and not paths:
-            return findings
         raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
     (one,) = inputs.each()
     task = WordRetrieval.read(one, contextual=options.contextual, bootstrap=options.bootstrap)
@@ -104,7 +90,7 @@ def analyze(
         raise SettingError(f"{task.data}: no words are linked, so there is nothing to measure")
     loader = partial(load_encoder, **dict(load or {}))
     tags = _tags(task, upos, treebank, paths, loader, inputs.say, progress)
-    findings += _of_vectors(paths, Questions(task, tags), chosen, loader, progress)
+    findings = _of_vectors(paths, Questions(task, tags), chosen, loader, progress)
     order = {name: place for place, name in enumerate(ANALYSES)}
     return sorted(findings, key=lambda finding: order[finding.analysis])
 
