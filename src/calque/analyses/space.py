@@ -64,84 +64,6 @@ def eigenvalue_similarity(first: np.ndarray, second: np.ndarray, *, energy: floa
     return float(np.square(first[:k] - second[:k]).sum())
 
 
-def component_deaths(distances: np.ndarray) -> np.ndarray:
-    """Return when the components of a Rips filtration die: its persistence diagram in dimension 0, where all are born at 0.
-
-    Balls grow until two components touch at the length of an edge of the minimal spanning tree, which Prim's algorithm
-    grows here. The one component that never dies is left out.
-
-    Args:
-        distances: `[n, n]`, symmetric.
-
-    Returns:
-        float64 `[n − 1]`, from small to large.
-    """
-    n = len(distances)
-    nearest = np.array(distances[0], dtype=np.float64) if n else np.zeros(0)
-    outside = np.ones(n, dtype=bool)
-    outside[:1] = False
-    deaths = np.empty(max(n - 1, 0))
-    for step in range(n - 1):
-        new = int(np.argmin(np.where(outside, nearest, np.inf)))
-        deaths[step] = nearest[new]
-        outside[new] = False
-        np.minimum(nearest, distances[new], out=nearest)
-    return np.sort(deaths)
-
-
-def bottleneck(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the bottleneck distance of two persistence diagrams whose points are born at 0.
-
-    The smallest t for which every point (0, d) has a partner (0, e) of its own with |d − e| ≤ t, or lies within t of the
-    diagonal (d/2 ≤ t). For a given t, points with d > 2t must have a partner; by the theorem of Mendelsohn and Dulmage
-    (1958) it is enough that those of either diagram can be served each for themselves, and that a walk over the sorted
-    numbers decides. t is one of the |d − e| and d/2.
-
-    Args:
-        first, second: deaths, in any order.
-    """
-    a, b = np.sort(first).astype(np.float64), np.sort(second).astype(np.float64)
-    candidates = np.unique(np.concatenate([[0.0], a / 2, b / 2, np.abs(a[:, None] - b[None, :]).ravel()]))
-    low, high = 0, len(candidates) - 1  # the largest always does
-    while low < high:
-        middle = (low + high) // 2
-        t = candidates[middle]
-        if _served(a, b, t) and _served(b, a, t):
-            high = middle
-        else:
-            low = middle + 1
-    return float(candidates[low])
-
-
-def _served(points: np.ndarray, partners: np.ndarray, t: float) -> bool:
-    """Whether all points far from the diagonal find a partner of their own: the smallest that is left, in order."""
-    slack = 1e-12 * max(1.0, t)
-    place, others = 0, partners.tolist()
-    for point in points[points > 2 * t + slack].tolist():
-        while place < len(others) and others[place] < point - t - slack:
-            place += 1
-        if place == len(others) or others[place] > point + t + slack:
-            return False
-        place += 1
-    return True
-
-
-def gromov_hausdorff(x: np.ndarray, y: np.ndarray) -> float:
-    """Return a bound of the Gromov–Hausdorff distance of two spaces (Patra et al. 2019, §2.2; Chazal et al. 2009).
-
-    The bottleneck distance between the persistence diagrams, in dimension 0, of the Rips filtrations of both sets of vectors
-    under Euclidean distance. With filtrations by edge length, as here, it is at most twice the Gromov–Hausdorff distance.
-
-    Published code (BLISS and programs after it) hands the *matrix of distances* to a function that takes its rows for
-    points, so its figures are distances between rows of distances; here the distances are meant.
-
-    Args:
-        x, y: `[n, dim]` and `[m, dim]`, rows of length 1.
-    """
-    wide = [side.astype(np.float64) for side in (x, y)]
-    return bottleneck(*(component_deaths(np.sqrt(np.maximum(2 - 2 * side @ side.T, 0))) for side in wide))
-
-
 def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
     """Return Pearson's r between the cosines of all pairs of vectors in one space and of their translations in the other
     (Vulić et al. 2020, §2); 1 for isometric spaces.
@@ -157,7 +79,7 @@ def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def isometry(questions: Questions, view: View, *, n: int = _FORMS, neighbours: int = 10) -> list[Finding]:
-    """Return eigenvalue similarity and the Gromov–Hausdorff bound (0: the same shape), and relational similarity (1).
+    """Return eigenvalue similarity (0: the same shape) and relational similarity (1).
 
     A language is the mean vectors of its most frequent forms in the test text, as many in both, made of unit length,
     centred and of unit length again; relational similarity takes the links' own words, one link for each source form.
@@ -180,7 +102,6 @@ def isometry(questions: Questions, view: View, *, n: int = _FORMS, neighbours: i
     spectra = [laplacian_eigenvalues(side, neighbours=neighbours) for side in (x, y)]
     figures = (
         ("eigenvalue-similarity", eigenvalue_similarity(*spectra), used, {"neighbours": neighbours}),
-        ("gromov-hausdorff", gromov_hausdorff(x, y), used, {}),
         ("relational-similarity", relational_similarity(*words), len(linked), {}),
     )
     return [

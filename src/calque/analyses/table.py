@@ -37,7 +37,7 @@ class Analysis:
         kind: what the function takes and gives. "division": the questions → groups of links, of which accuracies are taken.
             "measure": the questions and an encoder's view → findings. "comparison": the questions and the views of all
             encoders → findings. "other": its own, see `calque.runs.analyze`.
-        options: names of options of `calque analyze`; a division, measure or comparison gets those in `runs.analyze.Options`.
+        options: names of options of `calque analyze`; a division, measure or comparison gets those that `analyze` has.
         seeded: whether it takes a seed.
         lacks: what is said where it gives nothing; `{data}` is the test text, `{encoder}` the encoder.
         axis: how reports show it; see `axis_of`.

@@ -74,8 +74,8 @@ def analyze(
 
     Accuracy by kind of word, layer and amount of data, the shape of the vector space, examples and plots.
     """
-    from calque.runs.analyze import Options, table
     from calque.runs.analyze import analyze as run
+    from calque.runs.analyze import table
 
     chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
     _check(context, chosen, test=test, train=train)
@@ -86,8 +86,8 @@ def analyze(
     )  # fmt: skip
     findings = run(
         encoder or [], inputs, only=chosen, upos=upos or [], treebank=treebank or [],
-        load=loading.arguments(), options=Options(not non_contextual, forms, pairs, projection, bootstrap),
-        progress=not quiet,
+        load=loading.arguments(), contextual=not non_contextual, forms=forms, pairs=pairs, projection=projection,
+        bootstrap=bootstrap, progress=not quiet,
     )  # fmt: skip
     if out is not None:
         append_lines(out, (finding.to_json() + "\n" for finding in findings))

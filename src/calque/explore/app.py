@@ -20,8 +20,8 @@ own. Words are counted from 0.
     /api/occurrences?encoder=mini[&layer=6]&word=bank&near=river[&lang=en][&limit=20]
         {"encoder", "layer", "word", "near": [word], "lang", "total", "occurrences": [HIT]}: where the form stands, the sentences
         that come nearest to the words of `near` first
-    /api/links?encoder=mini[&layer=6]&id=12&to=40[&method=mutual]      or &to_text=…[&to_lang=de]
-        {"encoder", "layer", "method", "links": [[word, word, strength]]}
+    /api/links?encoder=mini[&layer=6]&id=12&to=40      or &to_text=…[&to_lang=de]
+        {"encoder", "layer", "links": [[word, word, strength]]}
 
 SENTENCE is {"id" or "text", "lang", "words"}; HIT is a SENTENCE with "word", "cosine", "csls" (not in "same"; "near" instead of
 both in "occurrences") and "translation": whether it stands in a translation of the sentence that was asked about.
@@ -129,8 +129,7 @@ def _occurrences(explorer: Explorer, query: Any) -> dict[str, Any]:
 def _links(explorer: Explorer, query: Any) -> dict[str, Any]:
     to = {"id": query.get("to"), "text": query.get("to_text"), "lang": query.get("to_lang")}
     which, other = _which(explorer, query), _which(explorer, to)
-    method = query.get("method", "mutual")
-    return explorer.links(_text(query, "encoder"), query.get("layer"), which, other, method=method)
+    return explorer.links(_text(query, "encoder"), query.get("layer"), which, other)
 
 
 _ANSWERS: dict[str, Callable[[Explorer, Any], dict[str, Any]]] = {

@@ -14,7 +14,7 @@ from calque.errors import SettingError
 from calque.explore.collection import Collection, is_right_to_left, is_unspaced
 from calque.explore.sources import NamedEncoder
 from calque.explore.vectors import CollectionView, K, Neighbourhoods, Stopped, Typed, WordVectors
-from calque.wordalign.similarity import METHODS, links_from_embeddings
+from calque.wordalign.similarity import links_from_embeddings
 
 LONGEST = 1000  # characters of a sentence that is typed
 _MOST = 50  # neighbours of a language
@@ -275,26 +275,20 @@ class Explorer:
         return {"encoder": encoder, "word": words[word], **view.sense(words, word)}
 
     # -- links -----------------------------------------------------------------------------------------------------
-    def links(
-        self, encoder: str, layer: str | None, which: int | Typed, other: int | Typed, *, method: str = "mutual"
-    ) -> dict[str, Any]:
-        """Links between the words of two sentences, by the similarity of their vectors alone.
-
-        Args:
-            method: of `calque.wordalign.similarity.links_from_embeddings`.
-        """
-        if method not in METHODS:
-            raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
+    def links(self, encoder: str, layer: str | None, which: int | Typed, other: int | Typed) -> dict[str, Any]:
+        """Links between the words of two sentences: those that are nearest to each other by their vectors."""
         view = self._view(encoder)
         _, name = view.store(layer)
         for sentence in (which, other):
             self._words(sentence)  # raises where there is no such sentence
-        pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other), method=method)
-        strength = np.ones(len(pairs)) if pairs.posterior is None else pairs.posterior
-        links = [
-            [int(i), int(j), round(float(p), 4)] for i, j, p in zip(pairs.source, pairs.target, strength, strict=True)
-        ]
-        return {"encoder": encoder, "layer": name, "method": method, "links": links}
+        pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other))
+        assert pairs.posterior is not None
+        parts = pairs.source.tolist(), pairs.target.tolist(), pairs.posterior.tolist()
+        return {
+            "encoder": encoder,
+            "layer": name,
+            "links": [[i, j, round(p, 4)] for i, j, p in zip(*parts, strict=True)],
+        }
 
     # -- vectors ---------------------------------------------------------------------------------------------------
     def _view(self, encoder: str) -> CollectionView:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,25 +25,6 @@ if TYPE_CHECKING:
     from calque.tasks import WordRetrieval
 
 
-@dataclass(frozen=True)
-class Options:
-    """Settings of the analyses.
-
-    Args:
-        contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
-        forms: forms that the examples show.
-        pairs: word pairs in the picture.
-        projection: auto, pca or tsne.
-        bootstrap: samples of the intervals.
-    """
-
-    contextual: bool = True
-    forms: int = 8
-    pairs: int = 100
-    projection: str = "auto"
-    bootstrap: int = 1000
-
-
 def analyze(
     encoders: Sequence[str],
     inputs: Inputs,
@@ -53,10 +33,14 @@ def analyze(
     upos: Sequence[str] = (),
     treebank: Sequence[str] = (),
     load: Mapping[str, Any] | None = None,
-    options: Options | None = None,
+    contextual: bool = True,
+    forms: int = 8,
+    pairs: int = 100,
+    projection: str = "auto",
+    bootstrap: int = 1000,
     progress: bool = False,
 ) -> list[Finding]:
-    """All analyses that the files allow, or those that are asked for.
+    """Run all analyses that the files allow, or those that are asked for.
 
     Each encoder encodes the test text once, all layers in the same pass, and each set of vectors is searched once.
 
@@ -69,7 +53,11 @@ def analyze(
             the language.
         treebank: files to train a tagger on instead, on vectors of the first encoder.
         load: keyword arguments of `load_encoder`.
-        options: see `Options`.
+        contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
+        forms: forms that the examples show.
+        pairs: word pairs in the plot.
+        projection: auto, pca or tsne.
+        bootstrap: samples of the intervals.
         progress: show bars on standard error.
 
     Raises:
@@ -79,13 +67,13 @@ def analyze(
     from calque.encoders import load_encoder
     from calque.tasks import WordRetrieval
 
-    options = options or Options()
-    chosen = _Chosen(only, {**vars(options), "seed": inputs.words.seed}, inputs.say)
+    settings = {"forms": forms, "pairs": pairs, "projection": projection, "seed": inputs.words.seed}
+    chosen = _Chosen(only, settings, inputs.say)
     paths = _by_name(encoders)
     if not (paths and inputs.test and inputs.langs):
         raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
     (one,) = inputs.each()
-    task = WordRetrieval.read(one, contextual=options.contextual, bootstrap=options.bootstrap)
+    task = WordRetrieval.read(one, contextual=contextual, bootstrap=bootstrap)
     if not len(task.links[0]):
         raise SettingError(f"{task.data}: no words are linked, so there is nothing to measure")
     loader = partial(load_encoder, **dict(load or {}))
