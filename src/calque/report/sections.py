@@ -45,6 +45,10 @@ class Place:
     group: str | None
     x: float | None
 
+    @property
+    def name(self) -> str:
+        return self.group if self.group is not None else "" if self.x is None else f"{self.x:,g}"
+
 
 InView = dict[Subject, dict[Place, Figure]]  # by subject and place
 Figures = dict[Subject, dict[str, dict[Place, Figure]]]  # by subject, language and place
@@ -84,7 +88,7 @@ def figures_by_place(records: Iterable[Record], subjects: Subjects, *, by_group:
         lang = record.pair[-1] if len(sources) == 1 else "-".join(record.pair)
         subject, place = subjects[record], Place(record.plain.get("group"), record.plain.get("x"))
         if by_group and place.group is not None:
-            subject, place = _named(subject, place.group, subjects), Place(None, place.x)
+            subject, place = _named(place.group, subjects), Place(None, place.x)
         lines.setdefault((subject, lang, place), []).append(figure_of(record))
     averages: Figures = {}
     for (subject, lang, place), figures in lines.items():
@@ -92,13 +96,11 @@ def figures_by_place(records: Iterable[Record], subjects: Subjects, *, by_group:
     return averages
 
 
-def _named(subject: Subject, method: str, subjects: Subjects) -> Subject:
-    """What a method makes of a subject: the subject of that name where there is one."""
-    for other in subjects.all:
-        if method in (other.label, other.method) and other.group == subject.group:
-            return other
+def _named(method: str, subjects: Subjects) -> Subject:
+    """The subject of a method's name; a new one, for encoders that it aligned on several amounts of text, where none has it."""
     number = len(subjects.all) + sum(map(ord, method)) % 7  # a mark that no subject of a few has, and always the same
-    return Subject(f"{subject.label} + {method}", method, subject.group, number)
+    known = (other for other in subjects.all if method in (other.label, other.method))
+    return next(known, Subject(method, method, ("", ""), number))
 
 
 def _panels(
@@ -121,9 +123,7 @@ def _panels(
             places.sort(key=lambda place: place.x or 0)
         view = {subject: view[subject] for subject in sorted(view, key=lambda s: s.number)}
         drawing = _draw(analysis, axis, view, places, metric, lang)
-        lines = [
-            Line(_place_name(place), tuple(Cell(by_place.get(place)) for by_place in view.values())) for place in places
-        ]
+        lines = [Line(place.name, tuple(Cell(by_place.get(place)) for by_place in view.values())) for place in places]
         table = Table(
             f"{analysis}-{key}-{number}", f"{axis.title}, {lang}: {metric_name(metric)}", axis.across,
             tuple(Head(subject.label) for subject in view), tuple(lines),
@@ -186,10 +186,6 @@ def _draw(analysis: str, axis: Axis, view: InView, places: Sequence[Place], metr
     return curve(
         series, points, title=title, measure=metric_name(metric), across=axis.across, description=text, log=axis.log, names=few
     )  # fmt: skip
-
-
-def _place_name(place: Place) -> str:
-    return place.group if place.group is not None else "" if place.x is None else f"{place.x:,g}"
 
 
 # -- the shape of the space ---------------------------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from calque.report.numbers import Figure, Number
 from calque.report.plots import svg
 from calque.report.plots.axes import Frame, Linear, Logarithmic, apart, around, base_axis, legend, shape, value_axis
-from calque.report.plots.svg import HATCH, Drawing, element, group, mark, path, shortened, text, width_of
+from calque.report.plots.svg import HATCH, Drawing, Series, element, group, mark, path, shortened, text, width_of
 
+_WIDTH, _HEIGHT = 760, 340
 CELL, ROW = 58, 34  # of a heat map
 SIGNS = {"better": "▲", "worse": "▼"}
 _NAMES = 150  # most room for names at the right of a curve
@@ -17,16 +18,9 @@ _APART = 18.0  # between two phases
 
 
 def bars(
-    groups: Sequence[str],
-    series: Sequence[tuple[str, int]],
-    figures: Mapping[tuple[int, str], Figure],
-    *,
-    title: str,
-    measure: str,
-    description: str,
-    width: float = 760,
-    height: float = 340,
-) -> Drawing:
+    groups: Sequence[str], series: Series, figures: Mapping[tuple[int, str], Figure], *,
+    title: str, measure: str, description: str,
+) -> Drawing:  # fmt: skip
     """Draw a group of bars for each bin, with a bar for each encoder and its interval.
 
     Args:
@@ -35,52 +29,50 @@ def bars(
         figures: by number and bin.
         measure: what the values are.
     """
-    percent = all(figure.percent for figure in figures.values())
-    scaled = 100 if percent else 1
-    signs, top = legend(series, 16, 16, width - 16)
-    frame = Frame(52, top + 34, width - 12, height - 34)
-    ends = [
-        scaled * end for f in figures.values() if f.value is not None for end in (f.high, f.value) if end is not None
-    ]
+    scaled, measure = _units(figures.values(), measure)
+    signs, top = legend(series, 16, 16, _WIDTH - 16)
+    frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - 34)
+    ends = [scaled * e for f in figures.values() if f.value is not None for e in (f.high, f.value) if e is not None]
     y = Linear(*around(ends, zero=True), frame.bottom, frame.top)
     step = (frame.right - frame.left) / max(len(groups), 1)
     room = step * 0.72 / max(len(series), 1)  # of a bar and the space beside it
     wide = min(room * 0.82, 34)
-    parts: list[str] = [signs, value_axis(frame, y, y.ticks(), f"{measure}, per cent" if percent else measure)]
+    parts: list[str] = [signs, value_axis(frame, y, y.ticks(), measure)]
     for k, name in enumerate(groups):
+        left = frame.left + step * k
         for place, (label, number) in enumerate(series):
             figure = figures.get((number, name))
             if figure is None or figure.value is None:
                 continue
-            middle, zero, tip = frame.left + step * (k + 0.14) + room * (place + 0.5), y(0), y(scaled * figure.value)
+            middle, zero, tip = left + step * 0.14 + room * (place + 0.5), y(0), y(scaled * figure.value)
             box = {"x": middle - wide / 2, "y": min(tip, zero), "width": wide, "height": abs(zero - tip)}
             drawn = [element("rect", **box, class_="bar")]
-            if figure.interval:
-                low, high = (y(scaled * end.value) for end in figure.interval)
-                drawn.append(element("line", x1=middle, x2=middle, y1=low, y2=high, class_="whisker"))
+            drawn += _whisker(figure, middle, y, scaled)
             foot = zero - 8 if tip <= zero else zero + 8
             drawn.append(shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6))))  # shapes tell bars apart, too
             bar = mark(*drawn, tip=f"{label}, {name}: {figure}", source=figure.traced)
             parts.append(group(bar, class_=svg.series(number)))
-        parts.append(
-            text(frame.left + step * (k + 0.5), frame.bottom + 19, shortened(name, step - 6), class_="label middle")
-        )
-    return Drawing(width, height, "".join(parts), title, description)
+        parts.append(text(left + step * 0.5, frame.bottom + 19, shortened(name, step - 6), class_="label middle"))
+    return Drawing(_WIDTH, _HEIGHT, "".join(parts), title, description)
+
+
+def _units(figures: Iterable[Figure], measure: str) -> tuple[int, str]:
+    """What values are multiplied with, and the name of the axis: fractions are shown in per cent."""
+    return (100, f"{measure}, per cent") if all(figure.percent for figure in figures) else (1, measure)
+
+
+def _whisker(figure: Figure, x: float, y: Linear, scaled: float) -> list[svg.Raw]:
+    """A line for a figure's interval, where it has one."""
+    if figure.interval is None:
+        return []
+    low, high = (y(scaled * end.value) for end in figure.interval)
+    return [element("line", x1=x, x2=x, y1=low, y2=high, class_="whisker")]
 
 
 def curve(
-    series: Sequence[tuple[str, int]],
-    figures: Mapping[int, Sequence[tuple[float, Figure]]],
-    *,
-    title: str,
-    measure: str,
-    across: str,
-    description: str,
-    log: bool = False,
-    names: Mapping[float, str] | None = None,
-    width: float = 760,
-    height: float = 340,
-) -> Drawing:
+    series: Series, figures: Mapping[int, Sequence[tuple[float, Figure]]], *, title: str, measure: str, across: str,
+    description: str, log: bool = False, names: Mapping[float, str] | None = None,
+) -> Drawing:  # fmt: skip
     """Draw curves over something that is counted, such as layers or sentence pairs, with a band for the interval.
 
     Args:
@@ -91,10 +83,9 @@ def curve(
         names: ticks by place, such as names of bins.
     """
     known = [(x, f) for points in figures.values() for x, f in points if f.value is not None]
-    percent = all(figure.percent for _, figure in known)
-    scaled = 100 if percent else 1
+    scaled, measure = _units((figure for _, figure in known), measure)
     room = min(_NAMES, 16 + max((width_of(label) for label, _ in series), default=0))
-    frame = Frame(52, 36, width - room - 8, height - 48)
+    frame = Frame(52, 36, _WIDTH - room - 8, _HEIGHT - 48)
     ends = [scaled * e for _, f in known for e in (f.value, f.low, f.high) if e is not None]
     y = Linear(*around(ends, zero=True), frame.bottom, frame.top)
     places = sorted({x for x, _ in known}) or [0.0, 1.0]
@@ -111,7 +102,7 @@ def curve(
     if names or len(places) <= (9 if log else 13):
         ticks = places
     across_axis = base_axis(frame, x, ticks, across, *([lambda t: names.get(t, "")] if names else []))
-    parts: list[str] = [value_axis(frame, y, y.ticks(), f"{measure}, per cent" if percent else measure), across_axis]
+    parts: list[str] = [value_axis(frame, y, y.ticks(), measure), across_axis]
     labels = []
     for label, number in series:
         points = [(at, figure) for at, figure in figures.get(number, ()) if figure.value is not None]
@@ -129,10 +120,7 @@ def curve(
             drawn.append(path(line, class_="curve"))
         for (at, figure), (px, py) in zip(points, line, strict=True):
             where = (names or {}).get(at, f"{at:,g}")
-            whisker = ()
-            if len(sure) == 1 and figure.interval:
-                low_end, high_end = (y(scaled * end.value) for end in figure.interval)
-                whisker = (element("line", x1=px, x2=px, y1=low_end, y2=high_end, class_="whisker"),)
+            whisker = _whisker(figure, px, y, scaled) if len(sure) == 1 else ()
             tip = f"{label}, {across} {where}: {figure}"
             drawn.append(mark(*whisker, shape(number, px, py), tip=tip, source=figure.traced))
         labels.append((label, number, line[-1]))
@@ -142,7 +130,7 @@ def curve(
         leader = [(at[0] + 7, at[1]), (frame.right + 2, place), (frame.right + 6, place)]
         name = text(frame.right + 9, place + 4, shortened(label, room - 14), class_="name")
         parts.append(group(path(leader, class_="grid", fill="none"), name, class_=svg.series(number)))
-    return Drawing(width, height, "".join(parts), title, description)
+    return Drawing(_WIDTH, _HEIGHT, "".join(parts), title, description)
 
 
 @dataclass(frozen=True)
@@ -156,28 +144,17 @@ class Point:
     y: Figure
 
 
-def scatter(
-    points: Sequence[Point],
-    *,
-    title: str,
-    across: str,
-    up: str,
-    description: str,
-    width: float = 620,
-    height: float = 420,
-) -> Drawing:
+def scatter(points: Sequence[Point], *, title: str, across: str, up: str, description: str) -> Drawing:
     """Draw points of two measures with the line that fits them best."""
-    sx, sy = (100 if all(f.percent for f in side) else 1 for side in ([p.x for p in points], [p.y for p in points]))
+    width, height = 620, 420
+    (sx, x_name), (sy, y_name) = _units([p.x for p in points], across), _units([p.y for p in points], up)
     series = list(dict.fromkeys((point.label, point.number) for point in points))
     signs, top = legend(series, 16, 16, width - 16)
     frame = Frame(52, top + 34, width - 20, height - 48)
     xs, ys = [sx * p.x.value for p in points], [sy * p.y.value for p in points]  # type: ignore[operator]
     x = Linear(*around(xs), frame.left, frame.right)
     y = Linear(*around(ys), frame.bottom, frame.top)
-    parts: list[str] = [
-        signs, value_axis(frame, y, y.ticks(), f"{up}, per cent" if sy == 100 else up),
-        base_axis(frame, x, x.ticks(6), f"{across}, per cent" if sx == 100 else across),
-    ]  # fmt: skip
+    parts: list[str] = [signs, value_axis(frame, y, y.ticks(), y_name), base_axis(frame, x, x.ticks(6), x_name)]
     if len(set(xs)) > 1:
         parts.append(_line(xs, ys, x, y))
     for point, px, py in zip(points, map(x, xs), map(y, ys), strict=True):
@@ -198,14 +175,9 @@ def _line(xs: Sequence[float], ys: Sequence[float], x: Linear, y: Linear) -> str
 
 
 def heat(
-    rows: Sequence[tuple[str, int]],
-    columns: Sequence[str],
-    cells: Mapping[tuple[int, int], tuple[Number, str, str]],
-    *,
-    title: str,
-    description: str,
-    most: float,
-) -> Drawing:
+    rows: Series, columns: Sequence[str], cells: Mapping[tuple[int, int], tuple[Number, str, str]], *,
+    title: str, description: str, most: float,
+) -> Drawing:  # fmt: skip
     """Draw differences, methods down, test sets across; those that may not be claimed have no colour.
 
     Args:
@@ -260,10 +232,7 @@ class Phase:
         return max((last for points in self.curves.values() for (_, last), _ in points), default=1)
 
 
-def phases(
-    each: Sequence[Phase], series: Sequence[tuple[str, int]], *, title: str, measure: str, description: str,
-    width: float = 760, height: float = 320,
-) -> Drawing:  # fmt: skip
+def phases(each: Sequence[Phase], series: Series, *, title: str, measure: str, description: str) -> Drawing:
     """Draw curves through the phases of a training, side by side over one scale, each as wide as the others.
 
     Args:
@@ -271,8 +240,8 @@ def phases(
         series: names and numbers of the curves.
         measure: what the values are.
     """
-    signs, top = legend(series, 16, 16, width - 16)
-    whole = Frame(52, top + 26, width - 12, height - 44)
+    signs, top = legend(series, 16, 16, _WIDTH - 16)
+    whole = Frame(52, top + 26, _WIDTH - 12, 276)
     known = [f.value for phase in each for points in phase.curves.values() for _, f in points if f.value is not None]
     y = Linear(*around(known, zero=True), whole.bottom, whole.top + 20)
     parts: list[str] = [signs, value_axis(whole, y, y.ticks(), measure)]
@@ -295,4 +264,4 @@ def phases(
             if len(line) > 1:  # over the signs, which it would otherwise seem to be made of
                 drawn.insert(-1, path(line, class_="curve", pointer_events="none"))
             parts.append(group(*drawn, class_=svg.series(number)))
-    return Drawing(width, height, "".join(parts), title, description)
+    return Drawing(_WIDTH, 320, "".join(parts), title, description)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "png")
 HATCH = "calque-hatch"  # the pattern's name, which a page makes unique
+Series = Sequence[tuple[str, int]]  # names and numbers, which decide colour and shape
 _ZOOM = 3  # points of a PNG to a unit of the drawing: 300 to an inch at 6.9 inches' width
 
 # Grey for what everything is compared with, then hues after Okabe and Ito (2008), darkened or lightened until each has a

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from calque.report.numbers import Figure, Number
 from calque.report.plots import svg
 from calque.report.plots.axes import Frame, Linear, legend, shape
-from calque.report.plots.svg import Drawing, Raw, element, group, mark, shortened, text, width_of
+from calque.report.plots.svg import Drawing, Raw, Series, element, group, mark, shortened, text, width_of
 
 SIZE, EDGE = 420.0, 14.0  # of a projection
 _WIDTH, _HEIGHT, _EDGE = 460.0, 400.0, 40.0  # of a neighbourhood
@@ -43,12 +43,7 @@ def projection(words: Sequence[Dot], *, label: str, title: str, description: str
         label: the encoder.
         langs: the languages, the first with open circles, the second with filled squares.
     """
-    frame = Frame(EDGE, EDGE, SIZE - EDGE, SIZE - EDGE)
-    xs, ys = [word.x for word in words] or [0.0], [word.y for word in words] or [0.0]
-    half = max(max(xs) - min(xs), max(ys) - min(ys), 1e-9) / 2
-    mx, my = (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2
-    x = Linear(mx - half, mx + half, frame.left, frame.right)
-    y = Linear(my - half, my + half, frame.bottom, frame.top)
+    x, y = _plane(words, Frame(EDGE, EDGE, SIZE - EDGE, SIZE - EDGE))
     by_pair: dict[int, list[Dot]] = {}
     for word in words:
         by_pair.setdefault(word.pair, []).append(word)
@@ -61,6 +56,16 @@ def projection(words: Sequence[Dot], *, label: str, title: str, description: str
         signs = [_dot(word, x(word.x), y(word.y), side) for word in words if word.lang == lang]
         dots.append(group(*signs, class_=svg.series(side)))
     return Drawing(SIZE, SIZE, group(*lines) + group(*dots), title, description, label)
+
+
+def _plane(points: Sequence[Dot | Sense], frame: Frame) -> tuple[Linear, Linear]:
+    """Scales across and up that hold all points and have one unit."""
+    xs, ys = [point.x for point in points] or [0.0], [point.y for point in points] or [0.0]
+    across, up = frame.right - frame.left, frame.bottom - frame.top
+    unit = max((max(xs) - min(xs)) / across, (max(ys) - min(ys)) / up, 1e-12) / 2
+    mx, my = (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2
+    x = Linear(mx - unit * across, mx + unit * across, frame.left, frame.right)
+    return x, Linear(my - unit * up, my + unit * up, frame.bottom, frame.top)
 
 
 def _dot(word: Dot, x: float, y: float, side: int) -> Raw:
@@ -89,7 +94,7 @@ class Sense:
 
 
 def neighbourhood(
-    senses: Sequence[Sense], *, label: str, title: str, description: str, langs: Sequence[tuple[str, int]] = (),
+    senses: Sequence[Sense], *, label: str, title: str, description: str, langs: Series = (),
     source: str | None = None,
 ) -> Drawing:  # fmt: skip
     """Draw a sense of a word among those nearest to it. The axes mean nothing, so there are none; both have one scale.
@@ -102,13 +107,7 @@ def neighbourhood(
         source: the line of results.
     """
     signs, top = legend(langs, _EDGE, 16, _WIDTH - 16) if langs else (Raw(""), 0.0)
-    frame = Frame(_EDGE, top + 18, _WIDTH - _EDGE - 40, top + _HEIGHT - 18)
-    xs, ys = [sense.x for sense in senses], [sense.y for sense in senses]
-    across, up = frame.right - frame.left, frame.bottom - frame.top
-    unit = max((max(xs) - min(xs)) / across, (max(ys) - min(ys)) / up, 1e-12)
-    mx, my = (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2
-    x = Linear(mx - unit * across / 2, mx + unit * across / 2, frame.left, frame.right)
-    y = Linear(my - unit * up / 2, my + unit * up / 2, frame.bottom, frame.top)
+    x, y = _plane(senses, Frame(_EDGE, top + 18, _WIDTH - _EDGE - 40, top + _HEIGHT - 18))
     ordered = sorted(senses, key=lambda sense: not sense.own)  # its name has the first choice of places
     taken = [(x(s.x) - 4, y(s.y) - 4, x(s.x) + 4, y(s.y) + 4) for s in ordered]
     marks = []
@@ -153,10 +152,7 @@ class Word:
     figures: Sequence[Figure]
 
 
-def sentence(
-    words: Sequence[Word], series: Sequence[tuple[str, int]], *, threshold: float, title: str, description: str,
-    width: float = 760,
-) -> Drawing:  # fmt: skip
+def sentence(words: Sequence[Word], series: Series, *, threshold: float, title: str, description: str) -> Drawing:
     """Draw the words of a sentence with bars above and below, in lines as a text is set, so that words of any length can
     be read without turning the head.
 
@@ -165,7 +161,8 @@ def sentence(
         series: names and numbers of the bars above and below.
         threshold: where a dashed line is drawn.
     """
-    lines, below = _lines(words, width - _LEFT - 8), len(series) > 1
+    width, below = 760, len(series) > 1
+    lines = _lines(words, width - _LEFT - 8)
     signs, top = legend(series, 16, 16, width - 16)
     parts: list[str] = [signs]
     y = top + 2
