@@ -235,8 +235,7 @@ analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.t
   de=@in/pos.de.tsv --bootstrap 50 --out findings.jsonl
 analyze/tuned: analyze base=mini @align/finetune/out <test> --bootstrap 20 --non-contextual --layer 4 --limit 40 --out
   findings.jsonl
-analyze/treebank: analyze mini <test> --only pos,subwords --treebank en=@in/tree.conllu --bootstrap 20 --seed 3 --out
-  findings.jsonl
+analyze/subwords: analyze mini <test> --only subwords --bootstrap 20 --seed 3 --out findings.jsonl
 analyze/points: analyze mini @align/rotation/out <test> --only points,examples --projection pca --pairs 30 --forms 3
   --out findings.jsonl
 analyze/tsne: analyze mini <test> --only points --projection tsne --pairs 20 --out findings.jsonl

@@ -103,18 +103,6 @@ def test_without_more_files_the_rest_is_done_and_told(capsys, texts, tiny_folder
     assert shown.split("\n")[0] == "rank"
 
 
-def test_a_tagger_of_ours_finds_the_parts_of_speech(capsys, texts, tiny_folder, tmp_path):
-    out = tmp_path / "pos.jsonl"
-    code, _, err = run(
-        capsys, "analyze", tiny_folder, *given(texts), "--only", "pos", "--treebank", f"en={texts / 'train.upos'}",
-        "--out", out,
-    )  # fmt: skip
-    assert code == 0, err
-    assert "training a tagger on 30 sentences" in err
-    groups = {json.loads(line)["group"] for line in out.read_text(encoding="utf-8").splitlines()}
-    assert groups & {"NOUN", "DET", "VERB", "ADP"}
-
-
 def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):
     test = given(texts)
     assert "unknown analysis 'pso', expected some of pos, rank" in fails(

@@ -54,13 +54,13 @@ class Analysis:
     made_by: str = ""
 
 
-_TAGS = ("upos", "treebank")
+_TAGS = ("upos",)
 
 #: in the order in which findings are told
 ANALYSES = {
     "pos": Analysis(
         "calque.analyses.groups:by_pos", "Accuracy by part of speech.", "division", _TAGS,
-        lacks="no parts of speech: give them with --upos en=FILE, or train a tagger with --treebank en=FILE",
+        lacks="no parts of speech: give them with --upos en=FILE",
         axis=Axis(
             "By part of speech", "part of speech", "Which words find their translation, by universal part of speech."
         ),

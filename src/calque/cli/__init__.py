@@ -43,7 +43,7 @@ _SEVERAL = {
         2,
     ),
     "distil": (("--text",), 0),
-    "analyze": (("--upos", "--treebank"), 1),
+    "analyze": (("--upos",), 1),
     "explore": (("--text", "--test"), 1),
     "senses": (("--text",), 1),
     "clcr": (("--parallel",), 1),

@@ -47,13 +47,6 @@ def analyze(
             help="Parts of speech of the test sentences, CoNLL-U or columns; de=FILE gives the language.",
         ),
     ] = None,
-    treebank: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Instead of --upos: train a tagger on this treebank, with the first encoder's vectors.",
-        ),
-    ] = None,
     non_contextual: Annotated[
         bool, typer.Option("--non-contextual", help="Only the first occurrence of each word form.")
     ] = False,
@@ -79,13 +72,13 @@ def analyze(
 
     chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
     _check(context, chosen, test=test, train=train)
-    output_file("--out", out, [test, train, links, train_links, *(upos or []), *(treebank or [])], langs or [])
+    output_file("--out", out, [test, train, links, train_links, *(upos or [])], langs or [])
     inputs = Inputs(
         "analyze", _one(test), pairs_of(langs, 1) if langs else (), _one(train), links=_one(links),
         train_links=_one(train_links), words=linking.words(pretokenized, limit), say=news(quiet),
     )  # fmt: skip
     findings = run(
-        encoder or [], inputs, only=chosen, upos=upos or [], treebank=treebank or [],
+        encoder or [], inputs, only=chosen, upos=upos or [],
         load=loading.arguments(), contextual=not non_contextual, forms=forms, pairs=pairs, projection=projection,
         bootstrap=bootstrap, progress=not quiet,
     )  # fmt: skip

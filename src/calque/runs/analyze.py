@@ -31,7 +31,6 @@ def analyze(
     *,
     only: Sequence[str] | None = None,
     upos: Sequence[str] = (),
-    treebank: Sequence[str] = (),
     load: Mapping[str, Any] | None = None,
     contextual: bool = True,
     forms: int = 8,
@@ -51,7 +50,6 @@ def analyze(
         only: analyses to do, of `ANALYSES`. None: all; those whose files are not given are skipped, with a message.
         upos: files with parts of speech of the test sentences (CoNLL-U or `word⇥UPOS`), `de=FILE` if the name does not say
             the language.
-        treebank: files to train a tagger on instead, on vectors of the first encoder.
         load: keyword arguments of `load_encoder`.
         contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
         forms: forms that the examples show.
@@ -77,8 +75,7 @@ def analyze(
     if not len(task.links[0]):
         raise SettingError(f"{task.data}: no words are linked, so there is nothing to measure")
     loader = partial(load_encoder, **dict(load or {}))
-    tags = _tags(task, upos, treebank, paths, loader, inputs.say, progress)
-    findings = _of_vectors(paths, Questions(task, tags), chosen, loader, progress)
+    findings = _of_vectors(paths, Questions(task, _tags(task, upos, inputs.say)), chosen, loader, progress)
     order = {name: place for place, name in enumerate(ANALYSES)}
     return sorted(findings, key=lambda finding: order[finding.analysis])
 
@@ -237,19 +234,19 @@ def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, An
 
 
 # -- parts of speech ---------------------------------------------------------------------------------------------------
-def _tags(
-    task: WordRetrieval, upos: Sequence[str], treebank: Sequence[str], paths: Mapping[str, str],
-    loader: Callable[[str], Encoder], say: Say, progress: bool,
-) -> dict[str, tuple[np.ndarray, Sequence[str]]]:  # fmt: skip
-    """By side: from files that have the sentences, or from a tagger trained on a treebank."""
-    from calque.analyses.questions import tags_for
+def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
+    """Tags by side, from files that have the sentences."""
+    from calque.analyses.questions import SIDES, tags_for
     from calque.corpora import read_tagged
-    from calque.tasks.datasets import Dataset
-    from calque.tasks.tagging import Tagging
 
     tags: dict[str, tuple[np.ndarray, Sequence[str]]] = {}
     for item in upos:
-        side, lang, path = _side(item, task, "upos")
+        lang, path = name_and_path(item)
+        lang, langs = lang or language_of(item) or "", task.corpus.langs
+        if lang not in langs:
+            said = f"it is in {lang!r}" if lang else "which language is it in?"
+            raise SettingError(f"--upos {item}: {said}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
+        side = SIDES[langs.index(lang)]
         tagged = read_tagged(path, lang=lang)
         codes = tags_for(getattr(task.corpus, side), tagged)
         known = int((codes >= 0).sum())
@@ -257,27 +254,7 @@ def _tags(
             raise SettingError(f"--upos {path}: none of its {len(tagged):,} sentences occurs in {task.data}")
         say(f"{path}: parts of speech for {known:,} of {len(codes):,} words in {lang}")
         tags[side] = (codes, tagged.tags.names)
-    for item in treebank:
-        side, lang, path = _side(item, task, "treebank")
-        if side in tags:
-            raise SettingError(f"both --upos and --treebank are given for {lang}")
-        name, encoder = next(iter(paths.items()))
-        text = Dataset(Path(path).name, lang, read_tagged(path, lang=lang))
-        say(f"{path}: training a tagger on {len(text.data):,} sentences, with the vectors of {name}")
-        tagged = Tagging("pos", [text], [text]).tag(
-            loader(encoder), getattr(task.corpus, side), seed=task.seed, progress=progress
-        )
-        tags[side] = (tagged.tags.codes, tagged.tags.names)
     return tags
-
-
-def _side(item: str, task: WordRetrieval, option: str) -> tuple[str, str, str]:
-    lang, path = name_and_path(item)
-    lang, langs = lang or language_of(item) or "", task.corpus.langs
-    if lang not in langs:
-        said = f"it is in {lang!r}" if lang else "which language is it in?"
-        raise SettingError(f"--{option} {item}: {said}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
-    return ("source", "target")[langs.index(lang)], lang, path
 
 
 # -- shown -------------------------------------------------------------------------------------------------------------
