@@ -195,8 +195,8 @@ def by_rank(questions: Questions) -> Groups:
 
 def by_length(questions: Questions) -> Groups:
     """By the number of characters of the word that asks."""
-    sides = (_of_links(questions, side, [len(form) for form in questions.forms[side][1]]) for side in SIDES)
-    return binned(*sides, LENGTHS, unit="characters")
+    source, target = (_of_links(questions, side, [len(form) for form in questions.forms[side][1]]) for side in SIDES)
+    return binned(source, target, LENGTHS, unit="characters")
 
 
 def _of_links(questions: Questions, side: str, values: Sequence[float]) -> np.ndarray:

@@ -156,7 +156,7 @@ def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[in
     answered = [[link for link in several if right[:, link].any()] for several in links]
     best = [min(several, key=telling) for several in answered if several]
     best = sorted(best, key=lambda k: (right[:, k].all(), right[0, k], k))[:_SENSES]
-    differ, gained = (sum(map(int, wrong)) for wrong in (~right[:, best].all(axis=0), right[0, best] == 0))
+    differ, gained = int((right[:, best] == 0).any(axis=0).sum()), int((right[0, best] == 0).sum())
     return None if len(best) < 2 or not differ else ((-gained, -differ), best)
 
 
@@ -254,7 +254,7 @@ def points(
         projection: see `project`.
         seed: of the choice and the projection.
     """
-    links = chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0)
+    links = chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
     if len(links) < 2:
         return []
     positions = {"source": questions.pairs.source, "target": questions.pairs.target}

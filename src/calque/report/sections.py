@@ -257,10 +257,10 @@ def transfer(headlines: Sequence[Question]) -> Section | None:
     languages in common with retrieval."""
     retrieval = next((question for question in headlines if question.task == "retrieval"), None)
     panels = []
-    for question in headlines if retrieval is not None else ():
-        points = _points(retrieval, question) if question.task in ZERO_SHOT else []
+    for question in headlines:
+        points = [] if retrieval is None or question.task not in ZERO_SHOT else _points(retrieval, question)
         correlation = _pearson(points)
-        if correlation is not None:
+        if retrieval is not None and correlation is not None:
             panels.append(_panel(retrieval.metric, question, points, correlation))
     if not panels:
         return None
