@@ -177,13 +177,10 @@ neighbours/aligned: neighbours --encoder mini --aligned @align/contrastive/out -
   ." --word1 bank --lang2 de --sentence2 "Ich saß auf der Bank ." --sentence2 "Die Bank ist geschlossen ."
   --pretokenized --json
 analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.tsv --upos en=@in/pos.test.tsv
-  de=@in/pos.de.tsv --sizes 30,100 --bootstrap 50 --out findings.jsonl
+  de=@in/pos.de.tsv --bootstrap 50 --out findings.jsonl
 analyze/tuned: analyze base=mini @align/finetune/out <test> --bootstrap 20 --non-contextual --layer 4 --limit 40 --out
   findings.jsonl
 analyze/shape: analyze mini @pretrain/bert/out <test> --only isometry,anisotropy,hubness,language,rank --bootstrap 20
-  --out findings.jsonl
-analyze/correlation: analyze --only correlation --results @evaluate/retrieval/scores.jsonl
-  @evaluate/aligned/scores.jsonl @evaluate/pos/scores.jsonl @evaluate/ner/scores.jsonl @study/parallel/out/results.jsonl
   --out findings.jsonl
 
 study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out --test

@@ -45,10 +45,8 @@ def test_a_division_that_is_added_is_a_curve_in_the_report(tmp_path, monkeypatch
 
 def test_a_measure_that_is_added_is_shown_done_and_read(tmp_path, monkeypatch, capsys, tiny_folder):
     own = (
-        "from calque.analyses.finding import Finding\n"
         "def size(questions, view):\n"
-        "    score = questions.score('dimensions', (view.source.dim, 0, 0), 1, view.about, percent=False)\n"
-        "    return [Finding('size', view.name, score)]\n"
+        "    return [questions.finding('size', view, 'dimensions', float(view.source.dim), 1, percent=False)]\n"
     )
     (tmp_path / "measured.py").write_text(own)
     monkeypatch.syspath_prepend(tmp_path)

@@ -39,17 +39,6 @@ def given(texts, *more):
             "--bootstrap", 20, *more)  # fmt: skip
 
 
-def test_a_limit_cuts_the_test_and_not_the_training_text(capsys, texts, tiny_folder, tmp_path):
-    out = tmp_path / "found.jsonl"
-    code, _, err = run(
-        capsys, "analyze", tiny_folder, "--test", texts / "test.tsv", "--langs", "en", "xx", "--pretokenized", "--limit", 5,
-        "--train", texts / "train.tsv", "--train-links", texts / "train.align", "--only", "data-size", "--sizes", "10,30",
-        "--bootstrap", 20, "--out", out, "-q",
-    )  # fmt: skip
-    assert code == 0, err
-    assert 30 in {json.loads(line)["x"] for line in out.read_text().splitlines()}
-
-
 def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     aligned, out = tmp_path / "aligned", tmp_path / "found.jsonl"
     code, _, err = run(
@@ -60,7 +49,7 @@ def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     code, shown, err = run(
         capsys, "analyze", f"base={tiny_folder}", f"aligned={aligned}",
         *given(texts, "--train", texts / "train.tsv", "--train-links", texts / "train.align"),
-        "--upos", f"en={texts / 'test.upos'}", "--sizes", "10,30", "--pairs", 6, "--projection", "pca", "--out", out,
+        "--upos", f"en={texts / 'test.upos'}", "--pairs", 6, "--projection", "pca", "--out", out,
     )  # fmt: skip
     assert code == 0, err
     records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -69,10 +58,9 @@ def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
                 "n", "seed", "settings", "percent"} <= set(record)  # fmt: skip
         assert record["languages"] == ["en", "xx"]
     done = {record["analysis"] for record in records}
-    assert done == set(ANALYSES) - {"correlation", "senses"}  # each is made by a command of its own
+    assert done == set(ANALYSES) - {"senses"}  # which a command of its own makes
     assert [a for a in ANALYSES if a in done] == list(dict.fromkeys(record["analysis"] for record in records))
     assert all(f"\n{analysis}\n" in "\n" + shown for analysis in done)
-    assert "correlation skipped: give files" in err
     assert "aligned has only one layer" in err  # maps of one layer
     by = {(r["analysis"], r["encoder"], r["metric"], r["group"], r["x"]): r for r in records}
     # 4 layers, of which the last is the encoder's own: the same answers as everywhere else.
@@ -80,12 +68,9 @@ def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     assert len(set(layers)) > 1
     parts = [r for r in records if (r["analysis"], r["encoder"], r["metric"]) == ("rank", "base", "accuracy.all")]
     assert sum(r["n"] * r["value"] for r in parts) / sum(r["n"] for r in parts) == pytest.approx(layers[3])
-    # The curve ends where the aligned encoder stands, which learnt from the same 30 pairs.
-    grown = by["data-size", "base", "accuracy.all", "rotation", 30.0]
-    assert grown["value"] == pytest.approx(
-        by["data-size", "aligned", "accuracy.all", "rotation", 30.0]["value"], abs=0.02
-    )
-    assert by["data-size", "base", "accuracy.all", "rotation", 0.0]["value"] == pytest.approx(layers[3])
+    # The aligned encoder was trained on 30 pairs; how many the base was trained on is not known.
+    sized = [(r["encoder"], r["group"], r["x"]) for r in records if r["analysis"] == "data-size"]
+    assert set(sized) == {("aligned", "rotation", 30.0)}
     pos = [r for r in records if (r["analysis"], r["encoder"], r["metric"]) == ("pos", "base", "accuracy.all")]
     tagged = {r["group"]: r["n"] for r in pos}
     lines = (texts / "test.upos").read_text(encoding="utf-8").split()[1::2]
@@ -113,46 +98,9 @@ def test_without_more_files_the_rest_is_done_and_told(capsys, texts, tiny_folder
     )
     assert code == 0, err
     for line in ("pos skipped: no parts of speech: give them with --upos", "examples skipped: give two encoders",
-                 "data-size skipped: give --train", "correlation skipped"):  # fmt: skip
+                 "data-size skipped: give folders of calque align"):  # fmt: skip
         assert line in err
     assert shown.split("\n")[0] == "rank"
-
-
-def test_a_tagger_of_ours_finds_the_parts_of_speech(capsys, texts, tiny_folder, tmp_path):
-    out = tmp_path / "pos.jsonl"
-    code, _, err = run(
-        capsys, "analyze", tiny_folder, *given(texts), "--only", "pos", "--treebank", f"en={texts / 'train.upos'}",
-        "--out", out,
-    )  # fmt: skip
-    assert code == 0, err
-    assert "training a tagger on 30 sentences" in err
-    groups = {json.loads(line)["group"] for line in out.read_text(encoding="utf-8").splitlines()}
-    assert groups & {"NOUN", "DET", "VERB", "ADP"}
-
-
-def test_correlation_needs_result_files_only(capsys, tmp_path):
-    results, out = tmp_path / "results.jsonl", tmp_path / "found.jsonl"
-    lines = []
-    for k, lang in enumerate(("de", "fr", "ru", "zh")):
-        about = {"n": 9, "data": "d", "low": None, "high": None, "languages": ["en", lang]}
-        asked, learnt = {"encoder": "e", "source_candidates": 3}, {"encoder": "e", "features": "frozen"}
-        lines.append({"task": "retrieval", "metric": "accuracy.all", "value": k / 10, "settings": asked, **about})
-        lines.append({"task": "pos", "metric": "accuracy", "value": 0.5 + k**2 / 20, "settings": learnt, **about})
-    results.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    code, shown, err = run(capsys, "analyze", "--only", "correlation", "--results", results, "--out", out)
-    assert code == 0, err
-    found = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    r = next(line for line in found if line["metric"] == "pearson-r")
-    assert r["value"] == pytest.approx(np.corrcoef(np.arange(4), np.arange(4) ** 2)[0, 1])
-    assert [line["group"] for line in found if line["metric"] == "accuracy"] == ["de", "fr", "ru", "zh"]
-    assert "pearson-r" in shown
-    assert run(capsys, "analyze", "--results", results)[0] == 0
-    results.write_text('{"task": "x"}\n', encoding="utf-8")
-    assert "results.jsonl line 1: is not a score" in fails(
-        capsys, "analyze", "--only", "correlation", "--results", results
-    )
-    results.write_text("", encoding="utf-8")
-    assert "no encoder has both retrieval" in fails(capsys, "analyze", "--only", "correlation", "--results", results)
 
 
 def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):
@@ -164,7 +112,6 @@ def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):
     assert "examples: give two encoders" in fails(capsys, "analyze", tiny_folder, *test, "--only", "examples")
     assert "need encoders, --test FILE and --langs" in fails(capsys, "analyze", tiny_folder)
     assert "two encoders are called" in fails(capsys, "analyze", tiny_folder, tiny_folder, *test)
-    assert "--sizes ten" in fails(capsys, "analyze", tiny_folder, *test, "--sizes", "ten")
     upos = texts / "train.upos"
     message = fails(capsys, "analyze", tiny_folder, *test, "--only", "pos", "--upos", upos)
     assert "which language is it in?" in message

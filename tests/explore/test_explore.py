@@ -25,11 +25,9 @@ from calque.explore import server
 from calque.explore.app import make_app
 from calque.explore.collection import Collection, Gatherer, is_right_to_left, is_unspaced
 from calque.explore.explorer import Explorer
-from calque.explore.neighbourhoods import K, Neighbourhoods, Stopped
 from calque.explore.server import _prepare, listen, require, serve, url_of
 from calque.explore.sources import NamedEncoder, find_encoders, find_text, is_collection, place_for
-from calque.explore.store import Layers, WordVectors, layers_of
-from calque.explore.view import Typed
+from calque.explore.vectors import CollectionView, K, Neighbourhoods, Stopped, Typed, WordVectors, layers_of
 from calque.storage import locked
 from calque.text import Sentence
 from calque.vectors import Embeddings
@@ -60,7 +58,7 @@ def test_what_is_empty_or_repeated_is_counted():
     gatherer = Gatherer()
     gatherer.add_pairs(pairs_of(["a b", "", "a b"], ["c", "d", "e"], ("en", "de")))
     collection = gatherer.collection()
-    assert (gatherer.empty, gatherer.repeated, len(collection)) == (1, 1, 4)
+    assert (gatherer.empty, len(collection)) == (1, 4)
     assert collection.related(0) == [1, 3]
     assert collection.translations(0) == {"de": 1}
 
@@ -116,7 +114,7 @@ def test_neighbours_are_those_of_a_whole_csls_search(collection, tmp_path):
                 continue
             expected = csls_neighbours(unit[own], unit[rows], k=K, n_best=4)
             for place, row in enumerate(range(own.start, own.stop)):
-                got = store.neighbours(store.vector(row), lang, 4, but=row)[other]
+                got = store.neighbours(store.embeddings.data[row], lang, 4, but=row)[other]
                 assert got.rows.tolist() == (expected.targets[place] + rows.start).tolist()
                 np.testing.assert_allclose(got.csls, expected.target_scores[place], atol=2e-6)
 
@@ -133,7 +131,7 @@ def test_neighbours_in_the_same_language_leave_the_word_itself_out(collection, t
     for place in (0, 7, len(unit) - 1):
         csls = 2 * cosines[place] - hubness[place] - hubness
         best = np.argsort(-csls, kind="stable")[:5]
-        got = store.neighbours(store.vector(place), "en", 5, but=place)["en"]
+        got = store.neighbours(store.embeddings.data[place], "en", 5, but=place)["en"]
         assert got.rows.tolist() == best.tolist()
         np.testing.assert_allclose(got.csls, csls[best], atol=2e-6)
         np.testing.assert_allclose(got.cosines, cosines[place][best], atol=2e-6)
@@ -149,14 +147,14 @@ def test_words_without_a_vector_are_nobodys_neighbours(collection, tmp_path):
     store = WordVectors.build(
         tmp_path / "x.safetensors", collection, Embeddings(data, collection.offsets, covered), Neighbourhoods()
     )
-    everyone = store.neighbours(store.vector(0), "en", 100, but=0)
+    everyone = store.neighbours(store.embeddings.data[0], "en", 100, but=0)
     assert len(everyone["he"].rows) == 0
     assert set(everyone["de"].rows) == set(np.flatnonzero(covered[collection.rows("de")]) + collection.rows("de").start)
     assert set(everyone["en"].rows) == set(np.flatnonzero(covered[collection.rows("en")])) - {0}
     left, right = (np.flatnonzero(covered[collection.rows(lang)]) for lang in ("en", "de"))
     unit = unit_rows(data)
     expected = csls_neighbours(unit[collection.rows("en")][left], unit[collection.rows("de")][right], k=K, n_best=3)
-    got = store.neighbours(store.vector(0), "en", 3, but=0)["de"]
+    got = store.neighbours(store.embeddings.data[0], "en", 3, but=0)["de"]
     assert got.rows.tolist() == (right[expected.targets[0]] + collection.rows("de").start).tolist()
 
 
@@ -172,7 +170,7 @@ def test_a_store_is_an_embeddings_file_of_unit_vectors(collection, tmp_path):
 
 def test_neighbourhoods_can_be_called_off(collection):
     sums = Neighbourhoods()
-    sums.stop()
+    sums.stopped.set()
     with pytest.raises(Stopped):
         sums(planted(collection).data, None, collection)
 
@@ -184,45 +182,42 @@ def test_vectors_that_are_not_finite_are_told(collection, tmp_path):
         WordVectors.build(tmp_path / "x.safetensors", collection, found, Neighbourhoods())
 
 
+def view_of(encoder, collection, folder, layers):
+    return CollectionView(NamedEncoder("tiny", encoder, True), collection, folder, Neighbourhoods(), layers)
+
+
 def test_vectors_are_made_once(collection, tiny_encoder, tmp_path, monkeypatch):
-    numbers, own = layers_of(tiny_encoder, [1, -1])
-    assert (numbers, own) == ({"1": 1, "3": 3}, "3")
-    first = Layers(tiny_encoder, numbers, collection, tmp_path / "a", Neighbourhoods())
+    first = view_of(tiny_encoder, collection, tmp_path / "a", [1, -1])
+    assert (first.numbers, first.own) == ({"1": 1, "3": 3}, "3")
     assert not (tmp_path / "a" / "3.safetensors").exists()  # neighbourhoods only when asked for
-    once = {name: np.array(first.get(name).hubness) for name in numbers}
+    once = {name: np.array(first.layer(name).hubness) for name in first.numbers}
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["1.safetensors", "3.safetensors"]
     encoded = tiny_encoder.encode_layers(collection.sentences, [1, 3])
-    np.testing.assert_allclose(first.get("1").embeddings.data, unit_rows(encoded[1].data), atol=1e-6)
+    np.testing.assert_allclose(first.layer("1").embeddings.data, unit_rows(encoded[1].data), atol=1e-6)
     monkeypatch.setattr(type(tiny_encoder), "encode_layers", lambda *_, **__: pytest.fail("encoded again"))
-    again = Layers(tiny_encoder, numbers, collection, tmp_path / "a", Neighbourhoods())
-    for name in numbers:
-        np.testing.assert_array_equal(again.get(name).hubness, once[name])
+    again = view_of(tiny_encoder, collection, tmp_path / "a", [1, -1])
+    for name in first.numbers:
+        np.testing.assert_array_equal(again.layer(name).hubness, once[name])
 
 
 def test_a_torn_store_is_made_anew(collection, tiny_encoder, tmp_path):
     (tmp_path / "3.safetensors").write_bytes(b"torn")
-    layers = Layers(tiny_encoder, {"3": 3}, collection, tmp_path, Neighbourhoods())
-    assert layers.get("3").embeddings.n_words == collection.n_words
+    assert view_of(tiny_encoder, collection, tmp_path, [3]).layer("3").embeddings.n_words == collection.n_words
 
 
-def test_two_explorers_of_one_text_take_turns(collection, tiny_encoder, tmp_path, monkeypatch):
-    """The second waits for what the first is making, and makes nothing again; called off, it does not wait."""
-    place, sums = tmp_path / "a", Neighbourhoods()
+def test_two_explorers_of_one_text_take_turns(collection, tiny_encoder, tmp_path):
+    """The second waits for what the first is encoding; each may compute the neighbourhoods, which are equal."""
+    place = tmp_path / "a"
     with ExitStack() as first:
         first.enter_context(locked(place / "encoding"))
         threading.Timer(0.3, first.close).start()
         started = time.monotonic()
-        layers = Layers(tiny_encoder, {"3": 3}, collection, place, sums)
+        views = [view_of(tiny_encoder, collection, place, [3])]
         assert time.monotonic() - started > 0.25
-    other = Layers(tiny_encoder, {"3": 3}, collection, place, Neighbourhoods())
-    with monkeypatch.context() as patch:
-        made = layers.get("3")
-        patch.setattr(WordVectors, "build", lambda *arguments: pytest.fail("made again"))
-        np.testing.assert_array_equal(other.get("3").hubness, made.hubness)
+    views.append(view_of(tiny_encoder, collection, place, [3]))
+    hubness = [np.array(view.layer("3").hubness) for view in views]
+    np.testing.assert_array_equal(*hubness)
     assert sorted(path.name for path in place.iterdir()) == ["3.safetensors"]
-    sums.stop()
-    with locked(tmp_path / "b" / "encoding"), pytest.raises(Stopped):
-        Layers(tiny_encoder, {"3": 3}, collection, tmp_path / "b", sums)
 
 
 def test_layers_that_cannot_be_prepared_are_told_in_one_line():
@@ -232,15 +227,6 @@ def test_layers_that_cannot_be_prepared_are_told_in_one_line():
 
     with pytest.warns(UserWarning, match=r"^some layers could not be prepared: cache/3\.safetensors: no space left"):
         _prepare(Full())  # type: ignore[arg-type]
-
-
-def test_no_room_is_told_before_anything_is_encoded(collection, tiny_encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Disk", (), {"free": 1000})())
-    with pytest.raises(SettingError, match="fewer --layers"):
-        Layers(tiny_encoder, {"3": 3}, collection, tmp_path, Neighbourhoods())
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SettingError, match="--cache"):
-        Layers(tiny_encoder, {"3": 3}, collection, tmp_path / "file" / "x", Neighbourhoods())
 
 
 def test_static_vectors_are_explored_too(collection, tmp_path):
@@ -323,7 +309,7 @@ def test_a_typed_sentence_has_the_vectors_of_the_same_sentence_of_the_text(explo
 
 
 def test_typed_sentences_are_remembered_and_their_number_is_limited(explorer, monkeypatch):
-    monkeypatch.setattr("calque.explore.view._TYPED", 2)
+    monkeypatch.setattr("calque.explore.vectors._TYPED", 2)
     for text in ("one house", "two houses", "three houses"):
         explorer.neighbours("tiny", None, explorer.typed(text, "en"), 0)
     assert [typed.text for typed in explorer.views["tiny"].typed] == ["two houses", "three houses"]
@@ -382,7 +368,7 @@ def test_a_word_that_stands_alone_or_without_others_vectors_comes_last(collectio
 
 def test_links_are_those_of_the_aligner(explorer):
     answer = explorer.links("tiny", "1", 2, 8)
-    store = explorer.views["tiny"].layers.get("1").embeddings
+    store = explorer.views["tiny"].layer("1").embeddings
     parts = [Embeddings(np.array(store[k]), np.array([0, len(store[k])])) for k in (2, 8)]
     expected = links_from_embeddings(*parts)
     assert [tuple(link[:2]) for link in answer["links"]] == list(
@@ -390,7 +376,6 @@ def test_links_are_those_of_the_aligner(explorer):
     )
     both = explorer.links("tiny", "1", explorer.typed("the cat", "en"), explorer.typed("die Katze", "de"))
     assert 1 <= len(both["links"]) <= 2
-    assert len(explorer.links("tiny", "1", 2, 8, method="softmax")["links"]) >= len(answer["links"])
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
@@ -468,7 +453,6 @@ def test_every_answer_over_http(app, explorer):
         ("occurrences", {"encoder": "tiny", "word": "bank", "near": "bank"}, "nothing to look for near 'bank'"),
         ("occurrences", {"encoder": "tiny", "word": "bank", "near": "river", "lang": "xx"}, "no text in 'xx'"),
         ("links", {"encoder": "tiny", "id": 0}, "id= is missing"),
-        ("links", {"encoder": "tiny", "id": 0, "to": 6, "method": "magic"}, "method='magic', expected one of mutual"),
     ],
 )
 def test_errors_are_a_line_of_json(app, path, query, said):
@@ -663,7 +647,7 @@ def test_the_command_line(demo_folder, tmp_path, capsys, monkeypatch):
     assert list(explorer.views) == ["tiny", "rotation", "contrastive"]
     assert given["browser"] is False
     assert explorer.after == "contrastive"
-    assert list(explorer.views["tiny"].layers.numbers) == ["1", "3"]
+    assert list(explorer.views["tiny"].numbers) == ["1", "3"]
     explorer.prepare()
     assert len(list(tmp_path.rglob("*.safetensors"))) == 5
     with pytest.raises(SystemExit) as end:

@@ -12,7 +12,7 @@ import pytest
 from calque.errors import InputError
 from calque.report import report
 from calque.report.numbers import Figure
-from calque.report.plots.sentence import Word, _lines, sentence
+from calque.report.plots.words import Word, _lines, sentence
 from calque.report.reading import read_results
 from html_page import Page
 from key_point_record import MODELS, PHASES, RANKS, WORDS, record, write_key_points
@@ -270,7 +270,7 @@ def test_other_forms(folder, tmp_path):
     assert all("var(" not in path.read_text(encoding="utf-8") for path in written.plots)
     found = json.loads(report([folder], out=tmp_path / "r.json").path.read_text(encoding="utf-8"))
     (section,) = [each for each in found["sections"] if each["id"] == "key-points"]
-    plots = [block["plot"] for block in section["blocks"] if "plot" in block]
+    plots = [block["id"] for block in section["blocks"] if block["block"] == "plot"]
     assert plots == ["key-points-phases-plot", "key-points-words-plot", "key-points-order-plot"]
 
 

@@ -1,4 +1,4 @@
-"""Accuracy of retrieval in groups of words: by part of speech, frequency, length and place."""
+"""Accuracy of retrieval by kind of word (part of speech, frequency, length, position), and layer by layer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from calque.analyses.finding import Finding
-from calque.analyses.questions import Questions, View
-from calque.analyses.words import frequency_ranks
+from calque.analyses.questions import SIDES, Finding, Questions, View, frequency_ranks
 from calque.tasks.bootstrap import ratio
+from calque.vectors import Embeddings
 
 #: classes of Cao et al. (2020, Table 4); PART, SYM, INTJ and X are in none, as there
 CLASSES = {
@@ -71,8 +70,8 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
 
         values, low, high = questions.resamples.intervals(sums, figures)
         by_group = {k: title for title, members in classes.items() for k in members}
-        about = {**view.about, "links": name, **groups.settings, "counted": "links" if groups.of_links else "questions"}
-        share = 2 if groups.of_links else 1
+        about = {"links": name, **groups.settings, "counted": "links" if groups.of_links else "questions"}
+        metric, share = f"accuracy.{name}", 2 if groups.of_links else 1
         for k in used:
             forward, backward = (ratio(totals[k, i], totals[k, i + 1]) for i in (0, 2))
             settings = {
@@ -83,13 +82,13 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
                 },
                 **({"class": by_group[k]} if k in by_group else {}),
             }
-            score = questions.score(f"accuracy.{name}", (values[k], low[k], high[k]), int(asked[k]) // share, settings)
-            findings.append(Finding(analysis, view.name, score, groups.names[k], groups.x[k]))
+            ends, n = (values[k], low[k], high[k]), int(asked[k]) // share
+            at = {"group": groups.names[k], "x": groups.x[k]}
+            findings.append(questions.finding(analysis, view, metric, ends, n, settings, **at))
         for place, (title, members) in enumerate(classes.items(), len(groups.names)):
             settings = {**about, "mean_of": [groups.names[k] for k in members]}
-            n = int(asked[members].sum()) // share
-            score = questions.score(f"accuracy.{name}", (values[place], low[place], high[place]), n, settings)
-            findings.append(Finding(analysis, view.name, score, title))
+            ends, n = (values[place], low[place], high[place]), int(asked[members].sum()) // share
+            findings.append(questions.finding(analysis, view, metric, ends, n, settings, group=title))
     return findings
 
 
@@ -164,7 +163,7 @@ def by_pos(questions: Questions) -> Groups | None:
     for side, (numbers, known) in tags.items():
         table = np.array([_number(tag, names) for tag in known] + [-1], dtype=np.int64)
         codes[side] = table[numbers][questions.rows[side]]
-    both = [codes[side] if side in codes else next(iter(codes.values())) for side in ("source", "target")]
+    both = [codes[side] if side in codes else next(iter(codes.values())) for side in SIDES]
     words = {questions.langs[side == "target"]: int((tags[side][0] >= 0).sum()) for side in tags}
     return Groups(
         names, *both, x=[None] * len(names), of_links=len(codes) == 1, classes=CLASSES, settings={"tagged_words": words}
@@ -186,10 +185,9 @@ def by_rank(questions: Questions) -> Groups:
     has more forms: the pairs of such words all have the same difference, and one bin in the middle is full of them.
     """
     ranks = []
-    for side in ("source", "target"):
-        numbers, forms = questions.forms[side]
+    for side in SIDES:
         rank = frequency_ranks(questions.counts[side])
-        ranks.append(np.array([rank[form] for form in forms])[numbers[questions.rows[side]]] if forms else np.zeros(0))
+        ranks.append(_of_links(questions, side, [rank[form] for form in questions.forms[side][1]]))
     apart = np.abs(ranks[0] - ranks[1])
     counted = "test text" if questions.task.train is None else "test and training text"
     return binned(apart, apart, RANKS, whole=False, frequencies=counted)
@@ -197,12 +195,14 @@ def by_rank(questions: Questions) -> Groups:
 
 def by_length(questions: Questions) -> Groups:
     """By the number of characters of the word that asks."""
-    lengths = []
-    for side in ("source", "target"):
-        numbers, forms = questions.forms[side]
-        characters = np.array([len(form) for form in forms], dtype=np.int64)
-        lengths.append(characters[numbers[questions.rows[side]]] if forms else np.zeros(0))
-    return binned(lengths[0], lengths[1], LENGTHS, unit="characters")
+    source, target = (_of_links(questions, side, [len(form) for form in questions.forms[side][1]]) for side in SIDES)
+    return binned(source, target, LENGTHS, unit="characters")
+
+
+def _of_links(questions: Questions, side: str, values: Sequence[float]) -> np.ndarray:
+    """Values of the forms of a side by link, `[n_pairs]`."""
+    numbers = questions.forms[side][0][questions.rows[side]]
+    return np.array(values)[numbers] if len(values) else np.zeros(0)
 
 
 def by_position(questions: Questions) -> Groups:
@@ -217,5 +217,44 @@ def by_subwords(questions: Questions, counts: Mapping[str, np.ndarray]) -> Group
     Args:
         counts: of every word of both sides, `[n_words]`.
     """
-    source, target = (counts[side][questions.rows[side]] for side in ("source", "target"))
+    source, target = (counts[side][questions.rows[side]] for side in SIDES)
     return binned(source, target, SUBWORDS, unit="subwords")
+
+
+# -- curves ------------------------------------------------------------------------------------------------------------
+def headline(
+    analysis: str, questions: Questions, view: View, *, group: str | None = None, x: float | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> list[Finding]:  # fmt: skip
+    """Return accuracy over all links, and over unseen ones, then both by form: one point of a curve each."""
+    asked = (questions.pairs, questions.unseen, view.answers)
+    scores = questions.task.evaluate_embeddings(
+        view.source, view.target, about={**view.about, **dict(about or {})}, asked=asked
+    )
+    wanted = [f"{kind}.{name}" for kind in ("accuracy", "form") for name in questions.selections]
+    return [Finding(analysis, view.name, s, group, x) for name in wanted for s in scores if s.metric == name]
+
+
+def layer_curve(
+    questions: Questions,
+    name: str,
+    source: Mapping[int, Embeddings],
+    target: Mapping[int, Embeddings],
+    *,
+    about: Mapping[str, Any] | None = None,
+    known: Mapping[int, View] | None = None,
+) -> list[Finding]:
+    """Return the accuracy of every layer; x is the layer, 0 the embeddings.
+
+    Args:
+        name: of the encoder.
+        source, target: the test text by layer.
+        about: what to record of the encoder.
+        known: answers of layers that have been asked already.
+    """
+    findings = []
+    for layer in source:
+        view = (known or {}).get(layer) or questions.ask(name, source[layer], target[layer], depth=1)
+        settings = {**dict(about or {}), "layer": layer}
+        findings += headline("layers", questions, view, x=float(layer), about=settings)
+    return findings

@@ -1,9 +1,10 @@
-"""The test text of the analyses: its links and what is known of its words, and the answers that encoders give."""
+"""The test text of the analyses: its links and what is known of its words, the answers that encoders give, and findings."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
-from calque.analyses.resampling import Resamples
-from calque.analyses.words import count_forms
+from calque.annotated import TaggedText
 from calque.offsets import offsets_of
 from calque.tasks.base import Score
 from calque.tasks.nearest import Retrieved
@@ -23,6 +23,39 @@ from calque.vectors import Embeddings
 
 SIDES = ("source", "target")
 DEPTH = 10  # nearest words that are listed for each question: the k of the k-occurrence
+NOTHING = (math.nan, math.nan, math.nan)
+_DRAWS = 4_000_000  # counts drawn at once, as in `calque.tasks.bootstrap`
+_KEPT = 16_000_000  # counts kept for the next figures
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One figure of an analysis, or what it found word by word.
+
+    Attributes:
+        analysis: one of `calque.analyses.table.ANALYSES`.
+        encoder: what the encoder is called; None where several are compared.
+        score: the figure; NaN, with `items`, where there is none.
+        group: what the figure is over, such as "NOUN" or "2–3"; None for everything.
+        x: where it stands on an axis: middle of a bin, layer, number of sentence pairs.
+        items: of `examples` and `points`: one object each.
+    """
+
+    analysis: str
+    encoder: str | None
+    score: Score
+    group: str | None = None
+    x: float | None = None
+    items: Sequence[dict[str, Any]] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON: what `Score.to_dict` gives, and the rest beside it."""
+        about = {"analysis": self.analysis, "encoder": self.encoder, "group": self.group, "x": self.x}
+        return {**self.score.to_dict(), **about, **({} if self.items is None else {"items": list(self.items)})}
+
+    def to_json(self) -> str:
+        """As one line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
 class Questions:
@@ -103,15 +136,40 @@ class Questions:
         _, _, answers = self.task.ask(source, target, depth=depth)
         return View(name, source, target, answers, dict(about or {}))
 
-    def score(
-        self, metric: str, figures: tuple[float, float, float], n: int, settings: Mapping[str, Any],
-        *, task: str = "retrieval", percent: bool = True,
-    ) -> Score:  # fmt: skip
-        """A score of this text."""
-        value, low, high = (float(figure) for figure in figures)
-        return Score(
-            task, self.task.data, self.langs, metric, value, low, high, int(n), self.task.seed, dict(settings), percent
-        )
+    @cached_property
+    def sentence_of(self) -> Mapping[str, np.ndarray]:
+        """int64 `[n_words]` of each side: the sentence that each word is in."""
+        return {side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side])) for side in SIDES}
+
+    def summed(self, sentence: np.ndarray, *columns: np.ndarray) -> np.ndarray:
+        """Return columns `[n]` summed over those of each sentence, float64 `[n_sentences, n_columns]`.
+
+        Args:
+            sentence: int64 `[n]`.
+        """
+        n = len(self.corpus)
+        return np.stack([np.bincount(sentence, weights=weights, minlength=n) for weights in columns], axis=1)
+
+    def finding(
+        self, analysis: str, view: View | None, metric: str, figures: float | tuple[float, float, float], n: int,
+        about: Mapping[str, Any] | None = None, *, group: str | None = None, x: float | None = None,
+        items: Sequence[dict[str, Any]] | None = None, task: str = "retrieval", percent: bool = True,
+    ) -> Finding:  # fmt: skip
+        """Return a finding of this text.
+
+        Args:
+            view: the encoder that it is of; None for several.
+            figures: value and ends of its interval, or the value of a figure without one.
+            n: questions.
+            about: settings beside those of the view.
+        """
+        value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
+        name, settings = (None, {}) if view is None else (view.name, view.about)
+        score = Score(
+            task, self.task.data, self.langs, metric, float(value), float(low), float(high), int(n), self.task.seed,
+            {**settings, **dict(about or {})}, percent,
+        )  # fmt: skip
+        return Finding(analysis, name, score, group, x, items)
 
 
 @dataclass(frozen=True)
@@ -145,9 +203,103 @@ class View:
         return np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
 
 
-NOTHING = (math.nan, math.nan, math.nan)
+class Resamples:
+    """How often each sentence comes when n of n are drawn with replacement, `samples` times.
+
+    Every figure is computed on the same samples, so the intervals are those of `calque.tasks.bootstrap.interval`, and a
+    hundred figures cost hardly more than one.
+
+    Args:
+        n: sentences.
+        samples: how many times to draw; 0 for no intervals (both ends are the value).
+        seed: of the drawing.
+    """
+
+    def __init__(self, n: int, *, samples: int = 1000, seed: int = 0):
+        self.n, self.samples, self.seed = n, samples, seed
+        self._kept = list(self._drawn()) if n * samples <= _KEPT else None
+
+    def _drawn(self) -> Iterator[np.ndarray]:
+        rng, rows = np.random.default_rng(self.seed), max(1, _DRAWS // max(self.n, 1))
+        for start in range(0, self.samples if self.n else 0, rows):
+            size = min(rows, self.samples - start)
+            yield rng.multinomial(self.n, np.full(self.n, 1 / self.n), size=size).astype(np.float64)
+
+    def intervals(
+        self, sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return figures over all sentences and the ends of their 95% percentile intervals.
+
+        Args:
+            sums: `[n, …]`, whatever is summed over sentences.
+            statistic: `[samples, …]` summed → `[samples, n_figures]`.
+
+        Returns:
+            values, lower and upper ends, each `[n_figures]`. Samples in which a figure is undefined are left out of its
+            interval; an interval that no sample defines is the value.
+        """
+        sums = np.asarray(sums, dtype=np.float64)
+        shape, flat = sums.shape[1:], sums.reshape(self.n, -1)
+        values = np.asarray(statistic(flat.sum(axis=0).reshape(1, *shape)), dtype=np.float64)[0]
+        drawn = self._drawn() if self._kept is None else self._kept
+        figures = [statistic((block @ flat).reshape(len(block), *shape)) for block in drawn]
+        low, high = values.copy(), values.copy()
+        for column in range(len(values)) if figures else ():
+            known = np.concatenate([block[:, column] for block in figures])
+            known = known[np.isfinite(known)]
+            if len(known):
+                low[column], high[column] = np.quantile(known, [0.025, 0.975])
+        return values, low, high
+
+    def interval(self, sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float, float]:
+        """Return one figure and its interval; `statistic` is `[samples, …]` → `[samples]`."""
+        value, low, high = self.intervals(sums, lambda drawn: statistic(drawn)[..., None])
+        return float(value[0]), float(low[0]), float(high[0])
 
 
-def without_interval(value: float) -> tuple[float, float, float]:
-    """A figure that no interval is known for."""
-    return value, math.nan, math.nan
+def count_forms(sentences: Sentences) -> dict[str, int]:
+    """How often each lower-cased form comes in a text."""
+    numbers, forms = forms_of(sentences)
+    return dict(zip(forms, np.bincount(numbers, minlength=len(forms)).tolist(), strict=True))
+
+
+def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
+    """Rank of each form by its frequency: 1 for the most frequent. Forms that are equally frequent share the mean of
+    their ranks, without which the order of the many words that come once would be an accident."""
+    values = np.array(list(counts.values()), dtype=np.int64)
+    distinct, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    more = len(values) - np.cumsum(sizes)  # forms that are more frequent
+    ranks = (more + (sizes + 1) / 2)[inverse] if len(distinct) else np.zeros(0)
+    return dict(zip(counts, ranks.tolist(), strict=True))
+
+
+def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
+    """Tags of a tagged text for the same sentences in another place.
+
+    A sentence is found by its characters, white space aside. Where it is divided into other words there, a word has the
+    tag of the word in which it begins.
+
+    Args:
+        sentences: those whose tags are wanted.
+        tagged: a text that has them among its own.
+
+    Returns:
+        for every word of `sentences` the number of its tag in `tagged.tags.names`, −1 where the sentence is not there;
+        int32 `[n_words]`.
+    """
+    starts = offsets_of(tagged.sentences.lengths())
+    places: dict[str, tuple[tuple[str, ...], int]] = {}
+    for number, sentence in enumerate(tagged.sentences):
+        places.setdefault("".join(sentence.words), (sentence.words, int(starts[number])))
+    tags: list[np.ndarray] = []
+    for sentence in sentences:
+        words, start = places.get("".join(sentence.words), ((), 0))
+        if not words:
+            tags.append(np.full(len(sentence), -1, dtype=np.int32))
+        elif words == sentence.words:
+            tags.append(tagged.tags.codes[start : start + len(words)])
+        else:
+            ends = np.cumsum([len(word) for word in words])
+            begins = np.cumsum([0, *(len(word) for word in sentence.words[:-1])])
+            tags.append(tagged.tags.codes[start + np.searchsorted(ends, begins, side="right")])
+    return np.concatenate(tags).astype(np.int32) if tags else np.zeros(0, dtype=np.int32)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.analyses.finding import Finding
+from calque.analyses.questions import Finding
 from calque.pretraining.sense_reader import SenseReader
 from calque.tasks.base import Score
 

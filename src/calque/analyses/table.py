@@ -37,7 +37,7 @@ class Analysis:
         kind: what the function takes and gives. "division": the questions → groups of links, of which accuracies are taken.
             "measure": the questions and an encoder's view → findings. "comparison": the questions and the views of all
             encoders → findings. "other": its own, see `calque.runs.analyze`.
-        options: names of options of `calque analyze`; a division, measure or comparison gets those in `runs.analyze.Options`.
+        options: names of options of `calque analyze`; a division, measure or comparison gets those that `analyze` has.
         seeded: whether it takes a seed.
         lacks: what is said where it gives nothing; `{data}` is the test text, `{encoder}` the encoder.
         axis: how reports show it; see `axis_of`.
@@ -54,13 +54,13 @@ class Analysis:
     made_by: str = ""
 
 
-_TAGS = ("upos", "treebank")
+_TAGS = ("upos",)
 
 #: in the order in which findings are told
 ANALYSES = {
     "pos": Analysis(
         "calque.analyses.groups:by_pos", "Accuracy by part of speech.", "division", _TAGS,
-        lacks="no parts of speech: give them with --upos en=FILE, or train a tagger with --treebank en=FILE",
+        lacks="no parts of speech: give them with --upos en=FILE",
         axis=Axis(
             "By part of speech", "part of speech", "Which words find their translation, by universal part of speech."
         ),
@@ -85,35 +85,31 @@ ANALYSES = {
         axis=Axis("By position in the sentence", "position in the sentence", "Position of the query word.", log=True),
     ),
     "layers": Analysis(
-        "calque.analyses.curves:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",
+        "calque.analyses.groups:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",
         axis=Axis("Layer by layer", "layer", "Leftmost: the embeddings, before the first layer."),
     ),
     "data-size": Analysis(
-        "calque.analyses.curves:size_curve", "Accuracy by amount of text.", options=("sizes", "map"),
-        lacks="give --train and --sizes 100,1000 (numbers of sentence pairs to fit maps on), or encoders made by calque align",
+        "calque.analyses.groups:headline", "Accuracy by amount of text.",
+        lacks="give folders of calque align, trained on text of these languages of several lengths (--limit)",
         axis=Axis("Amount of text", "sentence pairs", "Accuracy by amount of parallel text.", log=True),
     ),
-    "correlation": Analysis(
-        "calque.analyses.correlation:correlation", "Retrieval against zero-shot scores.", options=("results",), seeded=True,
-        lacks="give files with retrieval and task scores (--results FILE)",
-    ),
-    "isometry": Analysis("calque.analyses.isometry:isometry", "Do both languages have the same shape?", "measure"),
-    "hubness": Analysis("calque.analyses.hubness:hubness", "Are some words near to everything?", "measure"),
-    "anisotropy": Analysis("calque.analyses.anisotropy:anisotropy", "Do all vectors point the same way?", "measure"),
-    "language": Analysis("calque.analyses.language:language", "Can a probe tell the language?", "measure", seeded=True),
+    "isometry": Analysis("calque.analyses.space:isometry", "Do both languages have the same shape?", "measure"),
+    "hubness": Analysis("calque.analyses.space:hubness", "Are some words near to everything?", "measure"),
+    "anisotropy": Analysis("calque.analyses.space:anisotropy", "Do all vectors point the same way?", "measure"),
+    "language": Analysis("calque.analyses.space:language", "Can a probe tell the language?", "measure", seeded=True),
     "consistency": Analysis(
-        "calque.analyses.consistency:consistency", "Is the nearest word of the same language the same word?", "measure",
+        "calque.analyses.space:consistency", "Is the nearest word of the same language the same word?", "measure",
     ),
     "similarities": Analysis(
-        "calque.analyses.consistency:similarities", "Are words of one language as similar as before?", "comparison",
+        "calque.analyses.space:similarities", "Are words of one language as similar as before?", "comparison",
         seeded=True, lacks="give two encoders, the base encoder first",
     ),
     "examples": Analysis(
-        "calque.analyses.examples:examples", "Word forms before and after, with their nearest words.", "comparison",
+        "calque.analyses.words:examples", "Word forms before and after, with their nearest words.", "comparison",
         (*_TAGS, "forms"), lacks="give two encoders, the base encoder first",
     ),
     "points": Analysis(
-        "calque.analyses.points:points", "Word pairs in the plane.", "comparison", (*_TAGS, "pairs", "projection"),
+        "calque.analyses.words:points", "Word pairs in the plane.", "comparison", (*_TAGS, "pairs", "projection"),
         seeded=True, lacks="no linked words that are spelt differently",
     ),
     "senses": Analysis(

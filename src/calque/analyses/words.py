@@ -1,60 +1,280 @@
-"""Forms, frequencies and parts of speech of the words of a text."""
+"""Words under several encoders: forms in several senses, and word pairs as points of a plot."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.util
+import math
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import Any
 
 import numpy as np
 
-from calque.annotated import TaggedText
+from calque.analyses.questions import NOTHING, SIDES, Finding, Questions, View
+from calque.errors import MissingExtraError, SettingError
 from calque.offsets import offsets_of
 from calque.tasks.overlap import forms_of
-from calque.text import Sentences
+
+_OPEN = ("NOUN", "PROPN", "ADV", "ADJ", "VERB")
+_PIECE = 5  # letters that words must share where they do not begin alike
+_FREQUENT = 100  # without tags: so many of the most frequent forms are taken for function words
+_SENSES = 3  # of a form that are shown
+PROJECTIONS = ("auto", "pca", "tsne")
 
 
-def count_forms(sentences: Sentences) -> dict[str, int]:
-    """How often each lower-cased form comes in a text."""
-    numbers, forms = forms_of(sentences)
-    return dict(zip(forms, np.bincount(numbers, minlength=len(forms)).tolist(), strict=True))
+# -- one form in several senses: where encoders differ in finding the translation (Cao et al. 2020, A.3) ------------------
+def senses(translations: Sequence[str]) -> list[list[str]]:
+    """Translations in groups that look like forms of one word: they begin alike for six tenths of the longer one, or
+    share so long a piece elsewhere that has five letters or more.
 
-
-def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
-    """Rank of each form by its frequency: 1 for the most frequent. Forms that are equally frequent share the mean of
-    their ranks, without which the order of the many words that come once would be an accident."""
-    values = np.array(list(counts.values()), dtype=np.int64)
-    distinct, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    more = len(values) - np.cumsum(sizes)  # forms that are more frequent
-    ranks = (more + (sizes + 1) / 2)[inverse] if len(distinct) else np.zeros(0)
-    return dict(zip(counts, ranks.tolist(), strict=True))
-
-
-def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
-    """Tags of a tagged text for the same sentences in another place.
-
-    A sentence is found by its characters, white space aside. Where it is divided into other words there, a word has the
-    tag of the word in which it begins.
+    A guess: it takes `gehen` and `geht` together, and `machte` and `gemacht`, not `gehen` and `ging`.
 
     Args:
-        sentences: those whose tags are wanted.
-        tagged: a text that has them among its own.
+        translations: in the order of preference; each joins the first group whose first member it is like.
+    """
+    groups: list[list[str]] = []
+    for word in translations:
+        for group in groups:
+            shared = SequenceMatcher(None, word, group[0], autojunk=False).find_longest_match().size
+            enough = math.ceil(0.6 * max(len(word), len(group[0])))
+            if word[:enough] == group[0][:enough] or shared >= max(enough, _PIECE):
+                group.append(word)
+                break
+        else:
+            groups.append([word])
+    return groups
+
+
+def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, at_least: int = 3) -> list[Finding]:
+    """Return forms of the first language that are linked to different words, found right by some encoders only.
+
+    A sense is a group of translations that look like one word (see `senses`) and are linked to the form at least
+    `at_least` times, in test and training text together. Forms come in the order of the entropy of their senses there: those
+    that are translated now this way, now that, and not those with one translation and a stray link. A form is shown if
+    at least two of its senses are found by some encoder, and the encoders differ in one of them. Of each sense the
+    occurrence in which they differ most is shown, the later encoders being right where possible. Function words would
+    fill the list: with tags only open-class words are taken, without them no form among the 100 most frequent, and none
+    without a letter. Where there is a training text, a translation counts only if the same forms are linked there: the
+    links of the test text have errors, too.
+
+    Args:
+        views: the encoders' answers, the one before alignment first.
+        forms: how many forms at most.
+        at_least: links that a sense needs.
+
+    Raises:
+        SettingError: there is only one encoder, so that nothing can differ.
+    """
+    if len(views) < 2:
+        raise SettingError("examples compare encoders: give the one before alignment and those after it")
+    right = np.full((len(views), len(questions.pairs)), -1, dtype=np.int64)  # 1 right, 0 wrong, −1 not asked
+    for hits, view in zip(right, views, strict=True):
+        hits[view.answers.queries] = view.answers.source_hits
+    usable = (right >= 0).all(axis=0) & _meant(questions)
+    if questions.unseen is not None:
+        usable &= ~questions.unseen  # seen in training, or equal forms
+    by_form: dict[str, dict[str, list[int]]] = {}
+    own, theirs = (_forms_of_links(questions, side) for side in SIDES)
+    for link in np.flatnonzero(usable).tolist():
+        if own[link] != theirs[link]:
+            by_form.setdefault(own[link], {}).setdefault(theirs[link], []).append(link)
+    counts = translations_of(questions, set(by_form))
+    ranked = []
+    for form, translations in by_form.items():
+        often = counts[form]
+        found = senses(sorted(often, key=lambda t: (-often[t], t)))  # the most frequent translation of each first
+        groups = [(group, n) for group in found if (n := sum(often[t] for t in group)) >= at_least]
+        if len(groups) < 2:
+            continue
+        chosen = _chosen([[link for t in group for link in translations.get(t, [])] for group, _ in groups], right)
+        if chosen is not None:
+            bits = round(entropy([n for _, n in groups]), 3)
+            shown = {"entropy": bits, "translations": {group[0]: n for group, n in groups}}
+            ranked.append(((-bits, *chosen[0], form), shown, chosen[1]))
+    ranked.sort(key=lambda entry: entry[0])
+    items = [
+        _item(questions, views, right, link, key[-1]) | shown for key, shown, links in ranked[:forms] for link in links
+    ]
+    about = {"encoders": [view.name for view in views], "forms_found": len(ranked)}
+    return [questions.finding("examples", None, "examples", NOTHING, len(items), about, items=items)]
+
+
+def _forms_of_links(questions: Questions, side: str) -> list[str]:
+    """The lower-cased form of each link's word."""
+    numbers, names = questions.forms[side]
+    return [names[number] for number in numbers[questions.rows[side]].tolist()]
+
+
+def _meant(questions: Questions) -> np.ndarray:
+    """Links whose source word means something by itself, bool `[n_pairs]`."""
+    rows = questions.rows["source"]
+    if "source" in questions.tags:
+        tags, names = questions.tags["source"]
+        return np.array([name in _OPEN for name in names] + [False])[tags][rows]
+    (numbers, forms), counts = questions.forms["source"], questions.counts["source"]
+    frequent = set(sorted(forms, key=lambda form: -counts[form])[: min(_FREQUENT, len(forms) // 10)])
+    meant = np.array([form not in frequent and any(c.isalpha() for c in form) for form in forms], dtype=bool)
+    return meant[numbers[rows]]
+
+
+def translations_of(questions: Questions, wanted: set[str]) -> dict[str, dict[str, int]]:
+    """Count how often each of some source forms is linked to each target form, in test and training text together."""
+    counted: dict[str, dict[str, int]] = {form: {} for form in wanted}
+    for text, pairs in ((questions.corpus, questions.pairs), (questions.task.train, questions.task.links[1])):
+        if text is None or pairs is None:
+            continue
+        coded = []
+        for sentences, words in ((text.source, pairs.source), (text.target, pairs.target)):
+            numbers, names = forms_of(sentences)
+            coded.append((numbers[offsets_of(sentences.lengths())[pairs.sentence] + words], names))
+        (own, names), (theirs, others) = coded
+        asked = np.array([name in wanted for name in names], dtype=bool)[own]
+        codes, counts = np.unique(own[asked] * len(others) + theirs[asked], return_counts=True)
+        for code, n in zip(codes.tolist(), counts.tolist(), strict=True):
+            form, translation = names[code // len(others)], others[code % len(others)]
+            counted[form][translation] = counted[form].get(translation, 0) + n
+    return counted
+
+
+def entropy(counts: Sequence[int]) -> float:
+    """Return the entropy of relative frequencies, in bits: 0 for one translation, log2 k for k equally frequent ones."""
+    shares = np.asarray(counts, dtype=np.float64) / sum(counts)
+    return float(-(shares * np.log2(shares)).sum())
+
+
+def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:
+    """One occurrence of each sense, the most telling first, and a rank (small is good); None if they tell nothing.
+
+    Args:
+        links: those of each sense.
+        right: `[n_encoders, n_links]`, 1 where an encoder is right.
+    """
+
+    def telling(k: int) -> tuple[bool, int, int, int]:  # differing, then right after and wrong before, then by how many
+        return bool(right[:, k].all()), int(right[0, k]), -int(right[:, k].sum()), k
+
+    answered = [[link for link in several if right[:, link].any()] for several in links]
+    best = [min(several, key=telling) for several in answered if several]
+    best = sorted(best, key=lambda k: (right[:, k].all(), right[0, k], k))[:_SENSES]
+    differ, gained = int((right[:, best] == 0).any(axis=0).sum()), int((right[0, best] == 0).sum())
+    return None if len(best) < 2 or not differ else ((-gained, -differ), best)
+
+
+def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: int, form: str) -> dict[str, Any]:
+    """An occurrence of a form, its translation, and the word that each encoder found."""
+    number, pairs, offsets = int(questions.pairs.sentence[link]), questions.pairs, questions.offsets["target"]
+    translation = questions.corpus.target[number].words
+    answers = {}
+    for hits, view in zip(right, views, strict=True):
+        row = int(view.answers.nearest_targets[np.flatnonzero(view.answers.queries == link)[0]])
+        where = int(np.searchsorted(offsets, row, side="right")) - 1
+        words = questions.corpus.target[where].words if row >= 0 else ()
+        word = words[row - int(offsets[where])] if row >= 0 else None
+        answers[view.name] = {"word": word, "sentence": " ".join(words), "right": bool(hits[link])}
+    return {
+        "form": form,
+        "lang": questions.langs[0],
+        "sentence": " ".join(questions.corpus.source[number].words),
+        "position": int(pairs.source[link]),
+        "translation": " ".join(translation),
+        "expected": {"word": translation[int(pairs.target[link])], "sentence": " ".join(translation)},
+        "got": answers,
+    }
+
+
+# -- points (Cao et al. 2020, Fig. 1) ----------------------------------------------------------------------------------
+def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
+    """Coordinates of vectors on their first `n` principal components, `[len(x), n]` float64.
+
+    An axis points to where its largest coordinate is: the sign of a component is otherwise an accident.
+    """
+    centred = np.asarray(x, dtype=np.float64) - np.mean(x, axis=0, dtype=np.float64)
+    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    places = np.zeros((len(x), n))
+    places[:, : min(n, len(s))] = (u * s)[:, :n]
+    signs = np.sign(places[np.abs(places).argmax(axis=0), np.arange(n)])
+    return places * np.where(signs == 0, 1.0, signs)
+
+
+def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndarray, str]:
+    """Vectors in two dimensions.
+
+    Args:
+        x: `[n, dim]`.
+        how: "pca"; "tsne" (van der Maaten and Hinton 2008), which needs scikit-learn; "auto": t-SNE if that is there.
+        seed: of t-SNE, which begins with the principal components.
 
     Returns:
-        for every word of `sentences` the number of its tag in `tagged.tags.names`, −1 where the sentence is not there;
-        int32 `[n_words]`.
+        float64 `[n, 2]`, and which of the two it is.
+
+    Raises:
+        MissingExtraError: t-SNE was asked for by name and scikit-learn is not installed.
     """
-    starts = offsets_of(tagged.sentences.lengths())
-    places: dict[str, tuple[tuple[str, ...], int]] = {}
-    for number, sentence in enumerate(tagged.sentences):
-        places.setdefault("".join(sentence.words), (sentence.words, int(starts[number])))
-    tags: list[np.ndarray] = []
-    for sentence in sentences:
-        words, start = places.get("".join(sentence.words), ((), 0))
-        if not words:
-            tags.append(np.full(len(sentence), -1, dtype=np.int32))
-        elif words == sentence.words:
-            tags.append(tagged.tags.codes[start : start + len(words)])
-        else:
-            ends = np.cumsum([len(word) for word in words])
-            begins = np.cumsum([0, *(len(word) for word in sentence.words[:-1])])
-            tags.append(tagged.tags.codes[start + np.searchsorted(ends, begins, side="right")])
-    return np.concatenate(tags).astype(np.int32) if tags else np.zeros(0, dtype=np.int32)
+    if how not in PROJECTIONS:
+        raise SettingError(f"projection {how!r} is not known, expected one of {', '.join(PROJECTIONS)}")
+    available = importlib.util.find_spec("sklearn") is not None
+    if how == "tsne" and not available:
+        raise MissingExtraError("scikit-learn", "plots", "t-SNE")
+    if how == "pca" or not available or len(x) < 5:
+        return principal_axes(x), "pca"
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(x) - 1) / 3)
+    places = TSNE(2, perplexity=perplexity, init="pca", random_state=seed, n_jobs=1).fit_transform(x)
+    return np.asarray(places, dtype=np.float64), "tsne"
+
+
+def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: int = 0) -> np.ndarray:
+    """Return links for the plot: words of letters, written differently in the two languages, each source form once, drawn at
+    random among those that all encoders were asked; in the order of the text."""
+    usable = np.ones(len(questions.pairs), dtype=bool)
+    for view in views:
+        usable &= np.isin(np.arange(len(usable)), view.answers.queries)
+    forms = [_forms_of_links(questions, side) for side in SIDES]
+    seen: set[str] = set()
+    chosen = []
+    for link in np.random.default_rng(seed).permutation(np.flatnonzero(usable)).tolist():
+        source, target = forms[0][link], forms[1][link]
+        if source not in seen and source != target and source.isalpha() and target.isalpha():
+            seen.add(source)
+            chosen.append(link)
+        if len(chosen) == n:
+            break
+    return np.sort(np.array(chosen, dtype=np.int64))
+
+
+def points(
+    questions: Questions, views: Sequence[View], *, pairs: int = 100, projection: str = "auto", seed: int = 0
+) -> list[Finding]:
+    """Return the same pairs of words under every encoder, both languages of an encoder projected together from unit vectors.
+
+    Args:
+        views: the encoders' answers.
+        pairs: at most so many.
+        projection: see `project`.
+        seed: of the choice and the projection.
+    """
+    links = chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
+    if len(links) < 2:
+        return []
+    positions = {"source": questions.pairs.source, "target": questions.pairs.target}
+    words = []  # what all encoders have in common, both languages one after the other
+    for lang, side in zip(questions.langs, SIDES, strict=True):
+        codes, names = questions.tags.get(side, (None, ()))
+        for pair, link in enumerate(links.tolist()):
+            sentence = questions.sentences(side)[int(questions.pairs.sentence[link])].words
+            row = questions.rows[side][link]
+            words.append({
+                "word": sentence[int(positions[side][link])], "sentence": " ".join(sentence), "lang": lang, "pair": pair,
+                "upos": None if codes is None or codes[row] < 0 else names[int(codes[row])],
+            })  # fmt: skip
+    findings = []
+    for view in views:
+        vectors = np.concatenate([view.units[side][questions.rows[side][links]] for side in SIDES])
+        places, how = project(vectors, projection, seed=seed)
+        items = [
+            {"x": round(x, 4), "y": round(y, 4), **word} for (x, y), word in zip(places.tolist(), words, strict=True)
+        ]
+        about = {"projection": how, "seed": seed}
+        findings.append(questions.finding("points", view, how, NOTHING, len(links), about, items=items))
+    return findings

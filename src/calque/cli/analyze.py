@@ -11,7 +11,6 @@ from typer.core import TyperCommand
 from calque.analyses.table import ANALYSES, users
 from calque.cli.checks import output_file, refuse_unused
 from calque.cli.options import Linking, Loading, Pretokenized, Quiet, grouped, news, pairs_of
-from calque.errors import SettingError
 from calque.storage import append_lines
 from calque.tasks.inputs import Inputs
 
@@ -48,24 +47,6 @@ def analyze(
             help="Parts of speech of the test sentences, CoNLL-U or columns; de=FILE gives the language.",
         ),
     ] = None,
-    treebank: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Instead of --upos: train a tagger on this treebank, with the first encoder's vectors.",
-        ),
-    ] = None,
-    results: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE...", help="correlation: retrieval and zero-shot scores (from evaluate --out)."),
-    ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(help="data-size: numbers of sentence pairs of --train to fit maps on, e.g. 100,1000,10000."),
-    ] = None,
-    map: Annotated[
-        str, typer.Option("--map", help="data-size: kind of map: rotation, normalized-rotation or linear.")
-    ] = "rotation",
     non_contextual: Annotated[
         bool, typer.Option("--non-contextual", help="Only the first occurrence of each word form.")
     ] = False,
@@ -86,21 +67,20 @@ def analyze(
 
     Accuracy by kind of word, layer and amount of data, the shape of the vector space, examples and plots.
     """
-    from calque.runs.analyze import Options, table
     from calque.runs.analyze import analyze as run
+    from calque.runs.analyze import table
 
     chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
-    fitted = _sizes(sizes)
-    _check(context, chosen, test=test, train=train, sizes=sizes)
-    output_file("--out", out, [test, train, links, train_links, *(upos or []), *(treebank or [])], langs or [])
+    _check(context, chosen, test=test, train=train)
+    output_file("--out", out, [test, train, links, train_links, *(upos or [])], langs or [])
     inputs = Inputs(
         "analyze", _one(test), pairs_of(langs, 1) if langs else (), _one(train), links=_one(links),
         train_links=_one(train_links), words=linking.words(pretokenized, limit), say=news(quiet),
     )  # fmt: skip
     findings = run(
-        encoder or [], inputs, only=chosen, upos=upos or [], treebank=treebank or [], results=results or [],
-        load=loading.arguments(), options=Options(not non_contextual, fitted, map, forms, pairs, projection, bootstrap),
-        progress=not quiet,
+        encoder or [], inputs, only=chosen, upos=upos or [],
+        load=loading.arguments(), contextual=not non_contextual, forms=forms, pairs=pairs, projection=projection,
+        bootstrap=bootstrap, progress=not quiet,
     )  # fmt: skip
     if out is not None:
         append_lines(out, (finding.to_json() + "\n" for finding in findings))
@@ -111,7 +91,7 @@ def _one(file: str | None) -> list[str]:
     return [] if file is None else [file]
 
 
-def _check(context: typer.Context, chosen: list[str] | None, *, test, train, sizes) -> None:
+def _check(context: typer.Context, chosen: list[str] | None, *, test, train) -> None:
     """Refuse options that these analyses do not use."""
     if chosen is not None:
         for name in dict.fromkeys(option for row in ANALYSES.values() for option in row.options):
@@ -121,19 +101,7 @@ def _check(context: typer.Context, chosen: list[str] | None, *, test, train, siz
     if test is None:
         refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "is for parallel text: --test FILE"))
     if train is None:
-        refuse_unused(context, dict.fromkeys(("train_links", "sizes"), "needs --train FILE"))
-    if sizes is None:
-        refuse_unused(context, {"map": "is only for --sizes (maps fitted on parts of --train)"})
-
-
-def _sizes(text: str | None) -> tuple[int, ...]:
-    try:
-        sizes = tuple(int(part) for part in (text or "").replace(",", " ").split())
-    except ValueError:
-        sizes = (0,)
-    if any(size < 1 for size in sizes):
-        raise SettingError(f"--sizes {text}: expected numbers of sentence pairs separated by commas, e.g. 100,1000")
-    return sizes
+        refuse_unused(context, {"train_links": "needs --train FILE"})
 
 
 class AnalysisCommand(TyperCommand):

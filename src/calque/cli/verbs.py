@@ -8,7 +8,6 @@ import typer
 
 from calque import __version__
 from calque.cli import clcr
-from calque.cli.advise import advise
 from calque.cli.align import align
 from calque.cli.analyze import analyze
 from calque.cli.anchors import anchors
@@ -47,7 +46,6 @@ COMMANDS = (
     neighbours,
     evaluate,
     analyze,
-    advise,
     study,
     encode,
     pretrain,

@@ -1,4 +1,4 @@
-"""The page and what it asks, over HTTP.
+"""The page and what it asks, over HTTP, and the server that answers on this machine.
 
 Everything is `GET` and answers JSON. A sentence is given by its number, `id=12`, or as one's own, `text=…` with `lang=en`
 (without `lang` it is guessed). An encoder is given by name, `layer` by the name that `about` tells; without it the encoder's
@@ -20,8 +20,8 @@ own. Words are counted from 0.
     /api/occurrences?encoder=mini[&layer=6]&word=bank&near=river[&lang=en][&limit=20]
         {"encoder", "layer", "word", "near": [word], "lang", "total", "occurrences": [HIT]}: where the form stands, the sentences
         that come nearest to the words of `near` first
-    /api/links?encoder=mini[&layer=6]&id=12&to=40[&method=mutual]      or &to_text=…[&to_lang=de]
-        {"encoder", "layer", "method", "links": [[word, word, strength]]}
+    /api/links?encoder=mini[&layer=6]&id=12&to=40      or &to_text=…[&to_lang=de]
+        {"encoder", "layer", "links": [[word, word, strength]]}
 
 SENTENCE is {"id" or "text", "lang", "words"}; HIT is a SENTENCE with "word", "cosine", "csls" (not in "same"; "near" instead of
 both in "occurrences") and "translation": whether it stands in a translation of the sentence that was asked about.
@@ -49,7 +49,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import Explorer
-from calque.explore.view import Typed
+from calque.explore.vectors import Typed
 
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::\d{1,5})?", re.ASCII)
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -107,14 +107,6 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL, any_address: b
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
-def _about(explorer: Explorer, query: Any) -> dict[str, Any]:
-    return explorer.about()
-
-
-def _search(explorer: Explorer, query: Any) -> dict[str, Any]:
-    return explorer.search(query.get("q", ""), query.get("lang"), _number(query, "limit", 20))
-
-
 def _sentence(explorer: Explorer, query: Any) -> dict[str, Any]:
     which = _which(explorer, query)
     answer = explorer.sentence(which)
@@ -134,23 +126,22 @@ def _occurrences(explorer: Explorer, query: Any) -> dict[str, Any]:
     return explorer.occurrences(encoder, query.get("layer"), word, near, query.get("lang"), limit=limit)
 
 
-def _sense(explorer: Explorer, query: Any) -> dict[str, Any]:
-    return explorer.sense(_text(query, "encoder"), _which(explorer, query), _number(query, "word"))
-
-
 def _links(explorer: Explorer, query: Any) -> dict[str, Any]:
     to = {"id": query.get("to"), "text": query.get("to_text"), "lang": query.get("to_lang")}
     which, other = _which(explorer, query), _which(explorer, to)
-    method = query.get("method", "mutual")
-    return explorer.links(_text(query, "encoder"), query.get("layer"), which, other, method=method)
+    return explorer.links(_text(query, "encoder"), query.get("layer"), which, other)
 
 
-_ANSWERS = {
-    "about": _about,
-    "search": _search,
+_ANSWERS: dict[str, Callable[[Explorer, Any], dict[str, Any]]] = {
+    "about": lambda explorer, query: explorer.about(),
+    "search": lambda explorer, query: explorer.search(
+        query.get("q", ""), query.get("lang"), _number(query, "limit", 20)
+    ),
     "sentence": _sentence,
     "neighbours": _neighbours,
-    "sense": _sense,
+    "sense": lambda explorer, query: explorer.sense(
+        _text(query, "encoder"), _which(explorer, query), _number(query, "word")
+    ),
     "occurrences": _occurrences,
     "links": _links,
 }
@@ -194,7 +185,7 @@ def _missing(request: Request, error: Exception) -> Response:
 
 
 class _OwnNameOnly:
-    """Refuses requests that call the server by another name than its own (DNS rebinding)."""
+    """Middleware that refuses requests which call the server by another name than its own (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str], any_address: bool):
         self.app, self.hosts, self.any_address = app, hosts, any_address

@@ -149,14 +149,14 @@ class Gatherer:
     """Collects sentences into a `Collection`.
 
     Attributes:
-        repeated, empty: how many sentences were there already, and how many had no word.
+        empty: number of sentences without words.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[str, dict[tuple[str, ...], int]] = {}
         self._partners: dict[tuple[str, int], list[tuple[str, int]]] = {}
         self._trained: set[tuple[str, int]] = set()
-        self.repeated = self.empty = 0
+        self.empty = 0
 
     def add(self, sentences: Sentences | Iterable[Sentence], *, trained: bool = False) -> list[tuple[str, int] | None]:
         """Take sentences in; gives each one's name, None for one without words."""
@@ -167,7 +167,6 @@ class Gatherer:
                 names.append(None)
                 continue
             known = self._numbers.setdefault(sentence.lang, {})
-            self.repeated += sentence.words in known
             name = (sentence.lang, known.setdefault(sentence.words, len(known)))
             names.append(name)
             if trained:

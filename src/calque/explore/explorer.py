@@ -12,11 +12,9 @@ import numpy as np
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.explore.collection import Collection, is_right_to_left, is_unspaced
-from calque.explore.neighbourhoods import K, Neighbourhoods, Stopped
 from calque.explore.sources import NamedEncoder
-from calque.explore.store import WordVectors
-from calque.explore.view import CollectionView, Typed
-from calque.wordalign.similarity import METHODS, links_from_embeddings
+from calque.explore.vectors import CollectionView, K, Neighbourhoods, Stopped, Typed, WordVectors
+from calque.wordalign.similarity import links_from_embeddings
 
 LONGEST = 1000  # characters of a sentence that is typed
 _MOST = 50  # neighbours of a language
@@ -36,19 +34,13 @@ class Explorer:
         progress: show bars on standard error.
 
     Raises:
-        SettingError: no encoder, one whose vectors are not of words, a layer that one of them has not, or no room for the
-            vectors.
+        SettingError: no encoder, one whose vectors are not of words, or a layer that one of them has not.
     """
 
     def __init__(
-        self,
-        collection: Collection,
-        encoders: Sequence[NamedEncoder],
-        folder: Path,
-        *,
-        layers: Sequence[int] | None = None,
-        progress: bool = False,
-    ):
+        self, collection: Collection, encoders: Sequence[NamedEncoder], folder: Path, *,
+        layers: Sequence[int] | None = None, progress: bool = False,
+    ):  # fmt: skip
         if not encoders:
             raise SettingError("no encoder to explore")
         for named in encoders:
@@ -64,7 +56,7 @@ class Explorer:
         self.before = (befores or afters)[0]
         self.after = "contrastive" if "contrastive" in afters else afters[-1]
         for name in dict.fromkeys((self.before, self.after)):
-            self.views[name].layers.get(self.views[name].own)
+            self.views[name].layer(self.views[name].own)
         self._sums.progress = False
         collection.index()
 
@@ -72,12 +64,12 @@ class Explorer:
         """Compute what the other layers and encoders lack, before anyone asks for it; may be stopped by `close`."""
         with suppress(Stopped):
             for view in self.views.values():
-                for name in (view.own, *view.layers.numbers):
-                    view.layers.get(name)
+                for name in (view.own, *view.numbers):
+                    view.layer(name)
 
     def close(self) -> None:
         """Stop what `prepare` does."""
-        self._sums.stop()
+        self._sums.stopped.set()
 
     # -- what there is ---------------------------------------------------------------------------------------------
     def about(self) -> dict[str, Any]:
@@ -98,7 +90,7 @@ class Explorer:
                 for lang, (first, last) in collection.ranges.items()
             ],
             "encoders": [
-                {"name": name, "before": view.before, "dim": view.encoder.dim, "layers": list(view.layers.numbers),
+                {"name": name, "before": view.before, "dim": view.encoder.dim, "layers": list(view.numbers),
                  "own": view.own, "senses": view.senses is not None}
                 for name, view in self.views.items()
             ],
@@ -150,12 +142,14 @@ class Explorer:
             raise SettingError(f"no text in {lang!r}, only in {', '.join(self.collection.languages)}")
         return lang or None
 
-    def _words(self, which: int | Typed) -> tuple[str, ...]:
-        if isinstance(which, Typed):
-            return which.words
-        if not 0 <= which < len(self.collection):
+    def _words(self, which: int | Typed, word: int = 0) -> tuple[str, ...]:
+        """The words of a sentence, among which `word` must be."""
+        if isinstance(which, int) and not 0 <= which < len(self.collection):
             raise SettingError(f"no sentence {which}, only 0 to {len(self.collection) - 1}")
-        return self.collection.sentences[which].words
+        words = which.words if isinstance(which, Typed) else self.collection.sentences[which].words
+        if not 0 <= word < len(words):
+            raise SettingError(f"no word {word}, the sentence has {len(words)}")
+        return words
 
     def _language(self, which: int | Typed) -> str:
         return which.lang if isinstance(which, Typed) else self.collection.sentences[which].lang
@@ -176,9 +170,7 @@ class Explorer:
         """
         view = self._view(encoder)
         store, name = view.store(layer)
-        words, lang = self._words(which), self._language(which)
-        if not 0 <= word < len(words):
-            raise SettingError(f"no word {word}, the sentence has {len(words)}")
+        words, lang = self._words(which, word), self._language(which)
         if not 1 <= n <= _MOST:
             raise SettingError(f"n={n}, expected 1 to {_MOST}")
         vectors = view.vectors(name, which)
@@ -279,32 +271,24 @@ class Explorer:
         Raises:
             SettingError: no such encoder, sentence or word; no senses.
         """
-        view, words = self._view(encoder), self._words(which)
-        if not 0 <= word < len(words):
-            raise SettingError(f"no word {word}, the sentence has {len(words)}")
+        view, words = self._view(encoder), self._words(which, word)
         return {"encoder": encoder, "word": words[word], **view.sense(words, word)}
 
     # -- links -----------------------------------------------------------------------------------------------------
-    def links(
-        self, encoder: str, layer: str | None, which: int | Typed, other: int | Typed, *, method: str = "mutual"
-    ) -> dict[str, Any]:
-        """Links between the words of two sentences, by the similarity of their vectors alone.
-
-        Args:
-            method: of `calque.wordalign.similarity.links_from_embeddings`.
-        """
-        if method not in METHODS:
-            raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
+    def links(self, encoder: str, layer: str | None, which: int | Typed, other: int | Typed) -> dict[str, Any]:
+        """Links between the words of two sentences: those that are nearest to each other by their vectors."""
         view = self._view(encoder)
         _, name = view.store(layer)
         for sentence in (which, other):
             self._words(sentence)  # raises where there is no such sentence
-        pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other), method=method)
-        strength = np.ones(len(pairs)) if pairs.posterior is None else pairs.posterior
-        links = [
-            [int(i), int(j), round(float(p), 4)] for i, j, p in zip(pairs.source, pairs.target, strength, strict=True)
-        ]
-        return {"encoder": encoder, "layer": name, "method": method, "links": links}
+        pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other))
+        assert pairs.posterior is not None
+        parts = pairs.source.tolist(), pairs.target.tolist(), pairs.posterior.tolist()
+        return {
+            "encoder": encoder,
+            "layer": name,
+            "links": [[i, j, round(p, 4)] for i, j, p in zip(*parts, strict=True)],
+        }
 
     # -- vectors ---------------------------------------------------------------------------------------------------
     def _view(self, encoder: str) -> CollectionView:

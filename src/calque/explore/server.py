@@ -35,18 +35,15 @@ def listen(host: str, port: int | None) -> socket.socket:
     Raises:
         SettingError: the address is not this machine's, or the port is taken.
     """
-    wanted = (PORT, 0) if port is None else (port,)
-    for k, number in enumerate(wanted):
+    wanted, failed = (PORT, 0) if port is None else (port,), SettingError("no port")
+    for number in wanted:
         try:
             family, _, _, _, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
             return socket.create_server(address[:2], family=family, backlog=128)
         except (OSError, OverflowError) as error:
-            if k + 1 == len(wanted):
-                reason = getattr(error, "strerror", None) or str(error)
-                raise SettingError(
-                    f"cannot listen on {host} port {number} ({reason}): choose another --port or --host"
-                ) from error
-    raise AssertionError("unreachable: the last attempt returns or raises")
+            reason = getattr(error, "strerror", None) or str(error)
+            failed = SettingError(f"cannot listen on {host} port {number} ({reason}): choose another --port or --host")
+    raise failed
 
 
 def url_of(listening: socket.socket) -> str:
@@ -58,13 +55,9 @@ def url_of(listening: socket.socket) -> str:
 
 
 def serve(
-    explorer: Explorer,
-    listening: socket.socket,
-    *,
-    host: str,
-    browser: bool = True,
+    explorer: Explorer, listening: socket.socket, *, host: str, browser: bool = True,
     say: Callable[[str], None] = lambda line: None,
-) -> None:
+) -> None:  # fmt: skip
     """Answer until Ctrl-C.
 
     Args:

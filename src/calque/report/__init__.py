@@ -62,15 +62,15 @@ def report(
     if form == "html":
         from calque.report.page import html as write
     elif form == "md":
-        from calque.report.markdown import markdown as write
+        from calque.report.text import markdown as write
     else:
-        from calque.report.plain import as_json as write
+        from calque.report.text import as_json as write
     path = Path(out)
     with locked(path, wait=True):
         write_text(path, write(composed))
     written: list[Path] = []
     if plots is not None:
-        from calque.report.plots.files import write_plots
+        from calque.report.plots.svg import write_plots
 
         written = write_plots(composed.plots(), plots, plot_form)
     return Written(path, tuple(written))

@@ -6,19 +6,16 @@ from collections.abc import Iterable, Sequence
 
 from calque.analyses.table import ANALYSES, axis_of
 from calque.report import provenance
-from calque.report.bins import grouped
 from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
 from calque.report.key_points import is_of_training, key_points
 from calque.report.questions import Question, sort_questions
 from calque.report.reading import Record, Results
+from calque.report.sections import examples, grouped, points, shape, transfer
 from calque.report.senses import senses
-from calque.report.shape import shape
 from calque.report.subjects import find_subjects
 from calque.report.tables import glance, heat_map, question_table
-from calque.report.transfer import transfer
 from calque.report.verdict import metric_name, sentences, summary, task_name
-from calque.report.words import examples, points
 
 _TRAINED = (("There are no task scores here, only what a training measured on held-out text.",),)
 _SHAPE = (*(name for name, row in ANALYSES.items() if row.kind == "measure"), "similarities")
@@ -47,7 +44,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     of_shape = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
         key_points(results.runs, [(subjects[record].label, record) for record in trained]),
-        transfer(headlines, by_analysis.get("correlation", []), subjects),
+        transfer(headlines),
         points(by_analysis.get("points", []), subjects),
         examples(by_analysis.get("examples", []), subjects),
         senses(by_analysis.get("senses", []), subjects),

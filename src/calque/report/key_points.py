@@ -14,9 +14,8 @@ from typing import Any
 from calque.errors import InputError
 from calque.report.document import Block, Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, Number, average, escape_source, figure_of
-from calque.report.plots import phases as phase_plot
-from calque.report.plots.matrix import matrix
-from calque.report.plots.sentence import Word, sentence
+from calque.report.plots import charts
+from calque.report.plots.words import Word, matrix, sentence
 from calque.report.provenance import in_words, run_title
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
@@ -300,7 +299,7 @@ def _curve(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> P
     pairs = ((lang, run.pivot), (run.pivot, lang))
     metrics = {"-".join(pair): " → ".join(pair) for pair in pairs}
     drawn = [
-        phase_plot.Phase(
+        charts.Phase(
             phase.name, {k: [(span, figures[m]) for span, figures in phase.points] for k, m in enumerate(metrics, 1)}
         )
         for phase in phases
@@ -311,7 +310,7 @@ def _curve(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> P
         f"{', '.join(phase.name for phase in phases)}. The figures are in the table below."
     )
     series = [(label, number) for number, label in enumerate(metrics.values(), 1)]
-    drawing = phase_plot.phases(drawn, series, title=title, measure="distance", description=text)
+    drawing = charts.phases(drawn, series, title=title, measure="distance", description=text)
     lines = tuple(
         Line(
             f"{first:,}" if first == last else f"{first:,}–{last:,}",

@@ -27,7 +27,6 @@ class Number:
             `difference.value`: mean over the first group of lines less the mean over the second;
             `better`, `worse`, `unclear`, `compared`: in how many pairs of lines, one of either group, the first is clearly
             better, clearly worse, neither; how many pairs there are;
-            `place.value`: the line's `x`, which is a figure, too;
             `pearson.value`, `.low`, `.high`: correlation of the first group's values with the second's.
         sources: groups of lines, `FILE:LINE` each; `A:1+A:2` is the average of lines, see `average`.
         percent: whether it is shown times 100.
@@ -204,7 +203,6 @@ def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, N
         r = statistics.correlation(*([figure.value for figure in side] for side in (x, y)))  # type: ignore[arg-type]
     except statistics.StatisticsError:
         return None
-    # As calque.analyses.correlation does it, which needs torch: a page of figures should not wait for that.
     z, half = math.atanh(max(-1 + 1e-15, min(1 - 1e-15, r))), 1.959963984540054 / math.sqrt(len(x) - 3)
     low, high = math.tanh(z - half), math.tanh(z + half)
     sources = tuple(figure.sources[0] for figure in x), tuple(figure.sources[0] for figure in y)

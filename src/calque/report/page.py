@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 import calque
 from calque.report.document import Report
-from calque.report.plots import colours
+from calque.report.plots import svg
 from calque.report.plots.axes import shape
 from calque.report.plots.svg import element
 
@@ -53,7 +53,7 @@ def html(report: Report) -> str:
 @cache
 def key(number: int) -> Markup:
     """The sign of a series, for a name beside it."""
-    inside = element("g", shape(number, 7, 7, 5.5), class_=colours.series(number))
+    inside = element("g", shape(number, 7, 7, 5.5), class_=svg.series(number))
     return Markup(element("svg", inside, class_="key", viewBox="0 0 14 14", aria_hidden="true"))
 
 
@@ -73,15 +73,15 @@ def _meta(report: Report) -> str:
 @cache
 def _style() -> str:
     """The style sheet: colours as variables of the page, light and dark, then those of drawings."""
-    light = colours.variables({**colours.LIGHT, **_LIGHT})
-    dark = colours.variables({**colours.DARK, **_DARK})
+    light = svg.variables({**svg.LIGHT, **_LIGHT})
+    dark = svg.variables({**svg.DARK, **_DARK})
     rules = [
-        f":root{{{light}--font:{colours.FONT};color-scheme:light}}",
+        f":root{{{light}--font:{svg.FONT};color-scheme:light}}",
         f"@media (prefers-color-scheme:dark){{:root{{{dark}color-scheme:dark}}}}",
         f':root[data-theme="light"]{{{light}color-scheme:light}}',
         f':root[data-theme="dark"]{{{dark}color-scheme:dark}}',
         f"@media print{{:root,:root[data-theme]{{{light}color-scheme:light}}}}",
-        colours.page_rules(),
+        svg.page_rules(),
     ]
     return "\n".join([*rules, _read("page.css")])
 

@@ -17,6 +17,19 @@ from calque.errors import InputError
 from calque.storage import finished
 
 _NUMBERS = ("value", "low", "high", "x", "n")
+_FIELDS = (  # names in a line, their types, and what is expected in words
+    (("task", "data", "metric"), str, "text"),
+    (("encoder", "method", "supervision", "group", "analysis"), str | None, "text"),
+    (_NUMBERS, int | float | None, "a number or null"),
+    (("languages",), list, "a list of names"),
+    (("settings",), dict | None, "an object"),
+    (("items",), list | None, "a list of objects"),
+)
+_ITEMS = {  # what items of an analysis have: numbers, and anything
+    "points": (("x", "y"), ("word", "pair")),
+    "examples": ((), ("form", "sentence", "expected", "got")),
+    "senses": (("x", "y", "number", "of", "cosine", "share"), ("word",)),
+}
 _BESIDE = 3  # folders below a result file's in which runs are looked for
 _NOT_RESULTS = {"training", "steps", "text"}  # what runs keep for themselves
 
@@ -245,51 +258,34 @@ def _unusable(plain: Any) -> str | None:
     missing = [name for name in ("task", "data", "languages", "metric", "value", "low", "high") if name not in plain]
     if missing:
         return f"has no {', '.join(missing)}: is this a file of scores?"
-    required, optional = ("task", "data", "metric"), ("encoder", "method", "supervision", "group")
-    for name in (*required, *optional):
-        if not isinstance(plain.get(name), str if name in required else str | None):
-            return f"{name} is {plain[name]!r}, expected text"
-    languages = plain["languages"]
-    if not isinstance(languages, list) or not languages or not all(isinstance(lang, str) for lang in languages):
-        return f"languages are {languages!r}, expected a list of names"
-    for name in _NUMBERS:
-        if plain.get(name) is not None and not _is_number(plain[name]):
-            return f"{name} is {plain[name]!r}, expected a number or null"
-    if not isinstance(plain.get("settings", {}), dict):
-        return "settings are not an object"
-    analysis, items = plain.get("analysis"), plain.get("items") or []
-    if analysis is not None and analysis not in ANALYSES:
+    for names, kinds, expected in _FIELDS:
+        for name in names:
+            if not isinstance(plain.get(name), kinds) or isinstance(plain.get(name), bool):
+                return f"{name} is {plain.get(name)!r:.100}, expected {expected}"
+    if not plain["languages"] or not all(isinstance(lang, str) for lang in plain["languages"]):
+        return f"languages is {plain['languages']!r:.100}, expected a list of names"
+    analysis = plain.get("analysis")
+    if analysis not in (None, "correlation", *ANALYSES):  # the second of older files: the report computes it itself
         return f"unknown analysis {analysis!r}, expected {', '.join(ANALYSES)}"
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        return "items are not a list of objects"
-    reason = next(filter(None, (_unusable_item(item, analysis) for item in items)), None)
+    reason = next(filter(None, (_unusable_item(item, analysis) for item in plain.get("items") or ())), None)
     return reason and f"an item of {analysis}: {reason}"
 
 
-def _unusable_item(item: Mapping[str, Any], analysis: str | None) -> str | None:
+def _unusable_item(item: Any, analysis: str | None) -> str | None:
     """What an item of examples, points or senses lacks."""
-    needed = {
-        "points": ("x", "y", "word", "pair"),
-        "examples": ("form", "sentence", "expected", "got"),
-        "senses": ("x", "y", "word", "number", "of", "cosine", "share"),
-    }
-    lacking = [name for name in needed.get(analysis or "", ()) if name not in item]
+    if not isinstance(item, dict):
+        return "not an object"
+    numbers, others = _ITEMS.get(analysis or "", ((), ()))
+    lacking = [name for name in (*numbers, *others) if name not in item]
     if lacking:
         return f"no {', '.join(lacking)}"
-    if analysis == "points" and not all(_is_number(item[name]) and math.isfinite(item[name]) for name in ("x", "y")):
-        return f"x and y are {item['x']!r} and {item['y']!r}, expected numbers"
-    figures = ("x", "y", "number", "of", "cosine", "share")
-    if analysis == "senses" and not all(_is_number(item[name]) and math.isfinite(item[name]) for name in figures):
-        return f"{', '.join(figures)} are {[item[name] for name in figures]!r:.100}, expected numbers"
+    if not all(type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers):
+        return f"{', '.join(numbers)} are {[item[name] for name in numbers]!r:.100}, expected numbers"
     if analysis == "examples":
         answers = [item["expected"], *item["got"].values()] if isinstance(item["got"], dict) else [None]
         if not all(isinstance(answer, dict) for answer in answers):
             return "expected and got are not objects with word and sentence"
     return None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _runs(folders: Iterable[Path]) -> tuple[RunRecord, ...]:

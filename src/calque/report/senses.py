@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calque.report.document import Cell, Head, Line, Panel, Plot, Section, Table
-from calque.report.plots.neighbourhood import Sense, neighbourhood
+from calque.report.plots.words import Sense, neighbourhood
 from calque.report.reading import Record
 from calque.report.subjects import Subjects
 

@@ -9,7 +9,7 @@ from calque.errors import SettingError
 from calque.report.reading import Record, Results
 
 BASE = "base"
-_ABOUT_SEVERAL = ("correlation", "examples")
+_ABOUT_SEVERAL = ("correlation", "examples")  # the former of older files
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,12 @@ class Subjects:
 
     Attributes:
         of: the subject of each line, by source. Lines about several encoders at once have none.
-        spoken: subjects by their names with spaces between encoder, method and supervision, as correlations give them.
         base: with what a subject is compared; not in it: the base itself, references, and what has nothing beside it.
     """
 
     all: tuple[Subject, ...]
     of: Mapping[str, Subject]
     base: Mapping[Subject, Subject]
-    spoken: Mapping[str, Subject]
 
     def __getitem__(self, record: Record) -> Subject:
         return self.of[record.source]
@@ -76,7 +74,6 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
 
     labels: dict[str, tuple[str, tuple[str, str]]] = {}
     labels_by_source: dict[str, str] = {}
-    spoken: dict[str, str] = {}
     with_encoder: set[str] = set()
     for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores decide the order
         if record.analysis in _ABOUT_SEVERAL:
@@ -97,8 +94,6 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         label = " · ".join(part for part in parts if part)
         labels.setdefault(label, (method, group))
         labels_by_source[record.source] = label
-        names = [record.plain.get(name) for name in ("encoder", "method", "supervision")]
-        spoken[" ".join(str(name) for name in names if name) or encoder] = label
         if record.settings.get("encoder") or record.analysis is not None:
             with_encoder.add(label)
     subjects = {
@@ -109,7 +104,6 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         tuple(subjects.values()),
         {source: subjects[label] for source, label in labels_by_source.items()},
         _bases(list(subjects.values()), base),
-        {name: subjects[label] for name, label in spoken.items()},
     )
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calque.analyses.finding import Finding
+from calque.analyses.questions import Finding
 from calque.analyses.table import ANALYSES
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
 from calque.linking import Say
 from calque.named import imported
-from calque.runs.compare import read_scores
 from calque.runs.shown import columns
 from calque.tasks.inputs import Inputs
 
@@ -28,42 +25,21 @@ if TYPE_CHECKING:
     from calque.tasks import WordRetrieval
 
 
-@dataclass(frozen=True)
-class Options:
-    """Settings of the analyses.
-
-    Args:
-        contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
-        sizes: numbers of sentence pairs of the training text that maps are fitted on.
-        map: which map.
-        forms: forms that the examples show.
-        pairs: word pairs in the picture.
-        projection: auto, pca or tsne.
-        bootstrap: samples of the intervals.
-    """
-
-    contextual: bool = True
-    sizes: tuple[int, ...] = ()
-    map: str = "rotation"
-    forms: int = 8
-    pairs: int = 100
-    projection: str = "auto"
-    bootstrap: int = 1000
-
-
 def analyze(
     encoders: Sequence[str],
     inputs: Inputs,
     *,
     only: Sequence[str] | None = None,
     upos: Sequence[str] = (),
-    treebank: Sequence[str] = (),
-    results: Sequence[str] = (),
     load: Mapping[str, Any] | None = None,
-    options: Options | None = None,
+    contextual: bool = True,
+    forms: int = 8,
+    pairs: int = 100,
+    projection: str = "auto",
+    bootstrap: int = 1000,
     progress: bool = False,
 ) -> list[Finding]:
-    """All analyses that the files allow, or those that are asked for.
+    """Run all analyses that the files allow, or those that are asked for.
 
     Each encoder encodes the test text once, all layers in the same pass, and each set of vectors is searched once.
 
@@ -74,10 +50,12 @@ def analyze(
         only: analyses to do, of `ANALYSES`. None: all; those whose files are not given are skipped, with a message.
         upos: files with parts of speech of the test sentences (CoNLL-U or `word⇥UPOS`), `de=FILE` if the name does not say
             the language.
-        treebank: files to train a tagger on instead, on vectors of the first encoder.
-        results: files with scores of retrieval and of zero-shot tasks.
         load: keyword arguments of `load_encoder`.
-        options: see `Options`.
+        contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
+        forms: forms that the examples show.
+        pairs: word pairs in the plot.
+        projection: auto, pca or tsne.
+        bootstrap: samples of the intervals.
         progress: show bars on standard error.
 
     Raises:
@@ -87,28 +65,17 @@ def analyze(
     from calque.encoders import load_encoder
     from calque.tasks import WordRetrieval
 
-    options = options or Options()
-    chosen = _Chosen(only, {**vars(options), "seed": inputs.words.seed}, inputs.say)
-    findings: list[Finding] = []
-    if "correlation" in chosen:
-        findings = chosen["correlation"](chain.from_iterable(map(read_scores, results)))
-        if not findings:
-            none = "no encoder has both retrieval and zero-shot scores of one language in --results"
-            chosen.lacks("correlation", none if results else "")
-    if only is not None and set(only) <= {"correlation"}:
-        return findings
+    settings = {"forms": forms, "pairs": pairs, "projection": projection, "seed": inputs.words.seed}
+    chosen = _Chosen(only, settings, inputs.say)
     paths = _by_name(encoders)
     if not (paths and inputs.test and inputs.langs):
-        if only is None and results and not paths:
-            return findings
         raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
     (one,) = inputs.each()
-    task = WordRetrieval.read(one, contextual=options.contextual, bootstrap=options.bootstrap)
+    task = WordRetrieval.read(one, contextual=contextual, bootstrap=bootstrap)
     if not len(task.links[0]):
         raise SettingError(f"{task.data}: no words are linked, so there is nothing to measure")
     loader = partial(load_encoder, **dict(load or {}))
-    tags = _tags(task, upos, treebank, paths, loader, inputs.say, progress)
-    findings += _of_vectors(paths, Questions(task, tags), chosen, loader, progress)
+    findings = _of_vectors(paths, Questions(task, _tags(task, upos, inputs.say)), chosen, loader, progress)
     order = {name: place for place, name in enumerate(ANALYSES)}
     return sorted(findings, key=lambda finding: order[finding.analysis])
 
@@ -211,11 +178,9 @@ def _of_encoder(
     name: str, path: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
     """One encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
-    from calque.analyses.curves import headline, layer_curve, size_curve
-    from calque.analyses.groups import accuracies, by_subwords
+    from calque.analyses.groups import accuracies, by_subwords, headline, layer_curve
     from calque.encoders.base import require
     from calque.encoders.trainable import TrainableEncoder
-    from calque.maps import KINDS
 
     require(encoder, "measured")
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
@@ -243,19 +208,14 @@ def _of_encoder(
         else:
             chosen.lacks("subwords", encoder=name, some=some)
     if "data-size" in chosen:
-        trained, sizes, map = _training(path, questions.langs), chosen.settings["sizes"], chosen.settings["map"]
-        if trained is not None:
+        trained = _training(path, questions.langs)
+        if trained is None:
+            chosen.lacks("data-size", f"{name}: {ANALYSES['data-size'].lacks}" if some else "", some=some)
+        else:
             method, size, counts = trained
             findings += headline(
                 "data-size", questions, view, group=method, x=float(size), about={**counts, "method": method}
             )
-        train_pairs = questions.task.links[1]
-        if sizes and train_pairs is not None:
-            if map not in KINDS:
-                raise SettingError(f"unknown map {map!r}, expected one of {', '.join(KINDS)}")
-            findings += size_curve(questions, view, encoder, train_pairs, sizes, make=KINDS[map], progress=progress)
-        elif trained is None:
-            chosen.lacks("data-size", f"{name}: {ANALYSES['data-size'].lacks}" if some else "", some=some)
     return view, findings
 
 
@@ -274,19 +234,19 @@ def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, An
 
 
 # -- parts of speech ---------------------------------------------------------------------------------------------------
-def _tags(
-    task: WordRetrieval, upos: Sequence[str], treebank: Sequence[str], paths: Mapping[str, str],
-    loader: Callable[[str], Encoder], say: Say, progress: bool,
-) -> dict[str, tuple[np.ndarray, Sequence[str]]]:  # fmt: skip
-    """By side: from files that have the sentences, or from a tagger trained on a treebank."""
-    from calque.analyses.words import tags_for
+def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
+    """Tags by side, from files that have the sentences."""
+    from calque.analyses.questions import SIDES, tags_for
     from calque.corpora import read_tagged
-    from calque.tasks.datasets import Dataset
-    from calque.tasks.tagging import Tagging
 
     tags: dict[str, tuple[np.ndarray, Sequence[str]]] = {}
     for item in upos:
-        side, lang, path = _side(item, task, "upos")
+        lang, path = name_and_path(item)
+        lang, langs = lang or language_of(item) or "", task.corpus.langs
+        if lang not in langs:
+            said = f"it is in {lang!r}" if lang else "which language is it in?"
+            raise SettingError(f"--upos {item}: {said}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
+        side = SIDES[langs.index(lang)]
         tagged = read_tagged(path, lang=lang)
         codes = tags_for(getattr(task.corpus, side), tagged)
         known = int((codes >= 0).sum())
@@ -294,27 +254,7 @@ def _tags(
             raise SettingError(f"--upos {path}: none of its {len(tagged):,} sentences occurs in {task.data}")
         say(f"{path}: parts of speech for {known:,} of {len(codes):,} words in {lang}")
         tags[side] = (codes, tagged.tags.names)
-    for item in treebank:
-        side, lang, path = _side(item, task, "treebank")
-        if side in tags:
-            raise SettingError(f"both --upos and --treebank are given for {lang}")
-        name, encoder = next(iter(paths.items()))
-        text = Dataset(Path(path).name, lang, read_tagged(path, lang=lang))
-        say(f"{path}: training a tagger on {len(text.data):,} sentences, with the vectors of {name}")
-        tagged = Tagging("pos", [text], [text]).tag(
-            loader(encoder), getattr(task.corpus, side), seed=task.seed, progress=progress
-        )
-        tags[side] = (tagged.tags.codes, tagged.tags.names)
     return tags
-
-
-def _side(item: str, task: WordRetrieval, option: str) -> tuple[str, str, str]:
-    lang, path = name_and_path(item)
-    lang, langs = lang or language_of(item) or "", task.corpus.langs
-    if lang not in langs:
-        said = f"it is in {lang!r}" if lang else "which language is it in?"
-        raise SettingError(f"--{option} {item}: {said}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
-    return ("source", "target")[langs.index(lang)], lang, path
 
 
 # -- shown -------------------------------------------------------------------------------------------------------------

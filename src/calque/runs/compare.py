@@ -185,11 +185,6 @@ def p_value(one: Estimate, other: Estimate) -> float:
     return student.probability(gap, student.total([one.of_runs, other.of_runs]), of_texts)
 
 
-def error_of_gap(one: Estimate, other: Estimate) -> float:
-    """Standard error of the difference of two figures on one test: over either's runs, and over texts that both have."""
-    return math.sqrt(student.total([one.of_runs, other.of_runs, _gap_over_texts(one, other)])[0])
-
-
 def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
     """Variance over texts of a difference: that of paired resamples, where there are some."""
     if one.resamples is None or other.resamples is None:

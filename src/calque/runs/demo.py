@@ -21,8 +21,7 @@ from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
 
 if TYPE_CHECKING:
-    from calque.analyses.finding import Finding
-    from calque.analyses.questions import View
+    from calque.analyses.questions import Finding, View
     from calque.encoders import Encoder
     from calque.pairs import WordPairs
     from calque.tasks import Score
@@ -173,11 +172,9 @@ class _Asked:
 
     def findings(self, seed: int) -> Iterator[Finding]:
         """Analyses that take no time: what `calque analyze` does besides needs tags, layers or more text."""
-        from calque.analyses.examples import examples
         from calque.analyses.groups import accuracies, by_length, by_rank
-        from calque.analyses.hubness import hubness
-        from calque.analyses.language import language
-        from calque.analyses.points import points
+        from calque.analyses.space import hubness, language
+        from calque.analyses.words import examples, points
 
         for analysis, groups in (("rank", by_rank(self.questions)), ("length", by_length(self.questions))):
             for view in self.views:

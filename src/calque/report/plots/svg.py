@@ -1,11 +1,91 @@
-"""Elements of SVG as text, and a drawing that can stand in a page or in a file of its own."""
+"""Drawings as SVG, without a library: elements, colours, and files of their own."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from calque.report.plots import colours
+from calque.errors import MissingExtraError, SettingError
+from calque.storage import write_bytes, write_text
+
+if TYPE_CHECKING:
+    from calque.report.document import Plot
+
+FORMATS = ("svg", "png")
+HATCH = "calque-hatch"  # the pattern's name, which a page makes unique
+Series = Sequence[tuple[str, int]]  # names and numbers, which decide colour and shape
+_ZOOM = 3  # points of a PNG to a unit of the drawing: 300 to an inch at 6.9 inches' width
+
+# Grey for what everything is compared with, then hues after Okabe and Ito (2008), darkened or lightened until each has a
+# contrast of at least 3 to its paper (WCAG 2.2, 1.4.11).
+LIGHT = {
+    "paper": "#ffffff", "ink": "#1c1e21", "soft": "#595f69", "line": "#dcdfe4", "faint": "#f4f5f7",
+    "s0": "#666e79", "s1": "#0b67b2", "s2": "#c8500a", "s3": "#00805e", "s4": "#a33c83", "s5": "#8a6a00", "s6": "#2679ad",
+    "s7": "#5b4fc0",
+    "good1": "#dcebf7", "good2": "#a9cdea", "good3": "#2973ae", "bad1": "#fbe6d6", "bad2": "#f3bd92", "bad3": "#b9540f",
+    "on3": "#ffffff",
+}  # fmt: skip
+DARK = {
+    "paper": "#15171a", "ink": "#e9ebee", "soft": "#a9b0ba", "line": "#34393f", "faint": "#1d2024",
+    "s0": "#9aa2ad", "s1": "#63b0f0", "s2": "#f08a4b", "s3": "#3fc296", "s4": "#e28bc7", "s5": "#d9b84a", "s6": "#8fd3ff",
+    "s7": "#a79cf7",
+    "good1": "#1b3346", "good2": "#23587f", "good3": "#7cbcec", "bad1": "#40291a", "bad2": "#75421c", "bad3": "#f3a068",
+    "on3": "#101214",
+}  # fmt: skip
+SERIES = 8
+# No triangles: they are signs of better and worse.
+SHAPES = ("circle", "square", "star", "diamond", "bar", "plus", "hexagon", "cross")
+DASHES = ("none", "none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4")
+FONT = "'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,'DejaVu Sans',sans-serif"
+
+
+def series(number: int) -> str:
+    """Class of a series; after the eighth they come again."""
+    return f"s{number % SERIES}"
+
+
+def rules(colour: Mapping[str, str]) -> str:
+    """Return the style sheet of drawings in the given colours, which may be variables of a page."""
+    style = [
+        f"text{{font-family:{FONT};font-size:12px;fill:{colour['soft']}}}",
+        f".plot-title{{font-size:16px;font-weight:600;fill:{colour['ink']}}}",
+        f".label{{fill:{colour['ink']}}}", ".strong{font-weight:600}", ".small{font-size:11px}",
+        ".end{text-anchor:end}", ".middle{text-anchor:middle}",
+        f".grid{{stroke:{colour['line']};stroke-width:1}}", f".axis{{stroke:{colour['soft']};stroke-width:1}}",
+        f".halo{{stroke:{colour['paper']};stroke-width:3;stroke-linejoin:round;paint-order:stroke}}",
+        f".whisker{{stroke:{colour['ink']};stroke-width:1.2;fill:none}}",
+        f".hatch{{stroke:{colour['line']};stroke-width:1.5}}", f".cell{{stroke:{colour['paper']};stroke-width:2}}",
+        f".none{{fill:{colour['faint']}}}",
+        f".link{{stroke:{colour['soft']};stroke-width:.8;opacity:.35}}",
+        f".fit{{stroke:{colour['ink']};stroke-width:1.5;stroke-dasharray:6 4;fill:none}}",
+    ]  # fmt: skip
+    for kind in ("good", "bad"):
+        style += [f".{kind}{k}{{fill:{colour[f'{kind}{k}']}}}" for k in (1, 2, 3)]
+    style += [f".on{k}{{fill:{colour['on3' if k == 3 else 'ink']}}}" for k in range(4)]
+    for k in range(SERIES):
+        c = colour[f"s{k}"]
+        dash = "" if DASHES[k] == "none" else f";stroke-dasharray:{DASHES[k]}"
+        style += [
+            f".s{k} .curve{{stroke:{c};stroke-width:2;fill:none{dash}}}", f".s{k} .band{{fill:{c};opacity:.13}}",
+            f".s{k} .bar{{fill:{c};opacity:.45}}", f".s{k} .shade{{fill:{c}}}",
+            f".s{k} .dot{{fill:{c};stroke:{colour['paper']};stroke-width:1.2}}",
+            f".s{k} .open{{fill:{colour['paper']};stroke:{c};stroke-width:1.8}}", f".s{k} .name{{fill:{c};font-weight:600}}",
+        ]  # fmt: skip
+    return "".join(style)
+
+
+def page_rules() -> str:
+    """For drawings in a page: colours are its variables, see `variables`."""
+    return "".join(f"svg {rule}}}" for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}") if rule)
+
+
+def variables(values: Mapping[str, str]) -> str:
+    return "".join(f"--{name}:{value};" for name, value in values.items())
 
 
 @dataclass(frozen=True)
@@ -44,7 +124,7 @@ class Drawing:
             "svg",
             element("title", self.title),
             element("desc", self.description),
-            element("style", Raw(colours.stylesheet())),
+            element("style", Raw(rules(LIGHT))),
             element("rect", width="100%", height="100%", fill="#ffffff"),
             text(16, 26, self.title, class_="plot-title"),
             _placed(self, 0, top),
@@ -52,9 +132,6 @@ class Drawing:
             viewBox=f"0 0 {number(self.width)} {number(self.height + top)}",
             width=self.width, height=self.height + top,
         )  # fmt: skip
-
-
-HATCH = "calque-hatch"  # the pattern's name, which a page makes unique
 
 
 def beside(drawings: tuple[Drawing, ...]) -> Drawing:
@@ -130,3 +207,55 @@ def shortened(content: str, most: float, size: float = 12) -> str:
     while content and width_of(content + "…", size) > most:
         content = content[:-1]
     return content + "…"
+
+
+def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str], form: str = "svg") -> list[Path]:
+    """Write every view of every plot, named by what it shows.
+
+    Args:
+        plots: of a report.
+        folder: made if it is not there.
+        form: svg or png.
+
+    Raises:
+        SettingError: another form.
+        MissingExtraError: png, and resvg-py is not installed.
+    """
+    if form not in FORMATS:
+        raise SettingError(f"plots are written as {' or '.join(FORMATS)}, not as {form}")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written: dict[str, Path] = {}
+    for plot in plots:
+        several = plot.choices
+        for panel in plot.panels:
+            parts = [plot.id.removesuffix("-plot"), *(value for name, value in panel.choice.items() if name in several)]
+            name = file_name("-".join(parts))
+            while name.casefold() in written:
+                name += "-"
+            drawing = beside(panel.drawings).standalone()
+            path = folder / f"{name}.{form}"
+            if form == "svg":
+                write_text(path, drawing)
+            else:
+                write_bytes(path, png(drawing))
+            written[name.casefold()] = path
+    return list(written.values())
+
+
+def file_name(text: str) -> str:
+    """Letters, digits and hyphens."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "plot"
+
+
+def png(drawing: str) -> bytes:
+    """A drawing as points, three to a unit.
+
+    Raises:
+        MissingExtraError: resvg-py is not installed.
+    """
+    try:
+        import resvg_py
+    except ImportError:
+        raise MissingExtraError("resvg-py", "plots", "writing plots as PNG") from None
+    return bytes(resvg_py.svg_to_bytes(svg_string=drawing, zoom=_ZOOM, background="#ffffff"))

@@ -1,15 +1,19 @@
-"""The report as Markdown: the same text and tables; plots as the tables behind them."""
+"""The report as Markdown, with the tables behind its plots, and as JSON for programs, with the lines of each number."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 import calque
 from calque.report.document import Block, Cell, Examples, Line, More, Name, Points, Report, Table, Text
 from calque.report.numbers import Figure, Number
 from calque.report.page import tally
-from calque.report.plots.heat import SIGNS
+from calque.report.plots.charts import SIGNS
+from calque.report.plots.svg import Drawing
 
 
 def markdown(report: Report) -> str:
@@ -136,3 +140,29 @@ def _examples(examples: Examples) -> list[str]:
                 lines.append(f"  - {escape(answer.name.label)} {mark} {escape(answer.word)}{where}")
         parts.append("\n".join(lines))
     return [*parts, _text(examples.note)] if examples.note else parts
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+def as_json(report: Report) -> str:
+    """Return the whole report: the objects of `calque.report.document` by the names of their fields, empty ones left out.
+    Blocks have their class as `block`. Numbers and figures have `shown`, `kind` and `sources`, the lines they come from."""
+    return json.dumps({"calque": calque.__version__, **_plain(report)}, ensure_ascii=False, indent=1) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Number):
+        sources = [list(group) for group in value.sources]
+        return {"value": value.value, "shown": value.shown, "kind": value.kind, "sources": sources}
+    if isinstance(value, Figure):
+        number = value.part("value")
+        about = {name: getattr(value, name) for name in ("value", "low", "high", "n", "sd", "kind", "sources")}
+        return {**about, "shown": None if number is None else number.shown}
+    if isinstance(value, Drawing):
+        return value.title
+    if is_dataclass(value):
+        known = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        kind = {"block": type(value).__name__.lower()} if isinstance(value, Block) else {}
+        return {**kind, **{name: each for name, each in known.items() if each not in (None, "", [], {}, False)}}
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,378 @@
+"""Measures of a vector space, whatever map lies between its languages: isometry, hubs, anisotropy, language, consistency."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from calque.algebra.normalize import unit_centre_unit
+from calque.analyses.questions import DEPTH, SIDES, Finding, Questions, View
+from calque.errors import SettingError
+from calque.offsets import offsets_of
+from calque.tasks.bootstrap import accuracy, ratio
+from calque.tasks.consistency import LETTERS, same_form_nearest
+from calque.tasks.consistency import similarities as correlated
+from calque.tasks.nearest import retrieve
+
+_FORMS = 1000  # isometry: the most frequent forms, whose mean vectors stand for a language
+_COMPONENTS = (1, 3, 10)
+_WORDS, _STEPS = 5000, 100  # language probe: forms of each language, and steps of Newton's method
+
+
+# -- isometry ----------------------------------------------------------------------------------------------------------
+def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int = 10) -> np.ndarray:
+    """Return the spectrum of the graph that joins each vector with its nearest ones by inner product.
+
+    L = D − A, where A has an edge between two vectors if either is among the `neighbours` nearest of the other.
+
+    Args:
+        x: `[n, dim]`, rows of length 1.
+        neighbours: edges that each vector asks for; all others, if there are fewer.
+
+    Returns:
+        float64 `[n]`, from large to small.
+    """
+    n = len(x)
+    if neighbours < 1:
+        raise SettingError(f"a graph of nearest neighbours needs at least 1, got {neighbours}")
+    similar = x.astype(np.float64) @ x.astype(np.float64).T
+    np.fill_diagonal(similar, -np.inf)
+    nearest = np.argsort(-similar, axis=1, kind="stable")[:, : min(neighbours, n - 1)]
+    edges = np.zeros((n, n))
+    np.put_along_axis(edges, nearest, 1.0, axis=1)
+    edges = np.maximum(edges, edges.T)
+    return np.linalg.eigvalsh(np.diag(edges.sum(axis=1)) - edges)[::-1]
+
+
+def eigenvalue_similarity(first: np.ndarray, second: np.ndarray, *, energy: float = 0.9) -> float:
+    """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians (Søgaard et al. 2018, §3.1); 0 for equal spectra.
+
+    k is the smaller of the two numbers of largest eigenvalues that make up `energy` of a spectrum's sum. The sum grows with
+    the number of vectors: compare only what was computed on as many.
+
+    Args:
+        first, second: eigenvalues from large to small.
+    """
+
+    def needed(values: np.ndarray) -> int:
+        total = np.cumsum(values)
+        return int(np.searchsorted(total, energy * total[-1] * (1 - 1e-12)) + 1) if total[-1] > 0 else len(values)
+
+    k = min(needed(first), needed(second), len(first), len(second))
+    return float(np.square(first[:k] - second[:k]).sum())
+
+
+def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
+    """Return Pearson's r between the cosines of all pairs of vectors in one space and of their translations in the other
+    (Vulić et al. 2020, §2); 1 for isometric spaces.
+
+    Args:
+        x, y: `[n, dim]` and `[n, dim']`, rows of length 1; row i of one translates row i of the other.
+    """
+    if len(x) < 3:
+        return math.nan
+    upper = np.triu_indices(len(x), 1)
+    first, second = ((side.astype(np.float64) @ side.astype(np.float64).T)[upper] for side in (x, y))
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def isometry(questions: Questions, view: View, *, n: int = _FORMS, neighbours: int = 10) -> list[Finding]:
+    """Return eigenvalue similarity (0: the same shape) and relational similarity (1).
+
+    A language is the mean vectors of its most frequent forms in the test text, as many in both, made of unit length,
+    centred and of unit length again; relational similarity takes the links' own words, one link for each source form.
+    None of these asks how the spaces lie to each other: a rotation changes nothing, and what they say is how far a rotation
+    could get. No intervals: words drawn twice would be points at distance 0.
+
+    Args:
+        n: forms of each language, or pairs of words, at most.
+        neighbours: see `laplacian_eigenvalues`.
+    """
+    means = [_form_means(questions, view, side) for side in SIDES]
+    used = min(n, *(len(side) for side in means))
+    asked = view.answers.queries
+    forms = questions.forms["source"][0][questions.rows["source"][asked]]
+    linked = asked[np.sort(np.unique(forms, return_index=True)[1])][:n]  # one link for each source form
+    if used < 3 or len(linked) < 3:
+        return []
+    x, y = (unit_centre_unit(side[:used])[0] for side in means)
+    words = (unit_centre_unit(view.side(side).data[questions.rows[side][linked]])[0] for side in SIDES)
+    spectra = [laplacian_eigenvalues(side, neighbours=neighbours) for side in (x, y)]
+    figures = (
+        ("eigenvalue-similarity", eigenvalue_similarity(*spectra), used, {"neighbours": neighbours}),
+        ("relational-similarity", relational_similarity(*words), len(linked), {}),
+    )
+    return [
+        questions.finding("isometry", view, metric, value, count, about, task="isometry", percent=False)
+        for metric, value, count, about in figures
+    ]
+
+
+def _form_means(questions: Questions, view: View, side: str) -> np.ndarray:
+    """Mean vector of each form that has one, the most frequent first; of equally frequent ones the first in the text."""
+    numbers, forms = questions.forms[side]
+    rows = np.flatnonzero(view.covered(side))
+    order = rows[np.argsort(numbers[rows], kind="stable")]
+    counts = np.bincount(numbers[rows], minlength=len(forms))
+    present = np.flatnonzero(counts)
+    if not len(present):
+        return np.zeros((0, view.side(side).dim))
+    starts = offsets_of(counts)[present]
+    sums = np.add.reduceat(np.asarray(view.side(side).data)[order], starts, axis=0, dtype=np.float64)
+    return (sums / counts[present][:, None])[np.argsort(-counts[present], kind="stable")]
+
+
+# -- hubs --------------------------------------------------------------------------------------------------------------
+def occurrences(lists: np.ndarray, n: int) -> np.ndarray:
+    """Return N_k: in how many lists of nearest neighbours each of `n` vectors is; int64 `[n]`.
+
+    Args:
+        lists: int `[n_queries, k]`, −1 for no neighbour.
+    """
+    return np.bincount(lists[lists >= 0], minlength=n)
+
+
+def powers(values: np.ndarray) -> np.ndarray:
+    """Return 1, v, v² and v³ of each value: what `skewness` is computed from, once summed; `[n, 4]`."""
+    return np.stack([np.ones(len(values)), values, values**2.0, values**3.0], axis=1)
+
+
+def skewness(sums: np.ndarray) -> np.ndarray:
+    """Return E[(v − μ)³] / σ³ from sums of powers `[…, 4]` (Radovanović et al. 2010, §2.2); NaN where all values are equal.
+
+    0 for a symmetric distribution; the larger, the more do a few vectors stand in everybody's list.
+    """
+    n, first, second, third = (sums[..., k] for k in range(4))
+    mean = ratio(first, n)
+    variance = ratio(second, n) - mean**2
+    moment = ratio(third, n) - 3 * mean * ratio(second, n) + 2 * mean**3
+    variance = np.where(variance > 1e-12 * np.maximum(mean**2, 1e-300), variance, 0.0)
+    return ratio(moment, variance**1.5)
+
+
+def hubness(questions: Questions, view: View) -> list[Finding]:
+    """Return the skewness of N_10 in either direction, by CSLS and by cosine.
+
+    N_10 of a word is for how many of the linked words of the other language it is among the 10 nearest; all words of its
+    side count, also those that are in no list. CSLS is made to make hubs rarer, so that by cosine is what the space itself
+    is like. Intervals are over sentences of the words that can be hubs.
+    """
+    task = questions.task
+    by_similarity = {str(task.similarity): view.answers}
+    if "cosine" not in by_similarity:
+        by_similarity["cosine"] = retrieve(
+            view.source, view.target, questions.pairs, candidates=task.candidates, similarity="cosine",
+            uncovered=task.uncovered, depth=DEPTH, source_words=questions.first["source"],
+            target_words=questions.first["target"],
+        )  # fmt: skip
+    findings = []
+    for similarity, answers in by_similarity.items():
+        for side, lists, langs in (
+            ("target", answers.target_lists, questions.langs),
+            ("source", answers.source_lists, questions.langs[::-1]),
+        ):
+            pool = questions.first[side] & view.covered(side)
+            if task.candidates == "linked":
+                linked = np.zeros_like(pool)
+                linked[questions.rows[side][answers.queries]] = True
+                pool = pool & linked
+            counts = occurrences(lists, len(pool))[pool]
+            sums = questions.summed(questions.sentence_of[side][pool], *powers(counts).T)
+            about = {
+                "k": DEPTH, "similarity": similarity, "largest": int(counts.max(initial=0)),
+                "mean": float(counts.mean()) if len(counts) else None, "never": int((counts == 0).sum()),
+            }  # fmt: skip
+            figures = questions.resamples.interval(sums, skewness)
+            findings.append(questions.finding(
+                "hubness", view, f"skewness.{similarity}", figures, len(counts), about, group="-".join(langs),
+                task="hubness", percent=False,
+            ))  # fmt: skip
+    return findings
+
+
+# -- anisotropy --------------------------------------------------------------------------------------------------------
+def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return the mean cosine of two different vectors of a set, from its sum: (‖Σu‖² − n) / (n(n − 1)) for unit vectors u.
+
+    Args:
+        total: `[…, dim]`, sum of the unit vectors.
+        n: `[…]`, how many there are.
+    """
+    return ratio(np.square(total).sum(axis=-1) - n, n * (n - 1))
+
+
+def explained_variance(x: np.ndarray) -> np.ndarray:
+    """Return the share of the variance in the first 1, 2, 3 … principal components of vectors; `[min(n, dim)]`."""
+    centred = x - x.mean(axis=0, dtype=np.float64)
+    values = np.linalg.eigvalsh(centred.T @ centred / max(len(x), 1))[::-1][: min(x.shape)].clip(min=0)
+    return np.cumsum(values) / values.sum() if values.sum() > 0 else np.full(len(values), math.nan)
+
+
+def anisotropy(questions: Questions, view: View) -> list[Finding]:
+    """Return the mean cosine of random words (Ethayarajh 2019, §3.2), and the variance that the first components explain.
+
+    Groups of `mean-cosine`: words of either language; words of both, one of each; and linked words, which should stand out.
+    All words that have a vector count once each time that they come. In `explained-variance`, x is the number of components.
+    """
+    sums = {}  # of each sentence: the sum of its unit vectors, and how many there are; rows without a vector are zero
+    for side in SIDES:
+        units, starts = view.units[side], questions.offsets[side][:-1]
+        sums[side] = np.zeros((len(questions.corpus), units.shape[1] + 1))
+        filled = np.diff(questions.offsets[side]) > 0
+        if filled.any():
+            sums[side][filled, :-1] = np.add.reduceat(units, starts[filled], axis=0, dtype=np.float64)
+            sums[side][filled, -1] = np.add.reduceat(view.covered(side).astype(np.int64), starts[filled])
+    both = np.concatenate([sums["source"], sums["target"]], axis=1)
+    dim = both.shape[1] // 2
+    asked = view.answers.queries
+    units = [view.units[side][questions.rows[side][asked]].astype(np.float64) for side in SIDES]
+    linked = questions.summed(questions.pairs.sentence[asked], np.einsum("ij,ij->i", *units), np.ones(len(asked)))
+
+    def within(drawn: np.ndarray) -> np.ndarray:
+        return mean_cosine(drawn[..., :-1], drawn[..., -1])
+
+    def between(drawn: np.ndarray) -> np.ndarray:
+        products = (drawn[..., : dim - 1] * drawn[..., dim:-1]).sum(axis=-1)
+        return ratio(products, drawn[..., dim - 1] * drawn[..., -1])
+
+    pair, words = "-".join(questions.langs), [sums[side][:, -1].sum() for side in SIDES]
+    findings = []
+    for group, parts, statistic, n in (
+        (questions.langs[0], sums["source"], within, words[0]),
+        (questions.langs[1], sums["target"], within, words[1]),
+        (pair, both, between, sum(words)),
+        (f"{pair} linked", linked, accuracy, len(asked)),
+    ):
+        figures = questions.resamples.interval(parts, statistic)
+        findings.append(questions.finding(
+            "anisotropy", view, "mean-cosine", figures, n, group=group, task="anisotropy", percent=False
+        ))  # fmt: skip
+    for side, lang in zip(SIDES, questions.langs, strict=True):
+        used = view.units[side][view.covered(side)]
+        shares = explained_variance(used)
+        findings += [
+            questions.finding(
+                "anisotropy", view, "explained-variance", float(shares[k - 1]), len(used), group=lang, x=float(k),
+                task="anisotropy",
+            )
+            for k in _COMPONENTS if k <= len(shares)
+        ]  # fmt: skip
+    return findings
+
+
+# -- language ----------------------------------------------------------------------------------------------------------
+def logistic_regression(x: np.ndarray, y: np.ndarray, *, penalty: float = 1.0) -> tuple[np.ndarray, float]:
+    """Fit a linear probe: minimise Σ log(1 + exp(−s(xw + b))) + penalty/2 · ‖w‖², where s is 1 for `y` and −1 otherwise.
+
+    Newton's method with steps halved until the loss falls. The loss is strictly convex in w, so there is one answer.
+
+    Args:
+        x: `[n, dim]`.
+        y: bool `[n]`.
+        penalty: of the weights, not of b.
+
+    Returns:
+        w, float64 `[dim]`, and b.
+    """
+    x1 = np.concatenate([np.asarray(x, dtype=np.float64), np.ones((len(x), 1))], axis=1)
+    sign, weights = np.where(y, 1.0, -1.0), np.zeros(x1.shape[1])
+    ridge = np.full(x1.shape[1], float(penalty))
+    ridge[-1] = 0.0
+
+    def loss(w: np.ndarray) -> float:
+        return float(np.logaddexp(0, -sign * (x1 @ w)).sum() + 0.5 * (ridge * w * w).sum())
+
+    current = loss(weights)
+    for _ in range(_STEPS):
+        p = 0.5 * (1 + np.tanh(0.5 * (x1 @ weights)))
+        gradient = x1.T @ (p - (sign > 0)) + ridge * weights
+        if np.abs(gradient).max() < 1e-8 * len(x1):
+            break
+        # The last place has no penalty: a little keeps the matrix from being singular where p is 0 or 1 everywhere.
+        curvature = (x1 * (p * (1 - p))[:, None]).T @ x1 + np.diag(ridge + 1e-9)
+        step = np.linalg.solve(curvature, gradient)
+        size = 1.0
+        while (new := loss(weights - size * step)) > current and size > 1e-8:
+            size /= 2
+        if new >= current:
+            break
+        weights, current = weights - size * step, new
+    return weights[:-1], float(weights[-1])
+
+
+def language(questions: Questions, view: View, *, words: int = _WORDS, seed: int = 0) -> list[Finding]:
+    """Return the accuracy of a linear probe that predicts the language of words it was not trained on; chance is one half.
+
+    Each form comes once, where it first stands in the test text, and forms that both languages have are left out: nothing
+    could be told of them. Two thirds of the forms, as many of each language, train the probe (unit vectors, each dimension
+    standardised); the others are asked. Alignment should make it fall. It need not reach chance for retrieval to be good:
+    a probe needs one direction in which the languages differ, the nearest neighbour a small distance in all.
+
+    Args:
+        words: forms of each language, at most.
+        seed: of the choice and division of the forms.
+    """
+    shared = set(questions.forms["source"][1]) & set(questions.forms["target"][1])
+    rng = np.random.default_rng(seed)
+    rows = []
+    for side in SIDES:
+        numbers, forms = questions.forms[side]
+        first = np.sort(np.unique(numbers, return_index=True)[1])
+        distinct = np.array([form not in shared for form in forms], dtype=bool)
+        first = first[distinct[numbers[first]] & view.covered(side)[first]]
+        rows.append(rng.permutation(first))
+    used = min(words, *(len(side) for side in rows))
+    known = 2 * used // 3
+    if known < 1 or used == known:
+        return []
+    parts = [(side, chosen[:known], chosen[known:used]) for side, chosen in zip(SIDES, rows, strict=True)]
+    train, test = (np.concatenate([view.units[part[0]][part[k]] for part in parts]).astype(np.float64) for k in (1, 2))
+    mean, scale = train.mean(axis=0), train.std(axis=0)
+    scale[scale == 0] = 1.0
+    weights, bias = logistic_regression((train - mean) / scale, np.arange(len(train)) >= known)
+    hits = (((test - mean) / scale) @ weights + bias > 0) == (np.arange(len(test)) >= used - known)
+    sentence = np.concatenate([questions.sentence_of[side][asked] for side, _, asked in parts])
+    figures = questions.resamples.interval(questions.summed(sentence, hits, np.ones(len(hits))), accuracy)
+    about = {
+        "chance": 0.5, "train_words": 2 * known, "shared_forms_left_out": len(shared), "probe": "logistic regression",
+    }  # fmt: skip
+    return [questions.finding("language", view, "probe-accuracy", figures, len(hits), about, task="language")]
+
+
+# -- what is left of each language's own structure ---------------------------------------------------------------------
+def consistency(questions: Questions, view: View) -> list[Finding]:
+    """Return how often the nearest other word of the same language is the same form, over words that come again; for each
+    language, see `calque.tasks.consistency.Consistency`. A language whose words are all shorter or come once is left out."""
+    findings = []
+    for side, lang in zip(SIDES, questions.langs, strict=True):
+        rows, hits = same_form_nearest(*questions.forms[side], view.side(side))
+        if len(rows):
+            sums = questions.summed(questions.sentence_of[side][rows], hits, np.ones(len(rows)))
+            figures, about = questions.resamples.interval(sums, accuracy), {"letters": LETTERS, "similarity": "cosine"}
+            findings.append(questions.finding(
+                "consistency", view, "same-form", figures, len(rows), about, group=lang, task="consistency"
+            ))  # fmt: skip
+    return findings
+
+
+def similarities(questions: Questions, views: Sequence[View], *, seed: int = 0) -> list[Finding]:
+    """Return the correlation of the cosines of pairs of words of one language under the first encoder with those under each
+    other one; for each language, see `calque.tasks.consistency.similarities`.
+
+    Args:
+        views: of the encoders, the one before alignment first.
+        seed: of the pairs that are drawn.
+    """
+    base, findings = views[0], []
+    for view in views[1:]:
+        for side, lang in zip(SIDES, questions.langs, strict=True):
+            samples = questions.task.bootstrap
+            measured, n = correlated(base.side(side), view.side(side), seed=seed, samples=samples)
+            if n:
+                findings.append(questions.finding(
+                    "similarities", view, "similarities", measured.ends, n, {"base": base.name}, group=lang,
+                    task="consistency", percent=False,
+                ))  # fmt: skip
+    return findings
