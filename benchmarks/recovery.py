@@ -17,9 +17,8 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.encoders import load_encoder
 from calque.encoders.elmo import ElmoEncoder
-from calque.maps.dictionary import DictionaryFit, fit_dictionary
+from calque.maps.dictionary import DictionaryFit, WordList, fit_dictionary
 from calque.maps.refine import Refinement
-from calque.maps.seeds import WordList
 from calque.maps.unsupervised import fit_unsupervised
 from calque.nn.elmo import ElmoNetwork, elmo_options
 

@@ -18,9 +18,8 @@ from scipy.sparse.linalg import svds
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours
 from calque.corpora import read_dictionary, read_sentences
-from calque.maps.dictionary import fit_dictionary
+from calque.maps.dictionary import WordList, fit_dictionary, seed_pairs
 from calque.maps.refine import Refinement
-from calque.maps.seeds import WordList, seed_pairs
 from calque.text import Sentences
 
 FOLDS = 5

@@ -12,18 +12,15 @@ import torch
 from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive
 from calque.alignment.finetune import FineTune
-from calque.alignment.freezing import freeze_below
 from calque.alignment.losses import info_nce
 from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes
-from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.per_language import PerLanguage
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.threads import Threads
-from calque.training.passes import shares_at_once
 from calque.training.plan import BatchPlan
+from calque.training.sources import freeze_below
 from linked_text import cancels, make_text
 
 
@@ -36,7 +33,7 @@ def gradients(model) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def fast(tuner, encoder, corpora, pairs, chosen, threads=Threads(1)):
+def fast(tuner, encoder, corpora, pairs, chosen):
     """Loss terms and gradients of one update, by the library."""
     text = AlignedText(corpora, pairs, encoder, towards=tuner.towards, special=tuner.special)
     layers, processes = encoder.layer_numbers(tuner.layers), Processes()
@@ -48,10 +45,10 @@ def fast(tuner, encoder, corpora, pairs, chosen, threads=Threads(1)):
     freeze_below(tuned.model, tuner.freeze)
     reference = None
     if tuner.needs_reference:
-        reference = Reference(encoder, text, layers, tuner.budget, processes, threads)
+        reference = Reference(encoder, text, layers, tuner.budget, processes)
         reference.keep(tuner.reference, tuner.precision)
     terms = Alignment(
-        tuned, text, layers, processes, reference, threads,
+        tuned, text, layers, processes, reference,
         loss=tuner.loss, over_all=tuner.terms_over_all, budget=tuner.budget, accumulate=tuner.accumulate,
     ).backward(chosen)  # fmt: skip
     return terms, gradients(tuned.model), tuned
@@ -146,7 +143,7 @@ def test_several_languages_are_summed(tiny_encoder, text):
 
 @pytest.mark.parametrize("make", [FineTune, Contrastive])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropout, monkeypatch):
+def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropout):
     corpus, pairs = text
     options = {"weight": 0.5, "keep": 0.5} if make is Contrastive else {"reduction": "mean"}
     chosen = [np.arange(9)]
@@ -165,44 +162,21 @@ def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropo
         text = AlignedText([corpus], [pairs], noisy, towards="en", special=False)
         noisy.model.train()
         loss = make(towards="en", **options).loss
-        alignment = Alignment(noisy, text, (2,), Processes(), None, Threads(1), loss=loss, accumulate=3)
+        alignment = Alignment(noisy, text, (2,), Processes(), None, loss=loss, accumulate=3)
         part = text.update(chosen, budget=100, accumulate=3)[1]
         first, again, other = (alignment._pass(part, seed).vectors[2] for seed in (5, 5, 6))
         torch.testing.assert_close(first, again)
         assert not torch.equal(first, other)
-        monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-        assert shares_at_once(noisy, torch.device("cpu")) == 3
-        monkeypatch.setattr(HuggingFaceEncoder, "keyed_dropout", lambda encoder: False)
-        assert shares_at_once(noisy, torch.device("cpu")) == 1, "threads would share one source of random numbers"
 
 
-@pytest.mark.parametrize("make", [FineTune, Contrastive])
-@pytest.mark.parametrize("freeze", [None, 0, 1])
-def test_an_update_in_threads_equals_one_in_one_piece(tiny_encoder, text, make, freeze):
-    found = []
-    for count in (1, 3, 2, 2):
-        with Threads(count) as threads:
-            tuner = make(towards="en", layers=(1, 2), freeze=freeze)
-            found.append(fast(tuner, tiny_encoder, [text[0]], [text[1]], [np.arange(12)], threads))
-    largest = max(float(gradient.abs().max()) for gradient in found[0][1].values())
-    for other in found[1:3]:
-        assert other[0] == pytest.approx(found[0][0], rel=1e-5)
-        for name, gradient in found[0][1].items():
-            torch.testing.assert_close(other[1][name], gradient, atol=1e-5 * largest, rtol=0, msg=name)
-    assert found[3][0] == found[2][0], "whichever thread comes first"
-    assert all(torch.equal(found[3][1][name], gradient) for name, gradient in found[2][1].items())
-    assert any(name.startswith("embeddings") for name in found[0][1]) == (freeze is None)
-
-
-def test_shares_hold_every_sentence_once_and_batches_keep_to_the_budget(tiny_encoder, text):
+def test_batches_hold_every_sentence_once_and_keep_to_the_budget(tiny_encoder, text):
     laid = AlignedText([text[0]], [text[1]], tiny_encoder, towards="en", special=True)
     sentences = np.random.default_rng(0).permutation(20)
-    lengths = np.diff(laid.table.offsets)
-    for budget, n in ((1, 1), (40, 3), (1000, 2), (1000, 64)):
-        shares = laid.shares(sentences, budget, n)
-        assert sorted(s for share in shares for batch in share for s in batch) == list(range(20))
-        assert len(shares) == min(n, 20)
-        for batch in (batch for share in shares for batch in share):
+    lengths = laid.table.lengths
+    for budget in (1, 40, 1000):
+        batches = laid.batches(sentences, budget)
+        assert sorted(s for batch in batches for s in batch) == list(range(20))
+        for batch in batches:
             assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
 
 
@@ -213,20 +187,6 @@ def test_vectors_of_the_frozen_encoder_kept_or_recomputed(tiny_encoder, text):
     anew = fast(FineTune(towards="en", reference="recomputed"), tiny_encoder, [corpus], [pairs], chosen)
     assert kept[0] == pytest.approx(anew[0], rel=1e-5)
     assert_same(kept[1], anew[1])
-
-
-@pytest.mark.parametrize("strong", [False, True])
-def test_info_nce_is_the_formula(strong):
-    rng = torch.Generator().manual_seed(0)
-    x, y = (torch.nn.functional.normalize(torch.randn(7, 5, generator=rng), dim=1) for _ in range(2))
-    tau, total = 0.2, 0.0
-    for a, b in ((x, y), (y, x)):
-        for k in range(7):
-            over = sum(math.exp(float(a[k] @ b[j]) / tau) for j in range(7))
-            if strong:
-                over += sum(math.exp(float(a[k] @ a[j]) / tau) for j in range(7) if j != k)
-            total -= math.log(math.exp(float(a[k] @ b[k]) / tau) / over)
-    assert float(info_nce(x, y, temperature=tau, strong=strong)) == pytest.approx(total / 14, rel=1e-5)
 
 
 def test_training_brings_translations_together_and_leaves_the_encoder_alone(tiny_encoder, text):
@@ -266,19 +226,6 @@ def test_freezing_leaves_the_lower_layers_as_they_were(tiny_encoder, text):
     assert any(".layer.1." in name for name in changed)
     with pytest.raises(SettingError, match="at least one must be trained"):
         Contrastive(towards="en", freeze=tiny_encoder.n_layers).tune(tiny_encoder, corpus, pairs)
-
-
-def test_weights_go_back_as_far_as_asked(tiny_encoder, text):
-    """θ + share·(θ0 − θ), weight by weight; the training before is the same."""
-    whole, part = (
-        Contrastive(towards="en", batch=6, step_back=share).tune(tiny_encoder, *text) for share in (0.0, 0.25)
-    )
-    weights = (dict(encoder.model.named_parameters()) for encoder in (tiny_encoder, whole, part))
-    before, trained, found = weights
-    for name, weight in found.items():
-        torch.testing.assert_close(weight, 0.25 * before[name] + 0.75 * trained[name])
-    with pytest.raises(SettingError, match="step_back"):
-        Contrastive(towards="en", step_back=1.0)
 
 
 # -- which sentence pairs an update sees -----------------------------------------------------------------------------

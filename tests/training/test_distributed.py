@@ -23,7 +23,7 @@ JOB = str(tuner_cases.__file__)
 HELPERS = os.pathsep.join([str(Path(JOB).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
 FSDP = {"ACCELERATE_USE_FSDP": "true"}
 #: cases for four processes, of which some have no pair in the last update of an epoch, and of the small texts always
-OF_FOUR = ("finetune", "contrastive-each", "contrastive-pivot", "senses", "distilled", "distilled-words")
+OF_FOUR = ("finetune", "contrastive-each", "senses", "distilled", "distilled-words")
 OF_TWO = tuple(case for case in CASES if case not in OF_FOUR)
 #: cases for two processes of which each has half of every weight
 IN_PARTS = ("contrastive-one", *(case for case in CASES if case == "contrastive-lora"))

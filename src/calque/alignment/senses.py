@@ -30,10 +30,9 @@ from calque.pretraining.senses import Senses, SenseTraining
 from calque.pretraining.translations import Translations
 from calque.text import Sentences
 from calque.threads import Threads
-from calque.training.loop import Loop, Schedule
+from calque.training.loop import Loop, Schedule, rate_by_width
 from calque.training.objective import Objective
 from calque.training.passes import shares_at_once
-from calque.training.rates import rate_by_width
 from calque.training.sources import float32_copy
 
 

@@ -29,37 +29,12 @@ class Tuning:
     temperature: Annotated[
         float | None, typer.Option(callback=positive, help="contrastive: temperature of the softmax.")
     ] = None
-    temperature_schedule: Annotated[
-        str | None,
-        typer.Option(help="contrastive: fixed (default), linear or cosine to --temperature-end, or learned."),
-    ] = None
-    temperature_end: Annotated[
-        float | None, typer.Option(callback=positive, help="contrastive: temperature at the end of its schedule.")
-    ] = None
     sentences: Annotated[
         float | None,
         typer.Option(
             min=0,
             callback=finite,
             help="contrastive: weight of the same loss over whole sentences (means of their words); default: 0.",
-        ),
-    ] = None
-    subword_dropout: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            callback=finite,
-            help="contrastive, finetune: leave out subwords with this probability, cutting the text anew in each update.",
-        ),
-    ] = None
-    balance_origins: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            callback=finite,
-            help="contrastive, finetune: draw pairs by their origin, named in the third column, n pairs with weight n^X; 0: "
-            "all origins alike.",
         ),
     ] = None
     weight: Annotated[

@@ -57,10 +57,7 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
         raise InputError(f"an array of shape {matrix.shape}, expected a matrix [dim, dim]", path=path)
     if not np.isfinite(matrix).all():
         raise InputError("a matrix with entries that are not finite", path=path)
-    target, source = matrix.shape
-    return LinearMap.from_arrays(
-        {"matrix": np.ascontiguousarray(matrix.T), "source_mean": np.zeros(source), "target_mean": np.zeros(target)}
-    )
+    return LinearMap.from_arrays({"matrix": np.ascontiguousarray(matrix.T)})
 
 
 class _NotAMatrixError(Exception):

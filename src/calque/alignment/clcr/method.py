@@ -26,8 +26,7 @@ from calque.errors import SettingError, check_number
 from calque.nn.transform import Score
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.training.loop import Schedule
-from calque.training.rates import rate_by_width
+from calque.training.loop import Schedule, rate_by_width
 
 # What each phase has of its own, what only comes after all of them, and what is rounding.
 _OF_PHASES = ("epochs", "refine", "learning_rate", "beta", "follow", "warmup", "decay", "betas", "epsilon", "clip")

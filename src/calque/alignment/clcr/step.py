@@ -14,7 +14,6 @@ from calque.alignment.clcr.phases import Course, History, Phase
 from calque.alignment.clcr.pivots import choose_threshold
 from calque.alignment.clcr.text import PairedText, covered_words
 from calque.alignment.clcr.transforming import ScaledSource, Side, Space
-from calque.alignment.freezing import freeze_below
 from calque.encoders.base import Encoder
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.split import SplitSentences
@@ -24,7 +23,7 @@ from calque.nn.transform import Transform
 from calque.offsets import offsets_of
 from calque.threads import Threads
 from calque.training.passes import shares_at_once
-from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
+from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy, freeze_below
 from calque.vectors import Embeddings
 
 
