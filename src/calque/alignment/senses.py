@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from calque.alignment.base import Method
-from calque.alignment.freezing import freeze_below
 from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.encoders.base import require
@@ -33,7 +32,7 @@ from calque.threads import Threads
 from calque.training.loop import Loop, Schedule, rate_by_width
 from calque.training.objective import Objective
 from calque.training.passes import shares_at_once
-from calque.training.sources import float32_copy
+from calque.training.sources import float32_copy, freeze_below
 
 
 @dataclass(kw_only=True, eq=False)

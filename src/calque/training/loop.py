@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from calque.disk import write_text
-from calque.distributed import Processes, lost_peer
+from calque.distributed import Processes
 from calque.distributed.shards import is_sharded, own_part, whole
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError, check_number
@@ -179,7 +179,6 @@ class Loop:
 
         Raises:
             Stopped: SIGINT or SIGTERM arrived; the update was finished and a checkpoint written first.
-            CalqueError: another process of this run has ended.
         """
         total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
@@ -190,10 +189,6 @@ class Loop:
             with matmul_precision(self.products), Interruption() as interruption:
                 self._steps(plan, total, interruption, track)
             self._check_weights()
-        except RuntimeError as error:
-            if (said := lost_peer(error)) is not None:
-                raise said from error
-            raise
         finally:
             gc.unfreeze()
         self._write_metrics()
