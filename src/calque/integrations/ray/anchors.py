@@ -95,8 +95,8 @@ def anchors(
 ) -> dict[int, Anchors]:
     """Average the vectors of each word over a text, on a Ray cluster.
 
-    Sums are exact, so the anchors are those of `calque anchors` on one machine, bit by bit, whatever the shards, if the
-    nodes have the same kind of processor. The sums of a shard stand in `out/sums`, and are not made again.
+    Sums are in float64, so the anchors are those of `calque anchors` on one machine but for rounding, whatever the shards,
+    if the nodes have the same kind of processor. The sums of a shard stand in `out/sums`, and are not made again.
 
     Args:
         texts, lang, encoder, out, columns, pretokenized, rows, load, cluster, progress, say: see
