@@ -94,9 +94,9 @@ align/three: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --e
 align/towards: align @in/train.tsv --langs en de --encoder mini --towards de --method linear --combine sum --layers
   -2,-1 --pretokenized --out out
 align/finetune: <align> --method finetune --epochs 1 --batch 8
-align/published: <align> --method finetune --epochs 1 --reduction mean --target frozen --weight 0.5 --freeze 2 --layer 4
-  --keep-layers
-align/contrastive: <align> --epochs 1 --temperature 0.2 --learning-rate 0.0005 --checkpoint-every 3
+align/published: <align> --method finetune --epochs 1 --option reduction=mean --option target=frozen --weight 0.5
+  --freeze 2 --layer 4 --keep-layers
+align/contrastive: <align> --epochs 1 --option temperature=0.2 --learning-rate 0.0005 --checkpoint-every 3
 align/layers: <align> --method contrastive --epochs 0.5 --layers 2,-1 --accumulate 2 --batch 16 --weight 0 --precision
   medium
 align/bfloat16: <align> --method contrastive --epochs 0.5 --batch 16 --precision bfloat16 --limit 40
@@ -106,23 +106,25 @@ align/again: align @in/spanish.tsv --langs en es --encoder @align/contrastive/ou
   out
 align/static-text: align @in/static.pairs.tsv --langs en de --pretokenized --method rotation <static>
 align/dictionary: <dict> <texts>
-align/anchors: <dict> --method linear --anchors en=@anchors/mean/out de=@anchors/german/out --refine 0 --held-out 0
+align/anchors: <dict> --method linear --anchors en=@anchors/mean/out de=@anchors/german/out
+  --option refine=0 --option held_out=0
 align/senses: <dict> --anchors en=@anchors/split/out de=@anchors/german/out
-align/dict-layers: <dict> <texts> --method rcsls --layers 2,-1 --combine mean --refine 2
-align/whitened: <dict> <texts> --method whitened --most 60 --at-least 2 --occurrences 3
+align/dict-layers: <dict> <texts> --method rcsls --layers 2,-1 --combine mean --option refine=2
+align/whitened: <dict> <texts> --method whitened --option most=60 --option at_least=2 --option
+  most_occurrences=3
 align/dict-normalized: <dict> <texts> --method normalized-rotation --limit 80 --pretokenized --seed 1
 align/together: align --dictionary @in/dict.tsv @in/dict.es.tsv --langs en de --langs en es --encoder mini --towards en
-  --together --text en=@in/en.txt de=@in/de.txt es=@in/es.txt --out out
+  --option together=true --text en=@in/en.txt de=@in/de.txt es=@in/es.txt --out out
 align/identical: align --dictionary identical --langs en de --encoder mini --towards en <texts> --out out
-align/static: align --dictionary @in/static.tsv --langs en de <static> --normalise unit
-align/static-rcsls: align --dictionary @in/static.tsv --langs en de --method rcsls <static> --held-out 0.2
+align/static: align --dictionary @in/static.tsv --langs en de <static> --option normalise=unit
+align/static-rcsls: align --dictionary @in/static.tsv --langs en de --method rcsls <static> --option held_out=0.2
 align/static-identical: align --dictionary identical --langs en de --encoder en=@in/en.vec,de=@in/en.vec --towards en
   --out out
-align/static-distributions: align --unsupervised --langs en de <static> --restarts 2 --start-option frequent=150 --start-option
-  patience=5
-align/static-adversarial: align --unsupervised --start adversarial --langs en de <static> --restarts 1 --start-option epochs=2
-  --start-option updates=60 --start-option hidden=32
-align/unsupervised: align --unsupervised --langs en de --encoder mini --towards en <texts> --start-option patience=3
+align/static-distributions: align --unsupervised --langs en de <static> --option restarts=2 --option frequent=150
+  --option patience=5
+align/static-adversarial: align --unsupervised --start adversarial --langs en de <static> --option restarts=1 --option
+  epochs=2 --option updates=60 --option hidden=32
+align/unsupervised: align --unsupervised --langs en de --encoder mini --towards en <texts> --option patience=3
   --out out
 align/released: align --released @in/maps --encoder mini --towards en --out out
 align/released-two: align --released @in/maps @in/maps2 --encoder mini --layers 3,-1 --combine sum --towards en --out
@@ -290,10 +292,10 @@ align @in/train.tsv --langs en de --encoder mini --towards en --method rotations
 align @in/train.tsv --langs en de --encoder mini --towards fr --method rotation --out out
 align @in/train.tsv --encoder mini --towards en --out out
 align @in/train.tsv --langs en de --encoder mini --towards en --method rotation --epochs 2 --out out
-align @in/train.tsv --langs en de --encoder mini --towards en --method finetune --temperature 2 --out out
+align @in/train.tsv --langs en de --encoder mini --towards en --method finetune --option temperature=2 --out out
 align --encoder mini --towards en --out out
 align --dictionary @in/dict.tsv --langs en de --encoder mini --towards en --out out
-align --unsupervised --langs en de --encoder en=@in/en.vec,de=@in/de.vec --towards en --start-option nosuch=1 --out out
+align --unsupervised --langs en de --encoder en=@in/en.vec,de=@in/de.vec --towards en --option nosuch=1 --out out
 align --released @in --encoder mini --towards en --out out
 words nosuch.tsv --langs en de --out links
 words @in/train.tsv --langs en de --model best --out links
