@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import time
@@ -183,14 +182,9 @@ class Loop:
         total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
         track = begin(self.title, self._settings(), step=self.step, first=self.processes.is_first)
-        # What stands now outlives the run: Python need not look through it for garbage again and again.
-        gc.freeze()
-        try:
-            with matmul_precision(self.products), Interruption() as interruption:
-                self._steps(plan, total, interruption, track)
-            self._check_weights()
-        finally:
-            gc.unfreeze()
+        with matmul_precision(self.products), Interruption() as interruption:
+            self._steps(plan, total, interruption, track)
+        self._check_weights()
         self._write_metrics()
         if self.checkpoint_every:
             self.save()
@@ -244,7 +238,7 @@ class Loop:
         # The random state of an update depends on its number alone, so that dropout is the same after a resume,
         # whatever else drew random numbers in between.
         number = (self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank
-        self._seed(number if turn == 0 else (number + turn * _APART) % 2**63)
+        torch.manual_seed(number if turn == 0 else (number + turn * _APART) % 2**63)
         terms = self.objective.backward(part)
         parameters = self.parameters if module is self.objective.module else module.parameters()
         self.processes.sum_gradients(parameters)
@@ -259,13 +253,6 @@ class Loop:
             self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         return {**norm, **terms}
-
-    def _seed(self, number: int) -> None:
-        """As `torch.manual_seed`, which also keeps a stack trace for each kind of device that is not there: 0.4 ms."""
-        if self.processes.device.type == "cpu":
-            torch.default_generator.manual_seed(number)
-        else:
-            torch.manual_seed(number)
 
     # -- metrics ---------------------------------------------------------------------------------------------------
     def _write_metrics(self) -> None:
