@@ -81,9 +81,9 @@ align/lir: <align> --method lir --option rank=2
 align/three: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --encoder mini --towards en --method
   rotation --out out
 align/finetune: <align> --method finetune --epochs 1 --batch 8
-align/published: <align> --method finetune --epochs 1 --reduction mean --target frozen --weight 0.5 --freeze 2 --layer 4
-  --keep-layers
-align/contrastive: <align> --epochs 1 --temperature 0.2 --learning-rate 0.0005 --checkpoint-every 3
+align/published: <align> --method finetune --epochs 1 --option reduction=mean --option target=frozen --weight 0.5
+  --freeze 2 --layer 4 --keep-layers
+align/contrastive: <align> --epochs 1 --option temperature=0.2 --learning-rate 0.0005 --checkpoint-every 3
 align/layers: <align> --method contrastive --epochs 0.5 --layers 2,-1 --accumulate 2 --batch 16 --weight 0 --precision
   medium
 align/bfloat16: <align> --method contrastive --epochs 0.5 --batch 16 --precision bfloat16 --limit 40
@@ -91,15 +91,16 @@ align/several: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es -
   contrastive --epochs 0.5 --batch 16 --out out
 align/static-text: align @in/static.pairs.tsv --langs en de --pretokenized --method rotation <static>
 align/dictionary: <dict> <texts>
-align/anchors: <dict> --method linear --anchors en=@anchors/mean/out de=@anchors/german/out --refine 0 --held-out 0
-align/dict-layers: <dict> <texts> --method rcsls --layers 2,-1 --combine mean --refine 2
+align/anchors: <dict> --method linear --anchors en=@anchors/mean/out de=@anchors/german/out --option refine=0 --option
+  held_out=0
+align/dict-layers: <dict> <texts> --method rcsls --layers 2,-1 --combine mean --option refine=2
 align/together: align --dictionary @in/dict.tsv @in/dict.es.tsv --langs en de --langs en es --encoder mini --towards en
-  --together --text en=@in/en.txt de=@in/de.txt es=@in/es.txt --out out
+  --option together=true --text en=@in/en.txt de=@in/de.txt es=@in/es.txt --out out
 align/identical: align --dictionary identical --langs en de --encoder mini --towards en <texts> --out out
-align/static: align --dictionary @in/static.tsv --langs en de <static> --normalise unit
-align/static-rcsls: align --dictionary @in/static.tsv --langs en de --method rcsls <static> --held-out 0.2
-align/static-distributions: align --unsupervised --langs en de <static> --restarts 2 --start-option frequent=150 --start-option
-  patience=5
+align/static: align --dictionary @in/static.tsv --langs en de <static> --option normalise=unit
+align/static-rcsls: align --dictionary @in/static.tsv --langs en de --method rcsls <static> --option held_out=0.2
+align/static-distributions: align --unsupervised --langs en de <static> --option restarts=2 --option frequent=150
+  --option patience=5
 align/released: align --released @in/maps --encoder mini --towards en --out out
 align/elmo: align --dictionary @in/dict.tsv --langs en de --encoder en=@pretrain/elmo/out,de=@pretrain/elmo-de/out
   --towards en <texts> --layers 1,2 --combine concat --out out

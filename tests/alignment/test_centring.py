@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from calque.alignment.centring import centred
 from calque.alignment.contrastive import Contrastive
+from calque.alignment.text_maps import centred
 from calque.encoders import load_encoder
 from calque.errors import SettingError
 from calque.runs.realign import TextRealignment

@@ -12,7 +12,6 @@ import torch
 from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive
 from calque.alignment.finetune import FineTune
-from calque.alignment.freezing import freeze_below
 from calque.alignment.losses import info_nce
 from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes
@@ -21,6 +20,7 @@ from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.training.plan import BatchPlan
+from calque.training.sources import freeze_below
 from linked_text import cancels, make_text
 
 
@@ -143,7 +143,7 @@ def test_several_languages_are_summed(tiny_encoder, text):
 
 @pytest.mark.parametrize("make", [FineTune, Contrastive])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropout, monkeypatch):
+def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropout):
     corpus, pairs = text
     options = {"weight": 0.5, "keep": 0.5} if make is Contrastive else {"reduction": "mean"}
     chosen = [np.arange(9)]
@@ -169,15 +169,14 @@ def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropo
         assert not torch.equal(first, other)
 
 
-def test_shares_hold_every_sentence_once_and_batches_keep_to_the_budget(tiny_encoder, text):
+def test_batches_hold_every_sentence_once_and_keep_to_the_budget(tiny_encoder, text):
     laid = AlignedText([text[0]], [text[1]], tiny_encoder, towards="en", special=True)
     sentences = np.random.default_rng(0).permutation(20)
-    lengths = np.diff(laid.table.offsets)
-    for budget, n in ((1, 1), (40, 3), (1000, 2), (1000, 64)):
-        shares = laid.shares(sentences, budget, n)
-        assert sorted(s for share in shares for batch in share for s in batch) == list(range(20))
-        assert len(shares) == min(n, 20)
-        for batch in (batch for share in shares for batch in share):
+    lengths = laid.table.lengths
+    for budget in (1, 40, 1000):
+        batches = laid.batches(sentences, budget)
+        assert sorted(s for batch in batches for s in batch) == list(range(20))
+        for batch in batches:
             assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
 
 
@@ -188,20 +187,6 @@ def test_vectors_of_the_frozen_encoder_kept_or_recomputed(tiny_encoder, text):
     anew = fast(FineTune(towards="en", reference="recomputed"), tiny_encoder, [corpus], [pairs], chosen)
     assert kept[0] == pytest.approx(anew[0], rel=1e-5)
     assert_same(kept[1], anew[1])
-
-
-@pytest.mark.parametrize("strong", [False, True])
-def test_info_nce_is_the_formula(strong):
-    rng = torch.Generator().manual_seed(0)
-    x, y = (torch.nn.functional.normalize(torch.randn(7, 5, generator=rng), dim=1) for _ in range(2))
-    tau, total = 0.2, 0.0
-    for a, b in ((x, y), (y, x)):
-        for k in range(7):
-            over = sum(math.exp(float(a[k] @ b[j]) / tau) for j in range(7))
-            if strong:
-                over += sum(math.exp(float(a[k] @ a[j]) / tau) for j in range(7) if j != k)
-            total -= math.log(math.exp(float(a[k] @ b[k]) / tau) / over)
-    assert float(info_nce(x, y, temperature=tau, strong=strong)) == pytest.approx(total / 14, rel=1e-5)
 
 
 def test_training_brings_translations_together_and_leaves_the_encoder_alone(tiny_encoder, text):
@@ -241,19 +226,6 @@ def test_freezing_leaves_the_lower_layers_as_they_were(tiny_encoder, text):
     assert any(".layer.1." in name for name in changed)
     with pytest.raises(SettingError, match="at least one must be trained"):
         Contrastive(towards="en", freeze=tiny_encoder.n_layers).tune(tiny_encoder, corpus, pairs)
-
-
-def test_weights_go_back_as_far_as_asked(tiny_encoder, text):
-    """θ + share·(θ0 − θ), weight by weight; the training before is the same."""
-    whole, part = (
-        Contrastive(towards="en", batch=6, step_back=share).tune(tiny_encoder, *text) for share in (0.0, 0.25)
-    )
-    weights = (dict(encoder.model.named_parameters()) for encoder in (tiny_encoder, whole, part))
-    before, trained, found = weights
-    for name, weight in found.items():
-        torch.testing.assert_close(weight, 0.25 * before[name] + 0.75 * trained[name])
-    with pytest.raises(SettingError, match="step_back"):
-        Contrastive(towards="en", step_back=1.0)
 
 
 # -- which sentence pairs an update sees -----------------------------------------------------------------------------

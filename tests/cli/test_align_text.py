@@ -54,7 +54,13 @@ def test_what_has_no_effect_is_refused(capsys, texts, tiny_folder):
     place = ("--encoder", tiny_folder, "--towards", "en", "--out", texts / "o", "--method", "lsar")
     plain = ("--text", f"en={texts / 'en.txt'}", f"xx={texts / 'xx.txt'}")
     pairs = (texts / "train.tsv", "--langs", "en", "xx")
-    for option in (("--seed", 1), ("--epochs", 1), ("--most", 5), ("--langs", "en", "xx"), ("--model", "hmm")):
+    for option in (
+        ("--seed", 1),
+        ("--epochs", 1),
+        ("--start", "adversarial"),
+        ("--langs", "en", "xx"),
+        ("--model", "hmm"),
+    ):
         assert f"{option[0]} has no effect with --method lsar and --text" in fails(
             capsys, "align", *plain, *place, *option
         )

@@ -147,7 +147,7 @@ def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_
     _, err = works(
         capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
         "--dictionary", data / "en-de.txt", "--text", data / "en.txt", f"de={data / 'de.txt'}", "--method", method,
-        "--layers", "2,3", "--refine", 0, *(["--identical"] if method == "linear" else []),
+        "--layers", "2,3", "--option", "refine=0", *(["--option", "identical=true"] if method == "linear" else []),
     )  # fmt: skip
     assert "de, layer 3: " in err
     made = load_encoder(tmp_path / "m")
@@ -168,8 +168,8 @@ def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_
 def test_the_same_command_gives_the_same_maps_in_every_process(capsys, data, tiny_folder, tmp_path):
     """Python's hashes of words differ from process to process; the order of the words must not come from them."""
     job = ["align", "--encoder", tiny_folder, "--towards", "en", "--dictionary", data / "en-de.txt", "--langs", "en", "de",
-           "--text", data / "en.txt", data / "de.txt", "--method", "whitened", "--most", "2", "--occurrences", "3", "-q",
-           "--out"]  # fmt: skip
+           "--text", data / "en.txt", data / "de.txt", "--method", "whitened", "--option", "most=2", "--option",
+           "most_occurrences=3", "-q", "--out"]  # fmt: skip
     works(capsys, *job, tmp_path / "here")
     assert forked.run("-c", "print(hash('calque'))").stdout != f"{hash('calque')}\n"
     assert forked.run("-m", "calque", *job, tmp_path / "there").returncode == 0
@@ -182,10 +182,10 @@ def test_many_languages_together_from_anchors(capsys, data, tiny_folder, tiny_en
         works(capsys, "anchors", data / f"{lang}.txt", "--lang", lang, "--encoder", tiny_folder, "--layers", 3,
               "--out", tmp_path / lang, "-q")  # fmt: skip
     job = ("align", "--encoder", tiny_folder, "--towards", "en", "--dictionary", data / "en-de.txt", data / "en-fr.txt",
-           "--langs", "en", "de", "--langs", "en", "fr", "--layers", 3, "--refine", 0, "--anchors",
+           "--langs", "en", "de", "--langs", "en", "fr", "--layers", 3, "--option", "refine=0", "--anchors",
            *(f"{lang}={tmp_path / lang}" for lang in TURNS))  # fmt: skip
     made = []
-    for more in ((), ("--together",)):
+    for more in ((), ("--option", "together=true")):
         works(capsys, *job, *more, "--out", tmp_path / f"m{len(more)}", "-q")
         made.append(load_encoder(tmp_path / f"m{len(more)}"))
     for lang in ("de", "fr"):
@@ -194,7 +194,9 @@ def test_many_languages_together_from_anchors(capsys, data, tiny_folder, tiny_en
             w = encoder.maps[lang][3].matrix
             np.testing.assert_allclose(w @ w.T, np.eye(32), atol=1e-9)
         assert np.abs(made[0].maps[lang][3].matrix - made[1].maps[lang][3].matrix).max() > 1e-3
-    assert "method rotation" in fails(capsys, *job, "--together", "--method", "linear", "--out", tmp_path / "x")
+    assert "method rotation" in fails(
+        capsys, *job, "--option", "together=true", "--method", "linear", "--out", tmp_path / "x"
+    )
     assert "--anchors fr=DIR" in fails(capsys, *job[:-1], "--out", tmp_path / "x")
     assert "anchors are in 'en', expected 'fr'" in fails(
         capsys, *job[:-1], f"fr={tmp_path / 'en'}", "--out", tmp_path / "x"
@@ -229,7 +231,7 @@ def test_static_vectors_and_no_dictionary(capsys, vectors, tmp_path):
     lines = [f"de{k} {' '.join(map(str, row))}\n" for k, row in enumerate(noise)]
     (tmp_path / "noise.vec").write_text(f"120 8\n{''.join(lines)}", encoding="utf-8")
     code, out, err = run(capsys, "align", "--encoder", f"en={vectors / 'en.vec'},de={tmp_path / 'noise.vec'}",
-                         *job[3:], "--unsupervised", "--restarts", 1, "--start-option", "patience=3", "--start-option",
+                         *job[3:], "--unsupervised", "--option", "restarts=1", "--option", "patience=3", "--option",
                          "growth=3.5", "--out", tmp_path / "u", "--quiet")  # fmt: skip
     record = json.loads((tmp_path / "u" / "calque-run.json").read_text())
     assert record["settings"]["start_options"] == {"patience": 3, "growth": 3.5}
@@ -320,7 +322,7 @@ def test_the_words_of_an_index_are_those_of_the_text(capsys, data, tiny_folder, 
 def test_neighbours_before_and_after(capsys, data, tiny_folder, tiny_encoder, tmp_path):
     works(
         capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
-        "--dictionary", data / "en-de.txt", "--text", data / "en.txt", data / "de.txt", "--refine", 0, "-q",
+        "--dictionary", data / "en-de.txt", "--text", data / "en.txt", data / "de.txt", "--option", "refine=0", "-q",
     )  # fmt: skip
     job = ("neighbours", "--lang1", "en", "--sentence1", "the cat sees", "--word1", "Cat", "--lang2", "de")
     out, _ = works(capsys, *job, "--encoder", tmp_path / "m", "--text2", data / "de.txt", "-k", 3, "--json")
@@ -373,23 +375,19 @@ def test_mistakes_are_one_line(capsys, data, tiny_folder, tmp_path):
     assert "--langs is missing" in fails(capsys, "align", data / "en-de.txt", *target)
     assert "give --text en=FILE" in fails(capsys, *with_dictionary, *langs)
     assert "--epochs is only for parallel text" in fails(capsys, *with_dictionary, *langs, "--epochs", 2)
-    assert "--refine is only for --dictionary" in fails(
-        capsys, "align", data / "en-de.txt", *target, *langs, "--refine", 2
+    assert "--start is only for --dictionary" in fails(
+        capsys, "align", data / "en-de.txt", *target, *langs, "--start", "adversarial"
     )
-    unsupervised = ("align", *target, *langs, "--unsupervised", "--start-option")
-    assert "'luck' is not an option of the start distributions; its options: words, k" in fails(
+    unsupervised = ("align", *target, *langs, "--unsupervised", "--option")
+    assert "--option luck=1: expected NAME=VALUE, with one of normalise, refine" in fails(
         capsys, *unsupervised, "luck=1"
     )
-    assert "--start-option words=ten: expected words= followed by a whole number" in fails(
-        capsys, *unsupervised, "words=ten"
-    )
-    assert "--start-option is only for --unsupervised" in fails(
-        capsys, *with_dictionary, *langs, "--start-option", "words=9"
-    )
+    assert "--option words = 'ten', expected a whole number" in fails(capsys, *unsupervised, "words=ten")
+    assert "--option words=9: expected NAME=VALUE" in fails(capsys, *with_dictionary, *langs, "--option", "words=9")
     assert "--start is only for --unsupervised" in fails(capsys, *with_dictionary, *langs, "--start", "adversarial")
     assert "expected one of rotation" in fails(capsys, *with_dictionary, *langs, "--method", "contrastive")
-    assert "expected one of none" in fails(
-        capsys, *with_dictionary, *langs, "--normalise", "l2", "--text", data / "en.txt", data / "de.txt"
+    assert "--option normalise = 'l2', expected 'none' or 'unit'" in fails(
+        capsys, *with_dictionary, *langs, "--option", "normalise=l2", "--text", data / "en.txt", data / "de.txt"
     )
     assert "--towards en" in fails(capsys, *with_dictionary, "--langs", "de", "fr")
     assert "must be the only dictionary" in fails(capsys, *with_dictionary, "identical", *langs)

@@ -234,23 +234,9 @@ def test_adapters_are_trained_further_and_trained_away(tiny_encoder):
     np.testing.assert_array_equal(made.encode(WORDS).data, vectors)
     with pytest.raises(SettingError, match="has adapters of rank 2, which are trained further"):
         Contrastive(towards="en", lora=4).tune(made, *text)
-    with pytest.raises(SettingError, match="step_back has no adapters"):
-        Contrastive(towards="en", lora=2, step_back=0.5, batch=4).tune(made, *text)
-    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4, step_back=0.1).tune(made, *text)  # without lora
+    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).tune(made, *text)  # without lora
     assert type(plain) is HuggingFaceEncoder
     assert all(p.requires_grad for p in plain.model.parameters())
-
-
-def test_part_of_the_way_back_is_that_share_of_what_adapters_add(tiny_encoder):
-    text = make_text("xx", 8, 0)
-    made = [
-        Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2, step_back=share).tune(tiny_encoder, *text)
-        for share in (0.0, 0.25)
-    ]
-    name = "encoder.layer.0.attention.self.query.weight"
-    start = tiny_encoder.model.get_parameter(name)
-    all_of_it, less = (each.merged().model.get_parameter(name) - start for each in made)
-    torch.testing.assert_close(less, 0.75 * all_of_it, atol=1e-6, rtol=1e-4)
 
 
 def test_centred_adapters_are_saved_under_maps(tiny_encoder, tmp_path):

@@ -25,8 +25,7 @@ from calque.annotated import Dictionary
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import SentenceStore, WordStore
 from calque.encoders.sentence_vectors import SentencePooling
-from calque.pairs import WordPairs
-from calque.text import ParallelCorpus, Sentences
+from calque.text import Sentences
 from linked_text import make_text
 
 # Adam divides a gradient by its own size. With this epsilon a gradient that is 0 but for rounding makes no whole step, and
@@ -92,17 +91,6 @@ def tuned(kind: type, **settings: Any) -> Callable[[str, Path, int | None], Outc
     return train
 
 
-def by_pivot(folder: str, place: Path, stop: int | None) -> Outcome:
-    """With a text of two languages beside that which all move towards."""
-    first, links = make_text("xx", 7, 0)
-    words = [[word + "s" for word in sentence.words] for sentence in first.target]
-    english, others = ([list(sentence.words) for sentence in side] for side in (first.source, first.target))
-    second, between = ParallelCorpus.of(english, words, ("en", "yy")), ParallelCorpus.of(others, words, ("xx", "yy"))
-    same = WordPairs.of([[(k, k) for k in range(len(each))] for each in words])
-    texts = [(first, links), (second, links), (between, same)]
-    return _tune(Contrastive(**SETTINGS), folder, place, stop, texts)
-
-
 def senses(folder: str, place: Path, stop: int | None) -> Outcome:
     rng = np.random.default_rng(0)
     texts = {
@@ -154,12 +142,7 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "contrastive-negative": tuned(Contrastive, same="negative", keep=0.0, strong=True, special=True),
     "contrastive-ignored": tuned(Contrastive, same="ignored", weight=0.3, accumulate=3),
     "contrastive-one": tuned(Contrastive, same="one", same_share=1.0, reference="recomputed", clip=None, layers=(0, 2)),
-    "contrastive-each": tuned(Contrastive, same="each", keep=0.3, same_senses=2, window=2, step_back=0.2),
-    "contrastive-learned": tuned(
-        Contrastive, sentences=0.5, weight=0.3, stay_layers=[1, 3], stay_on="subwords", temperature_schedule="learned"
-    ),
-    "contrastive-dropped": tuned(Contrastive, sentences=0.5, temperature_schedule="linear", temperature_end=0.2),
-    "contrastive-pivot": by_pivot,
+    "contrastive-each": tuned(Contrastive, same="each", keep=0.3, sentences=0.5, weight=0.3, window=2),
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "senses": senses,
     "distilled": distilled,

@@ -19,7 +19,14 @@ from calque.encoders.tables import PlainTable
 from calque.errors import SettingError
 from calque.maps import LinearMap, NormalizedRotation, Rotation
 from calque.maps.adversarial import adversarial_start
-from calque.maps.dictionary import fit_dictionary
+from calque.maps.dictionary import (
+    Whitened,
+    WordList,
+    fit_dictionary,
+    identical_words,
+    seed_pairs,
+    with_identical_words,
+)
 from calque.maps.distributions import self_learning, similarity_seeds
 from calque.maps.generalized import concepts, generalized_procrustes
 from calque.maps.refine import (
@@ -31,9 +38,7 @@ from calque.maps.refine import (
     refine,
 )
 from calque.maps.relaxed import rcsls_loss, relaxed_csls
-from calque.maps.seeds import WordList, identical_words, seed_pairs, with_identical_words
 from calque.maps.unsupervised import fit_unsupervised, judge, start_options
-from calque.maps.whitened import Whitened
 from calque.text import Sentence, Sentences
 
 DIM = 16

@@ -5,9 +5,7 @@ import pytest
 
 from calque.algebra.procrustes import Moments
 from calque.errors import SettingError
-from calque.maps.lir import lir, principal_directions
-from calque.maps.lsar import language_subspace, lsar
-from calque.maps.means import shifts
+from calque.maps.subspaces import language_subspace, lir, lsar, principal_directions, shifts
 
 rng = np.random.default_rng(0)
 

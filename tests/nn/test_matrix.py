@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from calque.nn.matrix import product, product_of_columns, turned
-from calque.nn.similarities import similarities
 
 #: smaller than a tile, several tiles, and edges in every direction; more terms than are taken at a time
 SHAPES = [(1, 1, 1), (7, 5, 3), (8, 32, 32), (9, 300, 33), (70, 513, 96)]
@@ -27,21 +25,3 @@ def test_products_are_those_of_a_loop(m, k, n, add):
 def test_a_matrix_is_turned():
     x = np.arange(37 * 18, dtype=np.float32).reshape(37, 18)
     assert (turned(x) == x.T).all()
-
-
-def test_similarities_are_products_of_rows_with_their_gradient():
-    generator = torch.Generator().manual_seed(0)
-    x, y, given = (torch.randn(shape, generator=generator) for shape in ((37, 20), (11, 20), (37, 11)))
-    x.requires_grad_()
-    y.requires_grad_()
-    expected = x @ y.T
-    for ours, theirs in zip(
-        [similarities(x, y), *torch.autograd.grad(similarities(x, y), (x, y), given)],
-        [expected, *torch.autograd.grad(expected, (x, y), given)],
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-    both = similarities(x, x)  # both factors are one matrix
-    torch.testing.assert_close(
-        *(torch.autograd.grad(way.square().sum(), x)[0] for way in (both, x @ x.T)), rtol=1e-5, atol=1e-3
-    )

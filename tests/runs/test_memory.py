@@ -11,9 +11,9 @@ import pytest
 
 from calque import pairs as word_pairs
 from calque import storage
-from calque.alignment import learnt
+from calque.alignment import aligned
 from calque.alignment.aligned import AlignedText
-from calque.alignment.equal import senses_of_pairs
+from calque.alignment.contrastive import equal_pairs
 from calque.corpora import lines, plain, read_parallel, read_sentences, store
 from calque.encoders import static
 from calque.encoders.static import StaticEncoder
@@ -50,7 +50,7 @@ def small(monkeypatch, tmp_path):
     for module, name, value in (
         (storage, "SMALL", 1 << 11), (storage, "VECTORS", 1 << 11), (storage, "BLOCK", 128), (word_pairs, "BLOCK", 128),
         (store, "MEMORY", 1 << 12), (store, "_ROWS", 16), (plain, "_BATCH", 16), (lines, "_BLOCK", 1 << 10),
-        (static, "_SENTENCES", 16), (learnt, "_SENTENCES", 16), (nearest, "_LOADED", 0),
+        (static, "_SENTENCES", 16), (aligned, "_SENTENCES", 16), (nearest, "_LOADED", 0),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
     return folder
@@ -75,9 +75,7 @@ def retrieved(table, files, bootstrap=0):
 def laid_out(encoder, files):
     corpus = read_parallel(files[0], langs=LANGS, pretokenized=True)
     pairs = WordPairs.open(files[1]).one_to_one()
-    text = AlignedText(
-        [corpus], [pairs], encoder, towards="en", kinds=lambda *of: senses_of_pairs(encoder, *of, most=1)
-    )
+    text = AlignedText([corpus], [pairs], encoder, towards="en", kinds=equal_pairs)
     text.update([np.array([3, 1])], budget=100)
     return text
 

@@ -113,14 +113,14 @@ def test_nothing_is_tracked_unless_asked_for(runs):
 
 
 def test_a_tracker_that_cannot_be_is_one_line(monkeypatch):
-    unknown = pytest.raises(SettingError, match=r"unknown tracker 'tensorbord', expected one of tensorboard, wandb")
+    unknown = pytest.raises(SettingError, match=r"unknown tracker 'tensorbord', expected one of .*tensorboard, wandb")
     with unknown, tracked(["tensorbord"], run="mine"):
         pass
     with pytest.raises(SettingError, match="is no tracker"), tracked(["calque.errors:CalqueError"], run="mine"):
         pass
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("accelerate.tracking.get_available_trackers", lambda: [])
     for name, package in (("tensorboard", r"'calque\[tensorboard\]'"), ("comet_ml", "comet-ml")):
-        missing = pytest.raises(CalqueError, match=f"--track {name} needs the package .*: pip install {package}")
+        missing = pytest.raises(CalqueError, match=f"{name} is not installed: pip install {package}")
         with missing, tracked([name], run="mine"):
             pass
 

@@ -12,35 +12,23 @@ Part = tuple[float, float]  # an estimated variance, and its degrees of freedom
 
 
 def tail(t: float, df: float) -> float:
-    """Probability of a value at least as far from zero as `t`, on either side.
+    """Return the probability of a value at least as far from zero as `t`, on either side."""
+    from scipy.special import stdtr
 
-    Equals `I(df / (df + t²); df / 2, 1 / 2)`, the regularised incomplete beta function (DLMF 8.17); with very many
-    degrees of freedom the normal distribution's.
-    """
-    if not t:
-        return 1.0
-    if math.isinf(t):
-        return 0.0
-    if df > 1e7:
-        return math.erfc(abs(t) / math.sqrt(2))
-    return _incomplete_beta(df / (df + t * t), t * t / (df + t * t), df / 2, 0.5)
+    return 2 * float(stdtr(df, -abs(t)))
 
 
 @cache
 def quantile(level: float, df: float) -> float:
-    """How far from zero `level` of the distribution reaches: 1.96 for 0.95 and infinitely many degrees of freedom."""
+    """Return how far from zero `level` of the distribution reaches: 1.96 for 0.95 and infinitely many degrees of freedom."""
     return _beyond(1 - level, df)
 
 
 def _beyond(p: float, df: float) -> float:
-    """Where `tail` is `p`."""
-    low, high = 0.0, 1.0
-    while tail(high, df) > p:
-        low, high = high, 2 * high
-    while high - low > 1e-11 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if tail(middle, df) > p else (low, middle)
-    return (low + high) / 2
+    """Return where `tail` is `p`."""
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(df, p / 2))
 
 
 def probability(gap: float, runs: Part, texts: Part) -> float:
@@ -103,30 +91,3 @@ def half_width(runs: Part, texts: Part, level: float = 0.95) -> float:
         return 0.0
     reach = sum(component * quantile(level, round(df, 6)) for component, df in (runs, texts) if component) / variance
     return reach * math.sqrt(variance)
-
-
-def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
-    """`I(x; a, b)` by its continued fraction (DLMF 8.17.22); `rest` is 1 − x, given apart where x is near 1."""
-    front = 0.0
-    if x > 0 and rest > 0:
-        front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest))
-    if x < (a + 1) / (a + b + 2):
-        return front * _fraction(x, a, b) / a
-    return 1 - front * _fraction(rest, b, a) / b
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction, by the algorithm of Lentz."""
-    tiny = 1e-300
-    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or tiny)
-    value = d
-    for m in range(1, 500):
-        for step in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d, c = 1 / (1 + step * d or tiny), 1 + step / c or tiny
-            value *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return value

@@ -3,27 +3,85 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calque.alignment.learnt import Counts, renumbered, split_texts, usable_pairs, with_vectors
-from calque.alignment.rows import GroupRows, SentenceRows, Update
-from calque.corpora.origins import origins_of
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
+from calque.storage import filled, taken
 from calque.text import ParallelCorpus, Sentences
 
-if TYPE_CHECKING:
-    from calque.encoders.dropped import SubwordDropout
+_LONGER = 2.0  # how many times as long as its shortest sentence the longest of a batch may be
+_SENTENCES = 1 << 14  # that are cut into subwords at a time
 
-_LONGER = 2.0  # how much longer than its shortest sentence may be what a batch holds
+
+@dataclass
+class Counts:
+    """Numbers of what preparation kept and left out, for the record."""
+
+    sentence_pairs: int = 0
+    links: int = 0
+    too_long: int = 0
+    without_links: int = 0
+    links_without_vector: int = 0
+    truncated_words: int = 0
+    special_pairs: int = 0
+    languages: list[str] = field(default_factory=list)
+
+
+# -- an update, in numbers of rows -------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class SentenceRows:
+    """The words of some sentences, of those that have a vector."""
+
+    rows: np.ndarray  # [n_words]
+    owner: np.ndarray  # [n_words] the sentence of each, from 0 on
+    counts: np.ndarray  # [n_sentences] number of words of each
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """Where one corpus's words are among the word vectors of an update.
+
+    Rows index the update's word vectors; `reference` indexes the words of all target sentences of all corpora.
+    """
+
+    source: np.ndarray  # [n_pairs] rows of linked source words
+    target: np.ndarray  # [n_pairs] rows of the words they are linked to
+    regularised: np.ndarray  # [n_target_words] rows of all words of the target sentences
+    reference: np.ndarray  # [n_target_words] the same words, as numbers among all target words
+    reference_linked: np.ndarray  # [n_pairs] the linked target words, as numbers among all target words
+    pairs_of_part: tuple[int, ...]  # number of pairs in each part of each process's share, in order
+    words_of_part: tuple[int, ...]  # number of target words in each part of each process's share, in order
+    kinds: np.ndarray | None = None  # [n_pairs] equal for pairs that are positives of each other
+    sentences: tuple[SentenceRows, SentenceRows] | None = None  # of both sides, if they are read
+    sentences_of_part: tuple[int, ...] = ()  # number of sentence pairs in each part of each process's share, in order
+
+
+@dataclass
+class Update:
+    """One part of one process's share of an update.
+
+    Args:
+        batches: numbers of sentences; the words in this order are the rows.
+        targets: numbers of the sentences in the language that the others move towards.
+        groups: one for each corpus.
+        reference: vectors of the target words by the frozen encoder, by layer, where they are computed for each update.
+    """
+
+    batches: list[np.ndarray]
+    targets: np.ndarray
+    groups: list[GroupRows]
+    reference: dict | None = None
+
+
+# -- the text ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -35,7 +93,6 @@ class _Corpus:
         pairs: their linked words.
         offsets: int64 `[n + 1]` into these.
         kinds: int64 `[n_pairs]`, equal for pairs that are positives of each other; None where each is one of its own.
-        regularised: whether the target is the language that the others move towards.
     """
 
     source: np.ndarray
@@ -43,7 +100,6 @@ class _Corpus:
     pairs: WordPairs
     offsets: np.ndarray
     kinds: np.ndarray | None = None
-    regularised: bool = True
 
     def links_of(self, numbers: np.ndarray) -> np.ndarray:
         """How many links some sentence pairs have, int64 `[n]`."""
@@ -53,30 +109,22 @@ class _Corpus:
 class AlignedText:
     """Corpora with their word links, split into subwords once.
 
-    In every corpus the side in language `towards` is called the target, as in Cao (2020): the source moves towards it. A
-    corpus of two other languages keeps its order, and of its words none is regularised:
-    both sides move.
+    In every corpus the side in language `towards` is called the target, as in Cao (2020): the source moves towards it.
 
     Args:
         corpora, pairs: one `WordPairs` for each corpus.
         encoder: that will be trained.
-        towards: the language to move towards; one corpus at least must have it.
+        towards: the language to move towards, one side of every corpus.
         special: treat the special subwords at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
         max_words: drop pairs with a longer side; None keeps them, cut at the encoder's limit.
         kinds: gives for a corpus and those of its links that are trained on a number for each link, equal for those that are
             positives of each other.
-        dropout: how probably a subword is left out where a sentence is cut into subwords, anew in each update; see
-            `SubwordDropout`. Vectors of the frozen encoder are of words cut as usual.
-        seed: of this.
         sentences: updates also say which words are a sentence's.
-        origins: also keep where each pair is from, as the third column of its text says.
-        subwords: the subwords of regularised sentences, special ones too, have rows of their own behind those of the words.
 
     Attributes:
-        table: all sentences; the "words" of each are what it has rows for.
-        dropout: see above.
-        origins: for each corpus int64 `[n_pairs]`, equal for pairs from one place; empty if nobody asked.
-        word_counts, row_counts: int64 `[n_sentences]`, words, and rows, of which the others are subwords.
+        table: all sentences.
+        word_counts: int64 `[n_sentences]`.
+        counts: of what is left out.
     """
 
     def __init__(
@@ -89,60 +137,41 @@ class AlignedText:
         special: bool = True,
         max_words: int | None = 64,
         kinds: Callable[[ParallelCorpus, WordPairs], np.ndarray] | None = None,
-        subwords: bool = False,
-        dropout: float = 0.0,
-        seed: int = 0,
         sentences: bool = False,
-        origins: bool = False,
     ):
         if not corpora or len(corpora) != len(pairs):
             raise SettingError(f"{len(corpora)} corpora with {len(pairs)} sets of word pairs")
-        if all(towards not in corpus.langs for corpus in corpora):
-            corpora[0].side(towards)  # which says so
         self.counts = Counts()
         self.towards = towards
         self._special = int(special)
+        self._sentences = sentences
         self._corpora: list[_Corpus] = []
-        self.origins: list[np.ndarray] = []
         texts: list[tuple[ParallelCorpus, WordPairs]] = []
         for corpus, linked in zip(corpora, pairs, strict=True):
+            corpus.side(towards)  # refuses a corpus without that language
             linked.check(corpus)
             texts.append((corpus.swapped(), linked.swapped()) if corpus.langs[0] == towards else (corpus, linked))
         sides = [side for corpus, _ in texts for side in (corpus.source, corpus.target)]
-        parts = split_texts(encoder, sides)
-        if special and not dropout:  # words that are cut anew are counted without
-            parts = (part.with_special() for part in parts)
-        self.table = SplitSentences.gathered(parts)
+        self.table = SplitSentences.gathered(
+            part.with_special() if special else part for part in _split_texts(encoder, sides)
+        )
         self.counts.truncated_words = self.table.truncated_words
-        self.dropout, self._seed, self._sentences = dropout, seed, sentences
-        self._dropping = _dropping(encoder, sides, self.table, dropout) if dropout else None
-        if special and dropout:
-            self.table = self.table.with_special()
         base = 0
         for corpus, linked in texts:
-            regularised = corpus.langs[1] == towards
-            self.counts.languages.append(corpus.langs[0] if regularised else "-".join(corpus.langs))
-            linked = with_vectors(linked, self.table, (base, base + len(corpus)), self.counts, special=special)
-            usable, linked = usable_pairs(corpus, linked, max_words, self.counts, special=special)
+            self.counts.languages.append(corpus.langs[0])
+            linked = self._with_vectors(linked, base, base + len(corpus))
+            usable, linked = self._usable(corpus, linked, max_words)
             of_pairs = None if kinds is None else kinds(corpus, linked)
-            linked = renumbered(linked, usable)
+            linked = _renumbered(linked, usable)
             self._corpora.append(
-                _Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs, regularised)
+                _Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs)
             )
-            if origins:
-                self.origins.append(_numbers(corpus)[usable])
             base += 2 * len(corpus)
-        self.word_counts = self.row_counts = np.diff(self.table.word_offsets)
+        self.word_counts = np.diff(self.table.word_offsets)
         # All words in `towards` of all corpora, numbered in a row, for vectors of the frozen encoder.
-        self.target_sentences = np.concatenate([corpus.target for corpus in self._corpora if corpus.regularised])
-        self._subwords = subwords
-        if subwords:
-            regularised = np.zeros(len(self.table), dtype=bool)
-            regularised[self.target_sentences] = True
-            self.table = self.table.with_subwords(regularised)
-            self.row_counts = np.diff(self.table.word_offsets)
-        self.reference_start = np.full(len(self.row_counts), -1, dtype=np.int64)
-        sizes = self.row_counts[self.target_sentences]
+        self.target_sentences = np.concatenate([corpus.target for corpus in self._corpora])
+        self.reference_start = np.full(len(self.word_counts), -1, dtype=np.int64)
+        sizes = self.word_counts[self.target_sentences]
         self.reference_start[self.target_sentences] = offsets_of(sizes)[:-1]
         self.n_reference = int(sizes.sum())
 
@@ -157,8 +186,6 @@ class AlignedText:
                 digest.update(np.ascontiguousarray(array).data)
             if corpus.kinds is not None:
                 digest.update(np.ascontiguousarray(corpus.kinds).data)
-        for numbers in self.origins:
-            digest.update(numbers.tobytes())
         return digest.hexdigest()
 
     @property
@@ -167,128 +194,124 @@ class AlignedText:
         sizes = self.table.lengths
         return [sizes[corpus.source] + sizes[corpus.target] for corpus in self._corpora]
 
-    def shares(
-        self, sentences: np.ndarray, budget: int, n: int = 1, *, lengths: np.ndarray | None = None
-    ) -> list[list[np.ndarray]]:
-        """Deal sentences out into `n` shares of about equal work, and cut each into batches of about equal length.
+    def _with_vectors(self, pairs: WordPairs, source: int, target: int) -> WordPairs:
+        """Return the links of which both words have vectors; the others are counted.
+
+        Args:
+            pairs: links of a corpus.
+            source, target: numbers in the table of its first source sentence and of its first target sentence.
+        """
+
+        def covered(some: slice) -> np.ndarray:
+            found = np.ones(some.stop - some.start, dtype=bool)
+            for base, words in ((source, pairs.source), (target, pairs.target)):
+                first = self.table.word_offsets[base + pairs.sentence[some]] + self._special
+                found &= self.table.word_lengths[first + words[some]] > 0
+            return found
+
+        kept = pairs.select(filled(len(pairs), bool, covered))
+        self.counts.links_without_vector += len(pairs) - len(kept)
+        return kept
+
+    def _usable(self, corpus: ParallelCorpus, pairs: WordPairs, max_words: int | None) -> tuple[np.ndarray, WordPairs]:
+        """Return the numbers of the sentence pairs to train on, and their links; the others are counted."""
+        longest = np.maximum(corpus.source.lengths(), corpus.target.lengths())
+        short = np.ones(len(corpus), dtype=bool) if max_words is None else longest <= max_words
+        linked = np.zeros(len(corpus), dtype=bool)
+        linked[pairs.sentence] = True
+        keep = np.flatnonzero(short & linked)
+        pairs = pairs.select(filled(len(pairs), bool, lambda some: short[pairs.sentence[some]]))
+        self.counts.too_long += int((~short).sum())
+        self.counts.without_links += int((short & ~linked).sum())
+        self.counts.sentence_pairs += len(keep)
+        self.counts.links += len(pairs)
+        self.counts.special_pairs += 2 * self._special * len(keep)
+        return keep, pairs
+
+    def batches(self, sentences: np.ndarray, budget: int) -> list[np.ndarray]:
+        """Cut sentences into batches of about equal length.
 
         A batch, padded, has at most `budget` subwords, or a single sentence.
 
         Args:
             sentences: their numbers.
             budget: see above.
-            n: how many shares.
-            lengths: subwords of each, where the sentences are not cut as usual.
         """
-        size = self.table.lengths[sentences] if lengths is None else lengths
-        order = np.argsort(size, kind="stable")
-        # Dealt to and fro: else one share would have the longer of each few neighbours, and the others would wait for it.
-        turn, place = np.divmod(np.arange(len(order)), n)
-        owner = np.where(turn % 2, n - 1 - place, place)
-        shares = []
-        for share in range(min(n, len(order))):
-            dealt = order[owner == share]
-            mine, sizes = sentences[dealt], size[dealt]
-            batches, start = [], 0
-            while start < len(mine):
-                # What differs in length costs padding, what stands alone costs calls.
-                limit = _LONGER * sizes[start] + 4
-                stop = start + 1
-                while stop < len(mine) and (stop + 1 - start) * sizes[stop] <= budget and sizes[stop] <= limit:
-                    stop += 1
-                batches.append(mine[start:stop])
-                start = stop
-            shares.append(batches)
-        return shares
+        lengths = self.table.lengths[sentences]
+        order = np.argsort(lengths, kind="stable")
+        sentences, lengths = sentences[order], lengths[order]
+        batches, start = [], 0
+        while start < len(sentences):
+            limit, stop = _LONGER * lengths[start] + 4, start + 1
+            while stop < len(sentences) and (stop + 1 - start) * lengths[stop] <= budget and lengths[stop] <= limit:
+                stop += 1
+            batches.append(sentences[start:stop])
+            start = stop
+        return batches
 
     def update(
-        self,
-        chosen: Sequence[np.ndarray],
-        *,
-        budget: int,
-        shares: int = 1,
-        rank: int = 0,
-        world: int = 1,
-        accumulate: int = 1,
-        number: int = 0,
+        self, chosen: Sequence[np.ndarray], *, budget: int, rank: int = 0, world: int = 1, accumulate: int = 1
     ) -> list[Update]:
         """Lay out one update.
 
         Args:
             chosen: `[corpus]` → numbers of sentence pairs, as a `BatchPlan` gives them.
             budget: subwords in a batch, padding included.
-            shares: to be gone through side by side.
             rank, world: which share of the pairs is this process's.
             accumulate: into how many parts to cut this process's share.
-            number: of the update, which decides how its words are cut where they are cut at random.
 
         Returns:
             one `Update` for each part.
         """
         parts = [np.array_split(numbers, world * accumulate) for numbers in chosen]
-        pairs_of, words_of, subwords_of = [], [], []
+        pairs_of, words_of = [], []
         sentences_of = [tuple(map(len, split)) if self._sentences else () for split in parts]
         for corpus, split in zip(self._corpora, parts, strict=True):
             n_pairs = [int(corpus.links_of(part).sum()) + 2 * self._special * len(part) for part in split]
-            targets = [corpus.target[part] if corpus.regularised else part[:0] for part in split]
             pairs_of.append(tuple(n_pairs))
-            words_of.append(tuple(int(self.word_counts[part].sum()) for part in targets))
-            subwords_of.append(tuple(int((self.row_counts[part] - self.word_counts[part]).sum()) for part in targets))
+            words_of.append(tuple(int(self.word_counts[corpus.target[part]].sum()) for part in split))
         mine = range(rank * accumulate, (rank + 1) * accumulate)
-        of = pairs_of, words_of, subwords_of, sentences_of
-        return [self._part([split[k] for split in parts], budget, shares, number, *of) for k in mine]
+        return [self._part([split[k] for split in parts], budget, pairs_of, words_of, sentences_of) for k in mine]
 
-    def _part(self, chosen, budget, shares, number, pairs_of, words_of, subwords_of, sentences_of) -> Update:
+    def _part(self, chosen, budget, pairs_of, words_of, sentences_of) -> Update:
         sources = [corpus.source[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
         targets = [corpus.target[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
-        table, sentences = self.table, np.concatenate(sources + targets)
-        if self._dropping is not None:
-            table = self._dropping.split(sentences, (self._seed, number))
-            table = table.with_special() if self._special else table
-        dealt = self.shares(
-            sentences, budget, shares, lengths=None if self._dropping is None else table.lengths
-        )  # fmt: skip
-        batches = [batch for share in dealt for batch in share]
+        batches = self.batches(np.concatenate(sources + targets), budget)
         ordered = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
-        sizes = self.row_counts[ordered]
-        row = np.full(len(self.row_counts), -1, dtype=np.int64)
-        row[ordered] = offsets_of(sizes)[:-1]
+        row = np.full(len(self.word_counts), -1, dtype=np.int64)
+        row[ordered] = offsets_of(self.word_counts[ordered])[:-1]
         groups = []
         for k, (corpus, numbers, s, t) in enumerate(zip(self._corpora, chosen, sources, targets, strict=True)):
             n_pairs = corpus.links_of(numbers)
             which, local = ranges(corpus.offsets[numbers], n_pairs), np.repeat(np.arange(len(numbers)), n_pairs)
             left, right = corpus.pairs.source[which] + self._special, corpus.pairs.target[which] + self._special
             source, target = row[s][local] + left, row[t][local] + right
-            linked = self.reference_start[t][local] + right if corpus.regularised else None
+            linked = self.reference_start[t][local] + right
             kinds = None if corpus.kinds is None else corpus.kinds[which]
             if self._special:
                 kinds = None if kinds is None else np.concatenate([kinds, np.full(2 * len(numbers), -1)])
                 last = self.word_counts[s] - 1, self.word_counts[t] - 1
                 source = np.concatenate([source, row[s], row[s] + last[0]])
                 target = np.concatenate([target, row[t], row[t] + last[1]])
-                if linked is not None:
-                    linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
-            if not corpus.regularised:
-                t = t[:0]
-            words, subwords = self.word_counts[t], self.row_counts[t] - self.word_counts[t]
+                linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
+            both = (self._of_sentences(s, row[s]), self._of_sentences(t, row[t])) if self._sentences else None
+            words = self.word_counts[t]
             regularised, reference = ranges(row[t], words), ranges(self.reference_start[t], words)
-            group = GroupRows(source, target, regularised, reference, linked, pairs_of[k], words_of[k], kinds)
-            if self._subwords:
-                first = row[t] + words, self.reference_start[t] + words
-                group = replace(
-                    group, subwords=ranges(first[0], subwords), reference_subwords=ranges(first[1], subwords),
-                    subwords_of_part=subwords_of[k],
-                )  # fmt: skip
-            if self._sentences:
-                both = self._of_sentences(s, row[s]), self._of_sentences(targets[k], row[targets[k]])
-                group = replace(group, sentences=both, sentences_of_part=sentences_of[k])
-            groups.append(group)
-        if self._dropping is not None:
-            place = np.full(len(self.row_counts), -1, dtype=np.int64)
-            place[sentences] = np.arange(len(sentences))
-            dealt = [[place[batch] for batch in share] for share in dealt]
-        kept = [numbers for corpus, numbers in zip(self._corpora, targets, strict=True) if corpus.regularised]
-        return Update(dealt, np.concatenate(kept), groups, table)
+            groups.append(
+                GroupRows(
+                    source,
+                    target,
+                    regularised,
+                    reference,
+                    linked,
+                    pairs_of[k],
+                    words_of[k],
+                    kinds,
+                    both,
+                    sentences_of[k],
+                )
+            )
+        return Update(batches, np.concatenate(targets), groups)
 
     def _of_sentences(self, sentences: np.ndarray, rows: np.ndarray) -> SentenceRows:
         """The words of some sentences whose first rows are known, without special subwords and words without a vector."""
@@ -299,14 +322,16 @@ class AlignedText:
         return SentenceRows(found, owner, np.bincount(owner, minlength=len(sentences)))
 
 
-def _numbers(corpus: ParallelCorpus) -> np.ndarray:
-    """A number for where each pair is from, int64 `[n]`."""
-    name = corpus.path or "-".join(corpus.langs)
-    found = origins_of(corpus, name, "origins to balance").values()
-    return (np.arange(1, len(found) + 1)[:, None] * np.stack(list(found))).sum(0)
+def _split_texts(encoder: TrainableEncoder, texts: Sequence[Sentences]) -> Iterator[SplitSentences]:
+    """Yield all sentences of some texts as subwords, part by part."""
+    for text in texts:
+        for start in range(0, len(text), _SENTENCES):
+            yield encoder.split(text[start : start + _SENTENCES])
 
 
-def _dropping(encoder: Any, texts: Sequence[Sentences], table: SplitSentences, share: float) -> SubwordDropout:
-    if not hasattr(encoder, "dropping"):
-        raise SettingError(f"subword_dropout: {encoder.name} has no subwords that could be left out; leave it at 0")
-    return encoder.dropping(texts, table, share)
+def _renumbered(pairs: WordPairs, kept: np.ndarray) -> WordPairs:
+    """Return the links of the sentence pairs `kept`, by their places there."""
+    number = np.full(pairs.n_sentences, -1, dtype=np.int64)
+    number[kept] = np.arange(len(kept))
+    sentence = taken(number, pairs.sentence)
+    return WordPairs(sentence, pairs.source, pairs.target, n_sentences=len(kept), posterior=pairs.posterior)

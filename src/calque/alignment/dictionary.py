@@ -14,12 +14,10 @@ from calque.alignment.maps import with_maps
 from calque.annotated import Dictionary
 from calque.encoders.mapped import Combine
 from calque.errors import SettingError
-from calque.maps.dictionary import DictionaryFit, fit_dictionary
+from calque.maps.dictionary import DictionaryFit, Whitened, fit_dictionary, with_identical_words
 from calque.maps.generalized import concepts, generalized_procrustes
-from calque.maps.rotation import Rotation
-from calque.maps.seeds import with_identical_words
+from calque.maps.linear import Rotation
 from calque.maps.unsupervised import fit_unsupervised
-from calque.maps.whitened import Whitened
 
 if TYPE_CHECKING:
     from calque.anchors import Anchors

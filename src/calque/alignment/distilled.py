@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from calque.alignment.distilled_words import LinkedWords, TaughtWords, WordLoss
 from calque.alignment.distilling import DistilledText, Distilling
-from calque.alignment.freezing import freeze_below
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
@@ -25,10 +24,9 @@ from calque.encoders.student_folder import write_modules
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.errors import SettingError, check_number
 from calque.text import ParallelCorpus, Sentences
-from calque.training.loop import Loop, Schedule
+from calque.training.loop import Loop, Schedule, rate_by_width
 from calque.training.plan import BatchPlan
-from calque.training.rates import rate_by_width
-from calque.training.sources import float32_copy
+from calque.training.sources import float32_copy, freeze_below
 
 Loss = Literal["mse", "cosine"]
 

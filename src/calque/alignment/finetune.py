@@ -11,7 +11,7 @@ from calque.alignment.tuner import Tuner
 from calque.alignment.update import GroupVectors
 from calque.distributed import Processes
 from calque.errors import SettingError, check_number
-from calque.training.rates import rate_by_width
+from calque.training.loop import rate_by_width
 
 
 @dataclass(kw_only=True, eq=False)
@@ -33,8 +33,7 @@ class FineTune(Tuner):
         target: `live` lets the target word move in the first term (paper); `frozen` pulls towards f0(j, t) (code).
         layers: layers that the loss reads, e.g. the last four `(-4, -3, -2, -1)`; None: the encoder's own layer.
         epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
-        batch, special, max_words, freeze, subword_dropout, balance_origins, step_back, accumulate, budget, window, precision,
-            reference: see `Tuner`.
+        batch, special, max_words, freeze, accumulate, budget, window, precision, reference: see `Tuner`.
     """
 
     weight: float = 1.0

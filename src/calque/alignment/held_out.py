@@ -11,7 +11,7 @@ import numpy as np
 from calque.alignment.contrastive import Contrastive
 from calque.errors import SettingError, check_number
 from calque.linker import Linker
-from calque.training.rates import rate_by_width
+from calque.training.loop import rate_by_width
 from calque.wordalign.matrices import Similarities
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from calque.alignment.base import Method
-from calque.alignment.freezing import freeze_below
 from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.encoders.base import require
@@ -26,9 +25,8 @@ from calque.pretraining.senses import Senses, SenseTraining
 from calque.pretraining.softmax import SenseSoftmax
 from calque.pretraining.translations import Translations
 from calque.text import Sentences
-from calque.training.loop import Loop, Schedule
-from calque.training.rates import rate_by_width
-from calque.training.sources import float32_copy
+from calque.training.loop import Loop, Schedule, rate_by_width
+from calque.training.sources import float32_copy, freeze_below
 
 
 @dataclass(kw_only=True, eq=False)

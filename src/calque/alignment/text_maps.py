@@ -13,12 +13,10 @@ from calque.algebra.procrustes import Moments
 from calque.alignment.base import Method
 from calque.alignment.maps import with_maps
 from calque.encoders.base import require
-from calque.encoders.mapped import Combine
+from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
-from calque.maps.lir import lir
-from calque.maps.lsar import lsar
-from calque.maps.means import shifts
+from calque.maps.subspaces import lir, lsar, shift, shifts
 from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
 
@@ -99,7 +97,7 @@ class TextMaps(Method):
 
 
 class LanguageMeans(TextMaps):
-    """Each language's mean onto that of `towards` (Libovický et al. 2020), see `calque.maps.means`.
+    """Each language's mean onto that of `towards` (Libovický et al. 2020), see `calque.maps.subspaces.shifts`.
 
     Args:
         towards, layers, combine: see `TextMaps`.
@@ -119,7 +117,7 @@ class LanguageMeans(TextMaps):
 
 
 class LowRankRemoval(TextMaps):
-    """LSAR: what tells the languages' means apart, removed from all languages (Xie et al. 2022), see `calque.maps.lsar`.
+    """LSAR: directions in which the languages' means differ, removed from all (Xie et al. 2022), see `lsar`.
 
     Args:
         towards, layers, combine: see `TextMaps`. Vectors of `towards` change, too.
@@ -142,7 +140,7 @@ class LowRankRemoval(TextMaps):
 
 
 class LanguageInformationRemoval(TextMaps):
-    """LIR: each language's principal components, removed from it (Yang et al. 2021), see `calque.maps.lir`.
+    """LIR: each language's principal components, removed from it (Yang et al. 2021), see `calque.maps.subspaces.lir`.
 
     Args:
         towards, layers, combine: see `TextMaps`. Vectors of `towards` change, too.
@@ -203,6 +201,42 @@ def moments_of(
             raise SettingError(f"the text in {lang} has no word for which {encoder.name} has a vector")
     shown.close()
     return found
+
+
+def centred(
+    encoder: Encoder, corpora: Sequence[ParallelCorpus], *, towards: str, progress: bool = False
+) -> MappedEncoder:
+    """Return the encoder with each language's mean moved onto that of its translations in `towards`: x → x − x̄ + ȳ.
+
+    A contrast with words of the *other* language as negatives cannot see how far the means lie apart: what moves all words
+    of a language adds nearly the same to all scores that compete. Means are taken over all words of both sides of the text, so
+    that its topic cancels; where a language has several texts, each counts by its words. Vectors of `towards` stay as they are.
+
+    Args:
+        encoder: one that was aligned; its own layer is shifted.
+        corpora: parallel texts; those without `towards` do not count.
+        towards: the language whose mean the others get.
+        progress: show bars on standard error.
+
+    Raises:
+        SettingError: no text has `towards` on a side.
+    """
+    layer = encoder.layer_numbers(None)[0]
+    found: dict[str, list[tuple[Moments, Moments]]] = {}
+    for corpus in corpora:
+        if towards in corpus.langs:
+            sides = {corpus.langs[0]: [corpus.source], corpus.langs[1]: [corpus.target]}
+            moments = moments_of(encoder, sides, progress=progress)
+            (lang,) = set(sides) - {towards}
+            found.setdefault(lang, []).append((moments[lang][layer], moments[towards][layer]))
+    if not found:
+        raise SettingError(f"no text has {towards} on one side, whose mean the other languages would get")
+    maps = {}
+    for lang, parts in found.items():
+        counts = [own.n for own, _ in parts]
+        means = (np.average([each[side].source_mean for each in parts], axis=0, weights=counts) for side in (0, 1))
+        maps[lang] = {layer: shift(*means, sum(counts))}
+    return MappedEncoder(encoder, maps, towards=towards, settings={"method": "centred", "towards": towards})
 
 
 def _by_language(corpus: Text) -> dict[str, list[Sentences]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.base import Method
-from calque.alignment.centring import centred
-from calque.alignment.freezing import freeze_below, go_back
+from calque.alignment.text_maps import centred
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
 from calque.distributed.shards import take_whole
@@ -27,8 +26,8 @@ from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.training.loop import Loop, Schedule
-from calque.training.plan import BalancedPlan, BatchPlan
-from calque.training.sources import float32_copy, sharded_copy, sharded_in_place
+from calque.training.plan import BatchPlan
+from calque.training.sources import float32_copy, freeze_below, sharded_copy, sharded_in_place
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -49,13 +48,7 @@ class Tuner(Method):
         special: take the special subwords at both ends for linked words.
         max_words: leave out pairs with a longer side.
         freeze: leave the embeddings and this many layers above them as they are; None trains everything.
-        subword_dropout: how probably a subword is left out where the training text is cut into subwords, anew in each update
-            (BPE and WordPiece tokenizers, see `SubwordDropout`); the frozen encoder reads words cut as usual.
-        balance_origins: pairs from each place, as the third column of a text names it, are drawn with a chance in proportion
-            to n^α of its n pairs: 0 for all alike, 1 for as many as there are; None goes through the text as it is.
-        step_back: how far the trained weights go back towards those before, between 0 (not at all) and below 1: what is
-            given back is θ + step_back·(θ0 − θ) (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", Eq. 1).
-        centre: `align` takes off what is left between the means of the languages, see `calque.alignment.centring`, and gives
+        centre: `align` takes off what is left between the means of the languages, see `centred`, and gives
             the trained encoder with a shift of each language; `tune` does not.
         lora: train adapters of this rank alone (LoRA, Hu et al. 2022; needs PEFT), by default at `LORA_RATE` times the rate, and
             give an `AdaptedEncoder`, whose folder has them alone; None trains the weights themselves.
@@ -84,9 +77,6 @@ class Tuner(Method):
     special: bool = True
     max_words: int | None = 64
     freeze: int | None = None
-    subword_dropout: float = 0.0
-    balance_origins: float | None = None
-    step_back: float = 0.0
     centre: bool = False
     lora: int | None = None
     lora_alpha: float | None = None
@@ -107,14 +97,6 @@ class Tuner(Method):
             check_number("max_words", self.max_words, least=1, whole=True)
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
-        check_number("step_back", self.step_back, least=0, below=1)
-        check_number("subword_dropout", self.subword_dropout, least=0, below=1)
-        if self.balance_origins is not None:
-            check_number("balance_origins", self.balance_origins, least=0, most=1)
-            if self.window > 1:
-                raise SettingError(
-                    f"window={self.window} sorts pairs by length, and balance_origins by origin: leave one out"
-                )
         self._check_lora()
         check_training_precision(self.precision)
         if self.reference not in ("auto", "cached", "recomputed"):
@@ -147,30 +129,19 @@ class Tuner(Method):
         process's own vectors alone are its share of a sum.
         """
 
-    def held(self, encoder: TrainableEncoder) -> Mapping[int, float] | None:
-        """Layers whose vectors a regulariser keeps near those of the frozen encoder, and how much each counts; None where they
-        are those of the loss, and count alike."""
-        return None
-
-    @property
-    def reads_subwords(self) -> bool:
-        """Whether the loss reads the vectors of single subwords, too."""
-        return False
-
     @property
     def reads_sentences(self) -> bool:
         """Whether the loss reads the vectors of whole sentences, too."""
         return False
 
-    def kinds(self, encoder: TrainableEncoder) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
-        """What tells which linked pairs are positives of each other, see `AlignedText`; None where each is one of its own."""
+    def kinds(self) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
+        """Return what numbers the linked pairs that are positives of each other, see `AlignedText`; None: no two are."""
         return None
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record and the identity of checkpoints: the settings that all tuners have,
         less those of the schedule and those that cannot change the result (budget), and all that the method adds."""
-        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "subword_dropout", "balance_origins",
-                 "step_back", "window", "precision"]  # fmt: skip
+        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "window", "precision"]
         names += ["centre"] if self.centre else []
         names += ["lora", "lora_alpha", "lora_targets"] if self.lora is not None else []
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
@@ -218,7 +189,7 @@ class Tuner(Method):
         tuned = self._copy(encoder, processes, kept=kept)
         tuned.model.train()
         loop = Loop(
-            self.objective(tuned, encoder, text, processes, updates=schedule.updates(plan.steps_per_epoch)),
+            self.objective(tuned, encoder, text, processes),
             schedule=schedule,
             processes=processes,
             identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
@@ -232,8 +203,6 @@ class Tuner(Method):
             cut, tuned = tuned, self._copy(encoder, processes, whole=True, kept=kept)
             take_whole(tuned.model, cut.model)
         self.counts, self.used = text.counts, schedule
-        if self.step_back:
-            go_back(tuned.model, encoder.model, self.step_back)
         tuned.model.eval()
         if self.lora is None:
             tuned.model.requires_grad_(True)
@@ -285,39 +254,25 @@ class Tuner(Method):
         """Parallel texts with their links, as the encoder reads them."""
         return AlignedText(
             corpora, pairs, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
-            kinds=self.kinds(encoder), subwords=self.reads_subwords, dropout=self.subword_dropout, seed=self.seed,
-            sentences=self.reads_sentences, origins=self.balance_origins is not None,
+            kinds=self.kinds(), sentences=self.reads_sentences,
         )  # fmt: skip
 
-    def plan(self, text: AlignedText, seed: int) -> BatchPlan | BalancedPlan:
-        """Which sentence pairs each update sees."""
-        if self.balance_origins is not None:
-            return BalancedPlan(text.origins, batch=self.batch, alpha=self.balance_origins, seed=seed)
+    def plan(self, text: AlignedText, seed: int) -> BatchPlan:
+        """Return which sentence pairs each update reads."""
         return BatchPlan(text.lengths, batch=self.batch, seed=seed, window=self.window)
 
     def objective(
-        self,
-        tuned: TrainableEncoder,
-        encoder: TrainableEncoder,
-        text: AlignedText,
-        processes: Processes,
-        *,
-        updates: int = 1,
+        self, tuned: TrainableEncoder, encoder: TrainableEncoder, text: AlignedText, processes: Processes
     ) -> Alignment:
-        """The loss of an update of `tuned`, whose model learns, where it was `encoder` before; of so many updates."""
-        layers, held, frozen = encoder.layer_numbers(self.layers), self.held(encoder), None
+        """Return the loss of an update of `tuned`, whose model is trained; `encoder` is the same before training."""
+        layers, frozen = encoder.layer_numbers(self.layers), None
         if self.needs_reference:
-            read = list(dict.fromkeys([*layers, *(held or ())]))
-            frozen = Reference(encoder, text, read, self.budget, processes)
+            frozen = Reference(encoder, text, layers, self.budget, processes)
             frozen.keep(self.reference, self.precision)
-        return self.alignment(updates)(
-            tuned, text, layers, processes, frozen, loss=self.loss, over_all=self.terms_over_all, held=held,
-            budget=self.budget, accumulate=self.accumulate,
+        return Alignment(
+            tuned, text, layers, processes, frozen, loss=self.loss, over_all=self.terms_over_all, budget=self.budget,
+            accumulate=self.accumulate,
         )  # fmt: skip
-
-    def alignment(self, updates: int) -> Callable[..., Alignment]:
-        """What makes the objective; one with a memory of its own, where the loss changes in the course of so many updates."""
-        return Alignment
 
     def record(self) -> dict[str, Any]:
         return {"settings": self.settings(), "schedule": vars(self.used), "counts": vars(self.counts),

@@ -9,16 +9,15 @@ Batch Size under Memory Limited Setup").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from calque.alignment.aligned import AlignedText
-from calque.alignment.rows import Update
+from calque.alignment.aligned import AlignedText, GroupRows, Update
 from calque.distributed import Processes, same_device
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
@@ -38,16 +37,10 @@ class GroupVectors:
         source, target: `[n_pairs, dim]` linked words, pair by pair.
         regularised: `[n_target_words, dim]` all words of the target sentences.
         reference: `[n_target_words, dim]` the same words from the frozen encoder; None if the loss has no use for it.
-        reference_linked: `[n_pairs, dim]` the linked target words from the frozen encoder; None also in a corpus of two
-            other languages than that which the others move towards, none of whose words is regularised.
+        reference_linked: `[n_pairs, dim]` the linked target words from the frozen encoder.
         pairs_of_process: pairs of each process in this update.
         words_of_process: target words of each process in this update.
         kinds: int64 `[n_pairs, 1]`, equal for pairs that are positives of each other, -1 for none; None for none at all.
-        aligned: whether it is the loss that reads this layer, and not a regulariser alone.
-        stay: how much a regulariser of the vectors themselves counts in this layer.
-        subwords, reference_subwords: `[n_target_subwords, dim]` all subwords of the target sentences, special ones too, now and
-            from the frozen encoder; None where nothing reads them.
-        subwords_of_process: target subwords of each process in this update.
         sentences: `[n_sentence_pairs, dim]` of both sides, the mean of a sentence's words; None where nothing reads them.
         sentences_of_process: sentence pairs of each process in this update.
     """
@@ -60,11 +53,6 @@ class GroupVectors:
     pairs_of_process: list[int]
     words_of_process: list[int]
     kinds: Tensor | None = None
-    aligned: bool = True
-    stay: float = 1.0
-    subwords: Tensor | None = None
-    reference_subwords: Tensor | None = None
-    subwords_of_process: list[int] = field(default_factory=list)
     sentences: tuple[Tensor, Tensor] | None = None
     sentences_of_process: list[int] = field(default_factory=list)
 
@@ -77,11 +65,6 @@ class GroupVectors:
     def n_regularised(self) -> int:
         """Target words of all processes."""
         return sum(self.words_of_process)
-
-    @property
-    def n_subwords(self) -> int:
-        """Target subwords of all processes."""
-        return sum(self.subwords_of_process)
 
 
 class Reference:
@@ -126,7 +109,7 @@ class Reference:
             update.reference = self._compute(update.targets)
         # The update's sentences are few: their words' numbers, in the order of the rows just computed.
         starts = self._text.reference_start[update.targets]
-        sizes = self._text.row_counts[update.targets]
+        sizes = self._text.word_counts[update.targets]
         order = np.argsort(starts)
         which = order[np.searchsorted(starts[order], numbers, side="right") - 1]
         rows = offsets_of(sizes)[which] + numbers - starts[which]
@@ -135,9 +118,9 @@ class Reference:
     def _compute(self, sentences: np.ndarray) -> dict[int, Tensor]:
         """All words of `sentences` in their order, `{layer: [n_words, dim]}`."""
         text, encoder = self._text, self._encoder
-        sizes = text.row_counts[sentences]
+        sizes = text.word_counts[sentences]
         start = offsets_of(sizes)[:-1]
-        place = np.empty(len(text.row_counts), dtype=np.int64)
+        place = np.empty(len(text.word_counts), dtype=np.int64)
         place[sentences] = start
         device = next(encoder.model.parameters()).device
         shape = int(sizes.sum()), encoder.dim
@@ -146,16 +129,15 @@ class Reference:
         else:
             by_layer = {layer: torch.zeros(shape, device=device) for layer in self._layers}
         encoder.model.eval()
-        lengths = np.diff(text.table.offsets)[sentences]
-        pieces = [sentences[piece] for piece in token_batches(lengths, self._budget)]
-        for piece in pieces:
-            with torch.no_grad(), self._processes.autocast():
+
+        pieces = [sentences[piece] for piece in token_batches(text.table.lengths[sentences], self._budget)]
+        with torch.no_grad(), self._processes.autocast():
+            for piece in pieces:
                 vectors = encoder.forward(collate(text.table, piece).to(device), self._layers)
-            rows = ranges(place[piece], text.row_counts[piece])
-            for layer, states in vectors.items():
-                by_layer[layer][torch.from_numpy(rows).to(device)] = states.float()
-        for piece in along(pieces, self._processes):
-            with torch.no_grad(), self._processes.autocast():
+                rows = torch.from_numpy(ranges(place[piece], text.word_counts[piece])).to(device)
+                for layer, states in vectors.items():
+                    by_layer[layer][rows] = states.float()
+            for piece in along(pieces, self._processes):
                 encoder.forward(collate(text.table, piece).to(device), self._layers)
         return by_layer
 
@@ -178,12 +160,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         reference: the encoder as it was, if the loss needs it.
         loss: the terms, for one layer; see `Tuner.loss`.
         over_all: names of the terms that every process computes over the vectors of all.
-        held: layers of which the groups say how much they are to stay as they were, and how much; None: those of the loss, alike.
         budget, accumulate: see `Tuner`.
-
-    Attributes:
-        updates: how many there have been.
-        counts: whether their number decides what comes next, and so belongs into a checkpoint.
     """
 
     def __init__(
@@ -196,29 +173,19 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         *,
         loss: Callable[[list[GroupVectors], Processes], dict[str, Tensor]],
         over_all: tuple[str, ...] = (),
-        held: Mapping[int, float] | None = None,
         budget: int = 1024,
         accumulate: int = 1,
     ):
         self.module = encoder.model
-        self.encoder, self.text, self.aligned = encoder, text, tuple(layers)
-        self.held = dict.fromkeys(layers, 1.0) if held is None else dict(held)
-        self.layers = (*self.aligned, *(layer for layer in self.held if layer not in self.aligned))
+        self.encoder, self.text, self.layers = encoder, text, tuple(layers)
         self.processes, self.reference = processes, reference
         self._loss, self._over_all, self._budget, self._accumulate = loss, over_all, budget, accumulate
-        self.updates = 0
-        self.counts = text.dropout > 0
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
         """As for `Objective`; an update has for each corpus the numbers of the sentence pairs of all processes."""
         processes = self.processes
         parts = self.text.update(
-            update,
-            budget=self._budget,
-            rank=processes.rank,
-            world=processes.world,
-            accumulate=self._accumulate,
-            number=self.updates,
+            update, budget=self._budget, rank=processes.rank, world=processes.world, accumulate=self._accumulate
         )
         undivided = len(parts) == 1
         seed = torch.initial_seed()
@@ -226,7 +193,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         leaves = [{layer: rows.requires_grad_() for layer, rows in done.vectors.items()} for done in passes]
         terms: dict[str, Tensor] = {}
         for layer in self.layers:
-            for name, value in self.terms(self._groups(parts, leaves, layer)).items():
+            for name, value in self._loss(self._groups(parts, leaves, layer), processes).items():
                 terms[name] = terms[name] + value if name in terms else value
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
@@ -240,71 +207,61 @@ class Alignment(Objective[Sequence[np.ndarray]]):
             [value.detach() / (processes.world if name in self._over_all else 1) for name, value in terms.items()]
         )
         shown = processes.sum_numbers(shown)
-        self.updates += 1
         return {"loss": float(shown.sum()), **dict(zip(terms, shown.tolist(), strict=True))}
 
-    def terms(self, groups: list[GroupVectors]) -> dict[str, Tensor]:
-        """Those of the loss, for one layer."""
-        return self._loss(groups, self.processes)
-
-    def state(self) -> dict[str, Any]:
-        return {"updates": self.updates} if self.counts else {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.updates = state.get("updates", 0)
-
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
-        """All word vectors of a part."""
+        """Return all word vectors of a part."""
         torch.manual_seed(seed)  # the same dropout both times that a part is gone through
-        device, table = self.processes.device, part.table
-        chosen = [batch for share in part.shares for batch in share]
-        batches = [collate(table, batch).to(device) for batch in chosen]
-        if self.processes.sharded:  # the words that are added come last, where nothing refers to them
-            batches += [collate(self.text.table, piece).to(device) for piece in along(chosen, self.processes)]
-        return Pass(self.encoder, batches, self.layers, context=self.processes.autocast, gradient=gradient)
+        # Under FSDP the words that are added come last, where nothing refers to them.
+        batches = [*part.batches, *along(part.batches, self.processes)]
+        collated = [collate(self.text.table, batch).to(self.processes.device) for batch in batches]
+        return Pass(self.encoder, collated, self.layers, context=self.processes.autocast, gradient=gradient)
 
     def _groups(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int) -> list[GroupVectors]:
-        groups = []
-        for corpus in range(len(parts[0].groups)):
-            rows = [part.groups[corpus] for part in parts]
+        """Return the vectors of each corpus in a layer, those of this process's parts one after the other."""
+        vectors = [leaf[layer] for leaf in leaves]
+        return [
+            self._group([part.groups[number] for part in parts], parts, vectors, layer)
+            for number in range(len(parts[0].groups))
+        ]
 
-            def gather(name: str, rows=rows) -> Tensor:
-                index = [torch.from_numpy(getattr(group, name)).to(self.processes.device) for group in rows]
-                return torch.cat([leaf[layer].index_select(0, i) for leaf, i in zip(leaves, index, strict=True)])
+    def _group(self, rows: list[GroupRows], parts: list[Update], vectors: list[Tensor], layer: int) -> GroupVectors:
+        def gather(name: str) -> Tensor:
+            return torch.cat(
+                [
+                    each.index_select(0, self._index(getattr(group, name)))
+                    for each, group in zip(vectors, rows, strict=True)
+                ]
+            )
 
-            def frozen(name: str, rows=rows) -> Tensor | None:
-                numbers = [getattr(group, name) for group in rows]
-                if (reference := self.reference) is None or any(n is None for n in numbers):
-                    return None
-                return torch.cat([reference.vectors(part, layer, n) for part, n in zip(parts, numbers, strict=True)])
+        def frozen(name: str) -> Tensor | None:
+            if (reference := self.reference) is None:
+                return None
+            numbers = [getattr(group, name) for group in rows]
+            return torch.cat([reference.vectors(part, layer, n) for part, n in zip(parts, numbers, strict=True)])
 
-            def of_process(counts: tuple[int, ...]) -> list[int]:
-                return np.array(counts, dtype=np.int64).reshape(self.processes.world, -1).sum(axis=1).tolist()
+        def means(side: int) -> Tensor:
+            found = []
+            for each, group in zip(vectors, rows, strict=True):
+                words = group.sentences[side]  # type: ignore[index]
+                counts = self._index(words.counts)
+                sums = each.new_zeros(len(counts), each.shape[1])
+                sums = sums.index_add(0, self._index(words.owner), each.index_select(0, self._index(words.rows)))
+                found.append(sums / counts.clamp(min=1)[:, None])
+            return torch.cat(found)
 
-            known = [group.kinds for group in rows if group.kinds is not None]
-            kinds = torch.from_numpy(np.concatenate(known))[:, None].to(self.processes.device) if known else None
+        def of_process(counts: tuple[int, ...]) -> list[int]:
+            return np.array(counts, dtype=np.int64).reshape(self.processes.world, -1).sum(axis=1).tolist()
 
-            def pooled(side: int, rows=rows) -> Tensor:
-                found = []
-                for leaf, group in zip(leaves, rows, strict=True):
-                    words = group.sentences[side]
-                    index, owner, counts = (
-                        torch.from_numpy(n).to(self.processes.device) for n in (words.rows, words.owner, words.counts)
-                    )
-                    vectors = leaf[layer].index_select(0, index)
-                    sums = vectors.new_zeros(len(counts), vectors.shape[1]).index_add(0, owner, vectors)
-                    found.append(sums / counts.clamp(min=1)[:, None])
-                return torch.cat(found)
+        kinds = [group.kinds for group in rows if group.kinds is not None]
+        return GroupVectors(
+            source=gather("source"), target=gather("target"), regularised=gather("regularised"),
+            reference=frozen("reference"), reference_linked=frozen("reference_linked"),
+            pairs_of_process=of_process(rows[0].pairs_of_part), words_of_process=of_process(rows[0].words_of_part),
+            kinds=self._index(np.concatenate(kinds))[:, None] if kinds else None,
+            sentences=None if rows[0].sentences is None else (means(0), means(1)),
+            sentences_of_process=of_process(rows[0].sentences_of_part),
+        )  # fmt: skip
 
-            split, whole = rows[0].subwords is not None, rows[0].sentences is not None
-            groups.append(GroupVectors(
-                source=gather("source"), target=gather("target"), regularised=gather("regularised"),
-                reference=frozen("reference"), reference_linked=frozen("reference_linked"),
-                pairs_of_process=of_process(rows[0].pairs_of_part), words_of_process=of_process(rows[0].words_of_part),
-                kinds=kinds, aligned=layer in self.aligned, stay=self.held.get(layer, 0.0),
-                subwords=gather("subwords") if split else None, reference_subwords=frozen("reference_subwords"),
-                subwords_of_process=of_process(rows[0].subwords_of_part),
-                sentences=(pooled(0), pooled(1)) if whole and layer in self.aligned else None,
-                sentences_of_process=of_process(rows[0].sentences_of_part),
-            ))  # fmt: skip
-        return groups
+    def _index(self, numbers: np.ndarray) -> Tensor:
+        return torch.from_numpy(numbers).to(self.processes.device)

@@ -1,9 +1,8 @@
 """Anchors: the mean vector of each word type over its occurrences (Schuster et al. 2019, §3)."""
 
 from calque.anchors.files import open_anchors, read_avg_embeds, save_anchors, write_avg_embeds
-from calque.anchors.means import Anchors
 from calque.anchors.senses import SenseAnchors, split_senses
-from calque.anchors.sums import AnchorSums, anchors_of
+from calque.anchors.sums import Anchors, AnchorSums, anchors_of
 
 __all__ = [
     "AnchorSums",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calque.anchors.means import Anchors
+from calque.anchors.sums import Anchors
 from calque.errors import InputError, SettingError
 from calque.storage import write_lines, write_text
 from calque.vectors import map_arrays, write_arrays

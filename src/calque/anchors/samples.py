@@ -27,63 +27,67 @@ class Samples:
         if size < 1:
             raise SettingError(f"samples={size}, expected 1 or more occurrences of a word")
         self.size, self.seed, self.offered = size, seed, 0
-        self._keys = np.zeros((0, size))
-        self._slots = np.zeros((0, size), dtype=np.int64)
-        self._filled = np.zeros(0, dtype=np.int64)
+        # Occurrences that are kept: drawn numbers, types, and vectors; the latter may have room for more.
+        self._keys, self._codes = np.zeros(0), np.zeros(0, dtype=np.int64)
         self._rows = np.zeros((layers, 0, dim), dtype=np.float32)
-        self._n_rows = 0
+        self._sorted: tuple[np.ndarray, np.ndarray] | None = None
 
-    def add(self, rows: np.ndarray, codes: np.ndarray, n_types: int, data: Sequence[np.ndarray]) -> None:
+    def add(self, rows: np.ndarray, codes: np.ndarray, data: Sequence[np.ndarray]) -> None:
         """Offer occurrences.
 
         Args:
             rows, codes: int64 `[m]`, rows of `data`, and the type of each.
-            n_types: number of types by now.
             data: `[n, dim]` for each layer.
         """
         # A generator for each part: a pass that was stopped draws on as if it had not been.
         keys = np.random.default_rng([self.seed, self.offered]).random(len(rows))
         self.offered += len(rows)
-        self._offer(rows, codes, keys, n_types, data)
+        self._offer(rows, codes, keys, data)
 
-    def _offer(self, rows, codes, keys, n_types, data) -> None:
-        from calque.anchors.scatter import offer, store_rows
-
-        if n_types > len(self._filled):
-            room = max(n_types, 3 * len(self._filled) // 2) - len(self._filled)
-            self._keys = np.concatenate([self._keys, np.zeros((room, self.size))])
-            self._slots = np.concatenate([self._slots, np.full((room, self.size), -1, dtype=np.int64)])
-            self._filled = np.concatenate([self._filled, np.zeros(room, dtype=np.int64)])
-        places, n_rows = offer(codes, keys, self._keys, self._slots, self._filled, self._n_rows)
-        if n_rows > self._rows.shape[1]:
-            layers, old, dim = self._rows.shape
-            longer = np.zeros((layers, max(n_rows, 3 * old // 2), dim), dtype=np.float32)
-            longer[:, :old] = self._rows
+    def _offer(self, rows: np.ndarray, codes: np.ndarray, keys: np.ndarray, data: Sequence[np.ndarray]) -> None:
+        """Keep of each type the occurrences with the smallest numbers; those that leave make room for others."""
+        rivals = np.flatnonzero(np.isin(self._codes, codes))
+        n = len(rivals)
+        types, numbers = np.concatenate([self._codes[rivals], codes]), np.concatenate([self._keys[rivals], keys])
+        order = np.lexsort((numbers, types))
+        first = np.flatnonzero(np.diff(types[order], prepend=-1))
+        rank = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+        stays = np.zeros(len(order), dtype=bool)
+        stays[order[rank < self.size]] = True
+        chosen, free = np.flatnonzero(stays[n:]), rivals[~stays[:n]]
+        before, total = len(self._codes), len(self._codes) + len(chosen) - len(free)
+        places = np.concatenate([free, np.arange(before, total)])
+        self._keys, self._codes = (
+            np.resize(each, total) if total > before else each for each in (self._keys, self._codes)
+        )
+        self._keys[places], self._codes[places] = keys[chosen], codes[chosen]
+        if total > self._rows.shape[1]:
+            longer = np.zeros((len(self._rows), max(total, 3 * before // 2), self._rows.shape[2]), dtype=np.float32)
+            longer[:, :before] = self._rows[:, :before]
             self._rows = longer
         for layer, vectors in enumerate(data):
-            store_rows(vectors, rows, places, self._rows[layer])
-        self._n_rows = n_rows
+            self._rows[layer, places] = vectors[rows[chosen]]
+        self._sorted = None
 
     def of(self, code: int) -> np.ndarray:
-        """The vectors kept of one type, float32 `[layers, kept, dim]`."""
-        if code >= len(self._filled):
-            return self._rows[:, :0]
-        return self._rows[:, self._slots[code, : self._filled[code]]]
+        """Return the vectors kept of one type, float32 `[layers, kept, dim]`, in the order of their numbers."""
+        if self._sorted is None:
+            order = np.lexsort((self._keys, self._codes))
+            self._sorted = order, self._codes[order]
+        order, codes = self._sorted
+        return self._rows[:, order[np.searchsorted(codes, code) : np.searchsorted(codes, code, side="right")]]
 
-    def merge(self, other: Samples, numbers: np.ndarray, n_types: int) -> None:
+    def merge(self, other: Samples, numbers: np.ndarray) -> None:
         """Join with another part's sample; `numbers` int64 `[their types]` says which type of ours each is, or −1."""
-        filled = other._filled[: len(numbers)]
-        codes = np.repeat(numbers[: len(filled)], filled)
-        inside = np.arange(other.size) < filled[:, None]
-        slots, keys = other._slots[: len(filled)][inside], other._keys[: len(filled)][inside]
-        known = codes >= 0
-        self._offer(slots[known], codes[known], keys[known], n_types, list(other._rows))
+        codes = numbers[other._codes]
+        known = np.flatnonzero(codes >= 0)
+        self._offer(known, codes[known], other._keys[known], list(other._rows))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a file has to keep."""
+        """Return what a file has to keep."""
         return {
-            "samples.keys": self._keys, "samples.slots": self._slots, "samples.filled": self._filled,
-            "samples.rows": self._rows[:, : self._n_rows], "samples.offered": np.array([self.offered], dtype=np.int64),
+            "samples.keys": self._keys, "samples.codes": self._codes,
+            "samples.rows": self._rows[:, : len(self._codes)], "samples.offered": np.array([self.offered], dtype=np.int64),
         }  # fmt: skip
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -92,10 +96,14 @@ class Samples:
         Raises:
             ValueError: arrays that do not fit each other.
         """
-        self._keys, self._slots, self._filled, self._rows = (
-            np.array(arrays[f"samples.{name}"]) for name in ("keys", "slots", "filled", "rows")
-        )
-        self._n_rows, shape = self._rows.shape[1], (len(self._filled), self.size)
-        if not self._keys.shape == self._slots.shape == shape or self._slots.max(initial=-1) >= self._n_rows:
+        self._keys, self._rows = np.array(arrays["samples.keys"]), np.array(arrays["samples.rows"])
+        if "samples.codes" in arrays:
+            self._codes = np.array(arrays["samples.codes"])
+        else:  # an older file: numbers and places by type, `[types, size]`
+            filled = np.asarray(arrays["samples.filled"])
+            inside = np.arange(self.size) < filled[:, None]
+            self._codes = np.repeat(np.arange(len(filled)), filled)
+            self._keys, self._rows = self._keys[inside], self._rows[:, arrays["samples.slots"][inside]]
+        if not self._rows.shape[1] == len(self._keys) == len(self._codes):
             raise ValueError("the samples do not fit each other")
-        self.offered = int(arrays["samples.offered"][0])
+        self.offered, self._sorted = int(arrays["samples.offered"][0]), None

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
-from calque.anchors.means import Anchors
-from calque.anchors.sums import AnchorSums
+from calque.anchors.sums import Anchors, AnchorSums
 from calque.errors import SettingError
 from calque.offsets import offsets_of
 

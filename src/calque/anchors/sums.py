@@ -1,16 +1,16 @@
-"""Sums from which anchors are made: one pass over a text, in parts, on any number of processes."""
+"""Anchors of word types, and the sums that they are made of: one pass over a text, in parts, on any number of processes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from calque.anchors.means import Anchors
 from calque.anchors.samples import Samples
 from calque.errors import InputError, SettingError
 from calque.storage import to_numpy
@@ -18,17 +18,59 @@ from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
 _NO_LIMIT = np.iinfo(np.int64).max
-_BLOCK = 256  # types that are copied at a time
+_BLOCK = 1024  # vectors that are converted to float64 at a time
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Word types with the means of their vectors, in one layer.
+
+    Attributes:
+        words: `[n_types]`, the most frequent first, as they stand in the text (case is kept). Sense anchors
+            (`split_senses`) have a word as often as it has senses.
+        vectors: float32 `[n_types, dim]`, mean vector of the occurrences.
+        counts: int64 `[n_types]`, occurrences that have a vector.
+        lang: the language.
+        variances: float64 `[n_types]`, mean squared distance of the occurrences from their anchor: the sum of the
+            variances of all dimensions, with n in the denominator. None where it is not known (word2vec files).
+        norms: float64 `[n_types]`, mean length of the occurrences' vectors. None where it is not known.
+    """
+
+    words: tuple[str, ...]
+    vectors: np.ndarray
+    counts: np.ndarray
+    lang: str = ""
+    variances: np.ndarray | None = None
+    norms: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def mean_norm(self) -> float | None:
+        """Mean length of all occurrences' vectors: `avg_norm_layer_{layer}` of the published code."""
+        if self.norms is None or not self.counts.sum():
+            return None
+        return float(self.norms @ self.counts / self.counts.sum())
+
+    def take(self, rows: np.ndarray) -> Anchors:
+        """Some of the types, by their numbers."""
+        rows = np.asarray(rows)
+        return Anchors(
+            tuple(self.words[k] for k in rows), self.vectors[rows], self.counts[rows], self.lang,
+            None if self.variances is None else self.variances[rows],
+            None if self.norms is None else self.norms[rows],
+        )  # fmt: skip
 
 
 class AnchorSums:
-    """Sums over the occurrences of each word type, layer by layer: exact ones.
+    """Sums over the occurrences of each word type, layer by layer, in float64.
 
     `add` takes a text a part at a time, with its vectors; `merge` joins what several processes have summed; `save` and
-    `open` carry a pass over from one day to the next; `finish` gives the anchors, the same bits however the text was cut
-    and its parts were joined. Memory is that of one float64 vector for each type and layer, two for those so frequent
-    that float64 has to round (and twice that for a moment when a collected vocabulary outgrows its place), and never
-    grows with the text. The running mean of the published code, (n · mean + x) / (n + 1), is the same but for rounding.
+    `open` carry a pass over from one day to the next; `finish` gives the anchors, the same but for rounding in float64
+    however the text was cut and its parts were joined. Memory is that of one float64 vector for each type and layer (and
+    twice that for a moment when a collected vocabulary outgrows its place), and never grows with the text. The running mean
+    of the published code, (n · mean + x) / (n + 1), is the same but for rounding.
 
     Args:
         dim: dimensions of a vector.
@@ -69,8 +111,7 @@ class AnchorSums:
         self.n_sentences = self.uncovered = 0
         self._counts = np.zeros(0, dtype=np.int64)
         self._sums = {layer: np.zeros((0, dim)) for layer in self.layers}
-        self._lost = {layer: np.zeros((0, dim)) for layer in self.layers}  # see `scatter.add_exactly`
-        self._lengths = {layer: np.zeros((0, 2, 2)) for layer in self.layers}  # both, of squared norms and of norms
+        self._lengths = {layer: np.zeros((0, 2)) for layer in self.layers}  # sums of squared norms and of norms
         self.samples = Samples(samples, len(self.layers), dim, seed) if samples else None
         self._grow(len(self._numbers))
 
@@ -106,22 +147,34 @@ class AnchorSums:
         if covered is not None:
             self.uncovered += int((~covered).sum())
             codes[~covered] = -1
-        self._add(codes, {layer: _plain(vectors.data) for layer, vectors in by_layer.items()})
+        self._add(codes, {layer: vectors.data for layer, vectors in by_layer.items()})
         self.n_sentences += len(sentences)
 
     def _add(self, codes: np.ndarray, data: dict[int, np.ndarray]) -> None:
-        from calque.anchors.scatter import add_rows, choose
-
+        """Add the rows of each type that are wanted; `codes` int64 `[n]` has the type of each row, negative for none."""
         self._grow(len(self._numbers))
-        rows = choose(codes, self._counts, self.most_occurrences or _NO_LIMIT)
-        chosen = codes[rows]
-        # By type: its sum is fetched and written back once a part, not once a word.
-        order = np.argsort(chosen.astype(np.min_scalar_type(len(self._numbers))), kind="stable")
-        for layer in self.layers:
-            sums = self._sums[layer], self._lost[layer], self._lengths[layer]
-            add_rows(data[layer], rows[order], chosen[order], *sums)
+        rows = np.argsort(codes, kind="stable")
+        rows = rows[np.searchsorted(codes[rows], 0) :]
+        of_rows = codes[rows]
+        first = np.flatnonzero(np.diff(of_rows, prepend=-1))
+        sizes = np.diff(first, append=len(rows))
+        number = np.arange(len(rows)) - np.repeat(first, sizes)  # of the occurrence in this part
+        wanted = self._counts[of_rows] + number < (self.most_occurrences or _NO_LIMIT)
+        rows, of_rows = rows[wanted], of_rows[wanted]
+        self._counts += np.bincount(of_rows, minlength=len(self._counts))
+        for start in range(0, len(rows), _BLOCK):
+            types, first = np.unique(of_rows[start : start + _BLOCK], return_index=True)
+            bounds = list(zip(first, [*first[1:], None], strict=True))
+            for layer in self.layers:
+                block = np.asarray(data[layer][rows[start : start + _BLOCK]], dtype=np.float64)
+                squares = np.einsum("ij,ij->i", block, block)
+                self._lengths[layer][types] += np.add.reduceat(np.stack([squares, np.sqrt(squares)], axis=1), first)
+                sums = self._sums[layer]
+                for code, (a, b) in zip(types, bounds, strict=True):
+                    sums[code] += block[a:b].sum(axis=0)
         if self.samples is not None:
-            self.samples.add(rows, chosen, len(self._numbers), [data[layer] for layer in self.layers])
+            order = np.argsort(rows)  # numbers are drawn in the order of the text
+            self.samples.add(rows[order], of_rows[order], [data[layer] for layer in self.layers])
 
     def wanted(self, sentences: Sentences) -> np.ndarray:
         """Sentences that have a word still to be counted, bool `[n_sentences]`: the others need no vectors."""
@@ -152,7 +205,7 @@ class AnchorSums:
             return
         room = max(n, len(self._counts) * 3 // 2) if self.is_open else n
         self._counts = _longer(self._counts, room)
-        for store in (self._sums, self._lost, self._lengths):
+        for store in (self._sums, self._lengths):
             for layer in self.layers:
                 store[layer] = _longer(store[layer], room)
 
@@ -163,8 +216,6 @@ class AnchorSums:
         Raises:
             SettingError: sums over other layers, dimensions or languages.
         """
-        from calque.anchors.scatter import join_rows
-
         mine, theirs = (
             (sums.dim, sums.layers, sums.lang, sums.samples and sums.samples.size) for sums in (self, other)
         )
@@ -174,16 +225,14 @@ class AnchorSums:
             )
         rows = self._numbered(other._numbers, grow=self.is_open)
         self._grow(len(self._numbers))
-        known, n = rows >= 0, len(rows)
-        self._counts[rows[known]] += other._counts[:n][known]
+        known = np.flatnonzero(rows >= 0)
+        ours = rows[known]
+        self._counts[ours] += other._counts[known]
         for layer in self.layers:
-            for theirs in (other._sums[layer], other._lost[layer]):
-                join_rows(theirs[:n], rows, self._sums[layer], self._lost[layer])
-            lengths = self._lengths[layer]
-            for k in (0, 1):
-                join_rows(other._lengths[layer][:n, k], rows, lengths[:, 0], lengths[:, 1])
+            self._sums[layer][ours] += other._sums[layer][known]
+            self._lengths[layer][ours] += other._lengths[layer][known]
         if self.samples is not None and other.samples is not None:
-            self.samples.merge(other.samples, rows, len(self._numbers))
+            self.samples.merge(other.samples, rows)
         self.n_sentences += other.n_sentences
         self.uncovered += other.uncovered
         return self
@@ -196,16 +245,17 @@ class AnchorSums:
             at_least: occurrences below which a word is left out.
             most: keep only so many of the most frequent words.
         """
-        from calque.anchors.scatter import divide
-
         order = self.order(at_least=at_least, most=most)
         names, counts = self.words, self.counts[order].copy()
         words = tuple(names[k] for k in order)
         anchors = {}
         for layer in self.layers:
             vectors, spread = np.empty((len(order), self.dim), dtype=np.float32), np.empty(len(order))
-            divide(self._sums[layer], self._lost[layer], order, counts, vectors, spread)
-            squares, norms = (self._lengths[layer][order].sum(axis=1) / counts[:, None]).T
+            for start in range(0, len(order), _BLOCK):
+                some = slice(start, start + _BLOCK)
+                means = self._sums[layer][order[some]] / counts[some, None]
+                vectors[some], spread[some] = means, np.einsum("ij,ij->i", means, means)
+            squares, norms = (self._lengths[layer][order] / counts[:, None]).T
             anchors[layer] = Anchors(words, vectors, counts, self.lang, np.maximum(squares - spread, 0.0), norms)
         return anchors
 
@@ -223,11 +273,7 @@ class AnchorSums:
             path: the file.
             note: kept with it, and given back by `note_of`.
         """
-        n = len(self._numbers)
         tensors = {"counts": self.counts, **self._arrays()}
-        for layer, lost in self._lost.items():
-            tensors[f"{layer}.lost.types"] = types = np.flatnonzero(lost[:n].any(axis=1))
-            tensors[f"{layer}.lost"] = lost[types]
         if self.samples is not None:
             tensors |= self.samples.arrays()
         about = {
@@ -243,8 +289,7 @@ class AnchorSums:
         for layer in self.layers:
             arrays[f"{layer}.sums"] = self._sums[layer][:n]
             for k, name in enumerate(("squares", "norms")):
-                arrays[f"{layer}.{name}"] = self._lengths[layer][:n, 0, k]
-                arrays[f"{layer}.{name}.lost"] = self._lengths[layer][:n, 1, k]
+                arrays[f"{layer}.{name}"] = self._lengths[layer][:n, k]
         return arrays
 
     @staticmethod
@@ -274,11 +319,12 @@ class AnchorSums:
             sums._grow(n)
             sums._counts = np.array(arrays["counts"])
             for name, array in sums._arrays().items():
-                if name in arrays or not name.endswith(".lost"):  # files of older versions have only the rest
-                    array[...] = arrays[name].reshape(array.shape)
-            for layer, lost in sums._lost.items():
+                array[...] = arrays[name].reshape(array.shape)
+                if f"{name}.lost" in arrays:  # older files keep apart what rounding had taken
+                    array += arrays[f"{name}.lost"].reshape(array.shape)
+            for layer in sums.layers:
                 if f"{layer}.lost" in arrays:
-                    lost[np.asarray(arrays[f"{layer}.lost.types"])] = arrays[f"{layer}.lost"]
+                    sums._sums[layer][np.asarray(arrays[f"{layer}.lost.types"])] += arrays[f"{layer}.lost"]
             if sums._counts.shape != (n,):
                 raise ValueError("counts and words differ in number")
             if sums.samples is not None:
@@ -323,13 +369,5 @@ def _check(about: Any) -> None:
 
 def _longer(array: np.ndarray, room: int) -> np.ndarray:
     longer = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
-    for start in range(0, len(array), _BLOCK):
-        if (part := array[start : start + _BLOCK]).any():  # what is all zero takes no memory before it is written to
-            longer[start : start + len(part)] = part
+    longer[: len(array)] = array
     return longer
-
-
-def _plain(data: np.ndarray) -> np.ndarray:
-    """As the compiled loops take it: float32 or float64, row by row."""
-    kind = np.float64 if data.dtype == np.float64 else np.float32
-    return np.ascontiguousarray(data, dtype=kind).view(np.ndarray)

@@ -145,10 +145,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if type(error).__name__ == "Abort":  # what the parser makes of an interruption
             _stopped("interrupted")
         _flush()
-        if (said := _of_the_disk(error) or _of_the_others(error)) is not None:
+        if (said := _of_the_disk(error)) is not None:
             _fail(said)
-        if not _speaks():
-            sys.exit(1)
+        if launched.count() > 1:
+            from calque.distributed import lost_peer
+
+            if lost_peer(error):
+                _fail("another process of this run has ended; the same command goes on from the last checkpoint")
         raise
     if code == 128 + signal.SIGINT:  # of the parser, where it met an interruption
         _stopped("interrupted")
@@ -166,25 +169,6 @@ def _of_the_disk(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.errno is not None:
         return f"{error.strerror or error}" if named is None else f"{named}: {error.strerror}"
     return None
-
-
-def _of_the_others(error: Exception) -> str | None:
-    """The line for what only tells that another process of this run has ended."""
-    if launched.count() == 1:
-        return None
-    from calque.distributed import lost_peer
-
-    said = lost_peer(error)
-    return None if said is None else str(said)
-
-
-def _speaks() -> bool:
-    """Whether this process says why the run ends; of several, the first that ends."""
-    if launched.count() == 1:
-        return True
-    from calque.distributed import speaks
-
-    return speaks()
 
 
 def _say(line: str) -> None:
@@ -211,12 +195,10 @@ def _close_stdout() -> None:
 
 def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
     """Nothing is wrong, but it is not done either."""
-    if _speaks():
-        print(f"calque: {message}", file=sys.stderr)
+    _say(f"calque: {message}")
     sys.exit(128 + number)
 
 
 def _fail(message: str) -> NoReturn:
-    if _speaks():
-        print(f"calque: error: {' '.join(message.split())}", file=sys.stderr)
+    _say(f"calque: error: {' '.join(message.split())}")
     sys.exit(2)

@@ -100,7 +100,7 @@ def align(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Parallel text, senses: an option of the method that has no name of its own here; repeatable.",
+            help="An option of the method (or of the maps, or of --start) that has no name of its own here; repeatable.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
@@ -144,7 +144,7 @@ def align(
         pairs = pairs_of(langs or [], len(train))
         result = run(
             train, langs=pairs, method=method, links=links or [], words=linking.words(pretokenized, limit),
-            options=options, keep_layers=tuning.keep_layers, merge=tuning.merge,
+            options=options, keep_layers=tuning.keep_layers,
             checkpoint_every=tuning.checkpoint_every, progress=not quiet, say=say, **place,
         )  # fmt: skip
         seconds = result.record["seconds"]
@@ -166,20 +166,20 @@ def align(
             texts, str(method), options, pretokenized=pretokenized, limit=limit, progress=not quiet, say=say, **place
         )
         return
-    only_text = {*names_of(Tuning), "links", "option", "model", "symmetrize"}
+    only_text = {*names_of(Tuning), "links", "model", "symmetrize"}
     only_text -= {"keep_layers", "checkpoint_every"}
     refuse_unused(context, dict.fromkeys(only_text, "is only for parallel text"))
     place |= {"layers": numbers(layers), "combine": combine}
     if released:
         from calque.runs.released import align_released
 
-        wrong = (*names_of(Fitting), "langs", "method", "pretokenized", "limit", "seed")
+        wrong = (*names_of(Fitting), "option", "langs", "method", "pretokenized", "limit", "seed")
         refuse_unused(context, dict.fromkeys(wrong, "does not apply to --released"))
         result = align_released(released, **place)
         say(f"saved to {result.folder}: {', '.join(result.record['langs'])}")
         return
     place |= {"pretokenized": pretokenized, "limit": limit, "seed": linking.seed, "progress": not quiet, "say": say}
-    with_dictionaries(dictionary, langs, method or "rotation", fitting, place)
+    with_dictionaries(dictionary, langs, method or "rotation", fitting, option or [], place)
 
 
 def _refuse_with_text(context: typer.Context, method: str, links: Sequence[str] | None) -> None:
@@ -227,12 +227,10 @@ def _options(
     has = signature(METHODS.load(method)).parameters
     asked = [name for name in given(context) if name in names_of(Tuning)]
     for name in asked:
-        if name not in (*has, "merge", "keep_layers", "checkpoint_every"):
+        if name not in (*has, "keep_layers", "checkpoint_every"):
             is_map = method in methods_for("parallel") and not METHODS[method].trains
             why = f"is for training, but {method} is a map" if is_map else f"is not an option of --method {method}"
             raise SettingError(f"--{name.replace('_', '-')} {why}")
-    if tuning.merge and tuning.lora is None:
-        raise SettingError("--merge puts adapters into the weights: give --lora RANK, too")
     fixed = others | {"accumulate": tuning.accumulate, "precision": tuning.precision}
     return {name: value for name, value in fixed.items() if name in has} | {
         name: getattr(tuning, name) for name in asked if name in has

@@ -8,11 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.cli.checks import fraction
-from calque.cli.options import pairs_of
+from calque.cli.options import by_name, pairs_of
 from calque.errors import SettingError
-
-_KINDS = {int: "a whole number", float: "a number", str: "a name"}
 
 
 @dataclass(frozen=True)
@@ -30,40 +27,7 @@ class Fitting:
         list[str] | None,
         typer.Option(metavar="DIR...", help="Dictionaries: folders written by calque anchors, instead of text."),
     ] = None
-    refine: Annotated[int | None, typer.Option(min=0, help="Dictionaries: rounds of refinement; default 5.")] = None
-    held_out: Annotated[
-        float | None,
-        typer.Option(
-            callback=fraction, help="Dictionaries: share of entries held out to choose the best round; default 0.1."
-        ),
-    ] = None
-    normalise: Annotated[
-        str | None,
-        typer.Option(help="Dictionaries: none, unit, centre or unit-centre-unit; the default depends on the method."),
-    ] = None
-    together: Annotated[bool, typer.Option("--together", help="Dictionaries: rotate all languages jointly.")] = False
-    identical: Annotated[
-        bool,
-        typer.Option(
-            "--identical", help="Dictionaries: also take each word that both languages have as its own translation."
-        ),
-    ] = False
     start: Annotated[str | None, typer.Option(help="--unsupervised: distributions (default) or adversarial.")] = None
-    restarts: Annotated[int | None, typer.Option(min=1, help="--unsupervised: number of restarts; default 3.")] = None
-    start_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="--unsupervised: option of --start, e.g. frequent=5000; repeatable."),
-    ] = None
-    most: Annotated[
-        int | None,
-        typer.Option(min=1, help="Dictionaries: also use the N most frequent words of each language; default 50000."),
-    ] = None
-    at_least: Annotated[
-        int | None, typer.Option(min=1, help="Dictionaries: minimum number of occurrences of a word; default 1.")
-    ] = None
-    occurrences: Annotated[
-        int | None, typer.Option(min=1, help="Dictionaries: average at most N occurrences of a word.")
-    ] = None
 
     def files(self) -> list[str]:
         """What is read."""
@@ -127,8 +91,9 @@ def from_text(texts: Sequence[str], method: str, options: Mapping[str, Any], **p
 
 
 def with_dictionaries(
-    dictionaries: Sequence[str], langs: Sequence[str], method: str, fitting: Fitting, place: Mapping[str, Any]
-) -> None:
+    dictionaries: Sequence[str], langs: Sequence[str], method: str, fitting: Fitting, items: Sequence[str],
+    place: Mapping[str, Any],
+) -> None:  # fmt: skip
     """Maps from dictionaries, from words spelt alike, or without either.
 
     Args:
@@ -136,6 +101,7 @@ def with_dictionaries(
         langs: the flat list of `--langs`.
         method: of the maps.
         fitting: options of these maps.
+        items: `--option NAME=VALUE`, of `align_dictionary` or of the start.
         place: arguments that they have in common with others.
 
     Raises:
@@ -145,12 +111,10 @@ def with_dictionaries(
 
     if not langs:
         raise SettingError("--langs is missing: name the languages to map, e.g. --langs en de")
-    options = {name: value for name, value in vars(fitting).items() if value is not None}
-    start = options.pop("start", None)
+    start = fitting.start
     if dictionaries:
-        for name in ("start", "restarts", "start_option"):
-            if getattr(fitting, name) is not None:
-                raise SettingError(f"--{name.replace('_', '-')} is only for --unsupervised")
+        if start is not None:
+            raise SettingError("--start is only for --unsupervised")
         if IDENTICAL in dictionaries and len(dictionaries) > 1:
             raise SettingError(f"--dictionary {IDENTICAL} must be the only dictionary: it serves all languages")
         start = IDENTICAL if IDENTICAL in dictionaries else None
@@ -158,11 +122,14 @@ def with_dictionaries(
         raise SettingError(f"--start {IDENTICAL}: use --dictionary {IDENTICAL} instead")
     else:
         start = start or "distributions"
-    given = _start_options(start or "", options.pop("start_option", []))
+    fixed, of_start = _known_options(start) if items else ({}, {})
+    options = by_name(items, {**fixed, **of_start})
     n = len(langs) // 2 if start is not None else len(dictionaries)
     result = align_dictionary(
-        [] if start is not None else dictionaries, langs=pairs_of(langs, n), method=method, start=start, start_options=given,
-        texts=options.pop("text", []), most_occurrences=options.pop("occurrences", None), **options, **place,
+        [] if start is not None else dictionaries, langs=pairs_of(langs, n), method=method, start=start,
+        start_options={name: value for name, value in options.items() if name in of_start},
+        texts=fitting.text or [], anchors=fitting.anchors or [],
+        **{name: value for name, value in options.items() if name in fixed}, **place,
     )  # fmt: skip
     seconds = result.record["seconds"]
     place["say"](f"saved to {result.folder} (anchors {seconds['anchors']:.0f} s, maps {seconds['maps']:.0f} s)")
@@ -170,19 +137,18 @@ def with_dictionaries(
         raise typer.Exit(1)
 
 
-def _start_options(start: str, given: list[str]) -> dict[str, Any]:
-    """From `frequent=5000`, in the type that the option's default has."""
-    if not given:
-        return {}
-    from calque.maps.unsupervised import check_start, start_options
+def _known_options(start: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the types of what `--option` sets: of `align_dictionary`, and of a start that draws at random."""
+    from calque.maps.dictionary import Normalisation
+    from calque.maps.unsupervised import check_start
+    from calque.runs.dictionary import IDENTICAL, align_dictionary
+    from calque.runs.study.options import of_start
+    from calque.runs.study.values import Share, of
 
-    options: dict[str, Any] = {}
-    for text in given:
-        name, _, value = text.partition("=")
-        check_start(start, {name: value})
-        kind = type(start_options(start)[name])
-        try:
-            options[name] = kind(value)
-        except ValueError:
-            raise SettingError(f"--start-option {text}: expected {name}= followed by {_KINDS[kind]}") from None
-    return options
+    types = of(align_dictionary) | {"normalise": Normalisation, "held_out": Share}
+    names = ("normalise", "refine", "together", "most", "at_least", "most_occurrences")
+    names += ("identical", "held_out") if start is None else ()
+    if start in (None, IDENTICAL):
+        return {name: types[name] for name in names}, {}
+    check_start(start)
+    return {name: types[name] for name in (*names, "restarts")}, of_start(start)

@@ -26,42 +26,6 @@ class Tuning:
     accumulate: Annotated[
         int, typer.Option(min=1, help="Training: split each update into N parts, to save memory.")
     ] = 1
-    temperature: Annotated[
-        float | None, typer.Option(callback=positive, help="contrastive: temperature of the softmax.")
-    ] = None
-    temperature_schedule: Annotated[
-        str | None,
-        typer.Option(help="contrastive: fixed (default), linear or cosine to --temperature-end, or learned."),
-    ] = None
-    temperature_end: Annotated[
-        float | None, typer.Option(callback=positive, help="contrastive: temperature at the end of its schedule.")
-    ] = None
-    sentences: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            callback=finite,
-            help="contrastive: weight of the same loss over whole sentences (means of their words); default: 0.",
-        ),
-    ] = None
-    subword_dropout: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            callback=finite,
-            help="contrastive, finetune: leave out subwords with this probability, cutting the text anew in each update.",
-        ),
-    ] = None
-    balance_origins: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            callback=finite,
-            help="contrastive, finetune: draw pairs by their origin, named in the third column, n pairs with weight n^X; 0: "
-            "all origins alike.",
-        ),
-    ] = None
     weight: Annotated[
         float | None,
         typer.Option(
@@ -80,21 +44,12 @@ class Tuning:
             help="contrastive, finetune: train adapters of this rank alone (LoRA), and save only these; needs calque[peft].",
         ),
     ] = None
-    merge: Annotated[
-        bool, typer.Option("--merge", help="With --lora: save the whole encoder, with the adapters in its weights.")
-    ] = False
     centre: Annotated[
         bool,
         typer.Option(
             "--centre", help="Training: afterwards, shift each language so that its mean is that of --towards."
         ),
     ] = False
-    reduction: Annotated[
-        str | None, typer.Option(help="finetune: sum (as in the paper) or mean (as in the published code).")
-    ] = None
-    target: Annotated[
-        str | None, typer.Option(help="finetune: target vectors are live (paper) or frozen (published code).")
-    ] = None
     precision: Precision = "float32"
     keep_layers: Annotated[
         bool, typer.Option("--keep-layers", help="Training: save the layers above --layer too; default: cut them off.")

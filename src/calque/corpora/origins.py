@@ -11,19 +11,20 @@ ORIGIN = "column_3"  # what readers call the column behind the two texts
 _MOST_ORIGINS = 50
 
 
-def origins_of(corpus: ParallelCorpus, name: str, lacks: str = "figures by origin") -> dict[str, np.ndarray]:
-    """bool `[n_sentences]` for each value of the text's third column, by the value; "unknown" where it has none.
+def origins_of(corpus: ParallelCorpus, name: str) -> dict[str, np.ndarray]:
+    """Return bool `[n_sentences]` for each value of the text's third column, by the value; "unknown" where it has none.
 
     Args:
         corpus: as `read_parallel` reads it.
         name: of the text, for messages.
-        lacks: what a text without the column cannot have.
 
     Raises:
         SettingError: there is no third column, or it says something else than where pairs are from.
     """
     if ORIGIN not in corpus.metadata_names:
-        raise SettingError(f"{name}: no third column, which says where each pair is from, so it has no {lacks}")
+        raise SettingError(
+            f"{name}: no third column, which says where each pair is from, so it has no figures by origin"
+        )
     values = np.array([value.strip() if value else "" for value in corpus.metadata(ORIGIN)], dtype=object)
     values[values == ""] = "unknown"
     found = sorted(set(values[corpus.source.lengths() > 0]))

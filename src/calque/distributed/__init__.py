@@ -1,7 +1,6 @@
 """Several processes as one: the only package that knows ranks. accelerate or torchrun starts them."""
 
-from calque.distributed.farewell import lost_peer, speaks
-from calque.distributed.group import is_first, meet, own_device, same_device, world_size
+from calque.distributed.group import is_first, lost_peer, meet, own_device, same_device, world_size
 from calque.distributed.processes import Processes
 
-__all__ = ["Processes", "is_first", "lost_peer", "meet", "own_device", "same_device", "speaks", "world_size"]
+__all__ = ["Processes", "is_first", "lost_peer", "meet", "own_device", "same_device", "world_size"]

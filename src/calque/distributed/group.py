@@ -11,6 +11,17 @@ import torch
 from calque import launched
 from calque.errors import SettingError
 
+# What gloo and NCCL say in a collective operation when the process at the other end has gone.
+_GONE = (
+    "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused", "Timed out waiting",
+    "remote process exited", "NCCL communicator was aborted", "unhandled system error", "Socket Timeout",
+)  # fmt: skip
+
+
+def lost_peer(error: BaseException) -> bool:
+    """Return whether an error only says that another process of this run has ended."""
+    return launched.count() > 1 and isinstance(error, RuntimeError | OSError) and any(s in str(error) for s in _GONE)
+
 
 def is_first() -> bool:
     """Whether this process is the one that writes results."""

@@ -150,20 +150,16 @@ class Processes:
             table.index_copy_(0, numbers, rows)
 
     def _sum_together(self, gradients: Sequence[Tensor]) -> None:
-        """In place, in buckets; one is packed while the one before it is on its way."""
-        sent, bucket, size = [], [], 0
+        """In place, in buckets."""
+        bucket: list[Tensor] = []
         for number, gradient in enumerate(gradients):
             bucket.append(gradient)
-            size += gradient.numel()
-            if size >= _BUCKET or number + 1 == len(gradients):
+            if sum(each.numel() for each in bucket) >= _BUCKET or number + 1 == len(gradients):
                 flat = torch.cat([each.flatten() for each in bucket])
-                sent.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-                bucket, size = [], 0
-        for bucket, flat, work in sent:
-            work.wait()
-            parts = flat.split([each.numel() for each in bucket])
-            for gradient, part in zip(bucket, parts, strict=True):
-                gradient.copy_(part.view_as(gradient))
+                dist.all_reduce(flat)
+                for each, part in zip(bucket, flat.split([each.numel() for each in bucket]), strict=True):
+                    each.copy_(part.view_as(each))
+                bucket = []
 
     def sum_numbers(self, numbers: Tensor) -> Tensor:
         """Element-wise sum over the processes."""

@@ -153,14 +153,6 @@ def own_adapters(model: nn.Module) -> None:
             part.requires_grad_(True)
 
 
-def weaken(model: nn.Module, share: float) -> None:
-    """Go part of the way back to the model without adapters: W + (1 − share) (α/r) B A."""
-    with torch.no_grad():
-        for module in adapted_modules(model):
-            for b in module.lora_B.values():
-                b.weight.mul_(1 - share)
-
-
 @torch.no_grad()
 def merged_copy(model: Any) -> Any:
     """The same model with W + (α/r) B A where W and adapters were."""

@@ -90,7 +90,9 @@ class Neighbourhoods:
                         hubness[b, rows[a]], hubness[a, rows[b]] = found.source_hubness, found.target_hubness
                     elif len(rows[a]) > 1:
                         values, _ = largest_products(x, y, K + 1)
-                        hubness[a, rows[a]] = values[:, 1:].mean(axis=1, dtype=np.float64)  # the first of each is itself
+                        hubness[a, rows[a]] = values[:, 1:].mean(
+                            axis=1, dtype=np.float64
+                        )  # the first of each is itself
                 shown.update(len(rows[a]) * len(rows[b]))
         return hubness
 

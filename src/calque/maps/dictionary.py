@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -12,20 +12,115 @@ from calque.algebra.normalize import unit_centre_unit, unit_rows
 from calque.algebra.procrustes import least_squares, procrustes
 from calque.annotated import Dictionary
 from calque.errors import SettingError
-from calque.maps.base import VectorMap
-from calque.maps.linear import LinearMap
+from calque.maps.linear import LinearMap, NormalizedRotation, Rotation, VectorMap
 from calque.maps.refine import Refined, Refinement, Round, hold_out, mapped, refine
 from calque.maps.relaxed import relaxed_csls
-from calque.maps.rotation import NormalizedRotation, Rotation
-from calque.maps.seeds import WordVectors, seed_pairs
-from calque.maps.whitened import Whitened
 
 Method = Literal["rotation", "linear", "rcsls"]
 Normalisation = Literal["none", "unit", "centre", "unit-centre-unit"]
 METHODS = ("rotation", "linear", "rcsls")
 NORMALISATIONS = ("none", "unit", "centre", "unit-centre-unit")
+Side = Literal["source", "target"]
 
 
+# -- words and pairs of them -------------------------------------------------------------------------------------------
+class WordVectors(Protocol):
+    """Words with a vector each, the most frequent first: `calque.anchors.Anchors` is such a thing."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """`[n]`."""
+        ...
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """`[n, dim]`."""
+        ...
+
+
+@dataclass(frozen=True)
+class WordList:
+    """The plainest `WordVectors`."""
+
+    words: Sequence[str]
+    vectors: np.ndarray
+
+
+def seed_pairs(
+    dictionary: Dictionary | np.ndarray, source: Sequence[str], target: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The rows of a dictionary's words.
+
+    Args:
+        dictionary: entries, of which one that comes twice counts twice; or pairs of rows already, int64 `[n_pairs, 2]`.
+        source, target: the words whose rows they are, the most frequent first. A word that is not among them as it
+            stands is looked up without regard to case, and its most frequent form counts: dictionaries are usually in
+            lower case. The published code takes words as they stand only.
+
+    Returns:
+        pairs: int64 `[n_pairs, 2]`; all combinations where a word stands in several rows.
+        entries: int64 `[n_pairs]`, number of the entry of each.
+        left_out: entries of which a word is missing.
+
+    Raises:
+        SettingError: pairs of rows that are not there.
+    """
+    if isinstance(dictionary, np.ndarray):
+        rows = np.asarray(dictionary, dtype=np.int64).reshape(-1, 2)
+        for side, words in zip(rows.T, (source, target), strict=True):
+            if len(side) and not 0 <= side.min() <= side.max() < len(words):
+                raise SettingError(f"pairs name rows {side.min()} to {side.max()} of {len(words)}")
+        return rows, np.arange(len(rows)), 0
+    left, right = _Rows(source), _Rows(target)
+    pairs, entries, left_out = [], [], 0
+    for number, (a, b) in enumerate(zip(dictionary.source, dictionary.target, strict=True)):
+        combined = [(i, j) for i in left.of(a) for j in right.of(b)]
+        pairs += combined
+        entries += [number] * len(combined)
+        left_out += not combined
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(entries, dtype=np.int64), left_out
+
+
+class _Rows:
+    """Where words stand in a list."""
+
+    def __init__(self, words: Sequence[str]):
+        self._rows: dict[str, list[int]] = {}
+        self._forms: dict[str, str] = {}  # the first form of a word in lower case
+        for row, word in enumerate(words):
+            self._rows.setdefault(word, []).append(row)
+            self._forms.setdefault(word.lower(), word)
+
+    def of(self, word: str) -> Sequence[int]:
+        return self._rows.get(word) or self._rows.get(self._forms.get(word.lower(), word), ())
+
+
+def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
+    """Words that are spelt alike in both languages, as a dictionary: names, numbers, loans (Artetxe et al. 2017;
+    Søgaard et al. 2018).
+
+    Returns:
+        int64 `[n_pairs, 2]`, rows of both sides, in the order of `source`.
+    """
+    place = {word: row for row, word in reversed(list(enumerate(target)))}
+    pairs = [(row, place[word]) for row, word in enumerate(source) if word in place]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: Sequence[str]) -> Dictionary:
+    """A dictionary and beside it every word that both languages have, as its own translation (Multi-sense, footnote 6).
+
+    Args:
+        dictionary: whose entries stay the first.
+        source, target: the words of its languages.
+    """
+    known = set(zip(dictionary.source, dictionary.target, strict=True))
+    both = dict.fromkeys(source[row] for row, _ in identical_words(source, target))
+    alike = tuple(word for word in both if (word, word) not in known)
+    return replace(dictionary, source=(*dictionary.source, *alike), target=(*dictionary.target, *alike))
+
+
+# -- fitting -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Verdict:
     """Whether a map that was found without a dictionary is to be trusted.
@@ -171,27 +266,24 @@ class Problem:
 
     def result(self, refined: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
         """The maps of both sides, with their means."""
-        n, (dim_x, dim_z) = len(refined.pairs), refined.matrix.shape
-        x_mean, z_mean = self.means or (np.zeros(dim_x), np.zeros(dim_z))
+        n = len(refined.pairs)
+        x_mean, z_mean = self.means or map(np.zeros, refined.matrix.shape)
         settings = {"method": self.method, "normalise": self.normalise, **settings}
         if self.whitened is not None:  # both sides move: the common space has its origin where the means were
             settings["whitened"] = str(self.whitened)
             left, right = self.whitened.solve(*self._paired(refined.pairs))
-            source, target = _map(LinearMap, left, x_mean, n), _map(LinearMap, right, z_mean, n)
+            source, target = (
+                LinearMap.from_arrays({"matrix": matrix, "source_mean": mean}, n)
+                for matrix, mean in ((left, x_mean), (right, z_mean))
+            )
         else:
             kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
-            source, target = _map(kind, refined.matrix, x_mean, n, z_mean), None
+            arrays = {"matrix": refined.matrix, "source_mean": x_mean, "target_mean": z_mean}
+            source, target = kind.from_arrays(arrays, n), None
         return DictionaryFit(source, target, refined.pairs, refined.rounds, refined.best, settings=settings, **about)
 
     def _paired(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self.x[pairs[:, 0]].astype(np.float64), self.z[pairs[:, 1]].astype(np.float64)
-
-
-def _map(
-    kind: type[VectorMap], matrix: np.ndarray, mean: np.ndarray, n: int, onto: np.ndarray | None = None
-) -> VectorMap:
-    onto = np.zeros(matrix.shape[1]) if onto is None else onto
-    return kind.from_arrays({"matrix": matrix, "source_mean": mean, "target_mean": onto}, n)
 
 
 def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np.ndarray | None]:
@@ -214,3 +306,66 @@ def _closest(problem: Problem, pairs: np.ndarray, entries: np.ndarray) -> np.nda
     order = np.lexsort((-cosines, entries))
     first = np.unique(entries[order], return_index=True)[1]
     return pairs[order[first]]
+
+
+# -- vecmap's steps: whitening, an orthogonal map, re-weighting, de-whitening, fewer dimensions (Artetxe et al. 2018) ----
+@dataclass(frozen=True)
+class Whitened:
+    """Which steps are taken (Artetxe, Labaka & Agirre 2018, AAAI, §3; the defaults are those of their ACL 2018 system).
+
+    Args:
+        whiten: give the dictionary's vectors of each side unit covariance first (step 1).
+        reweight: powers of the singular values, which are the cross-correlations, that the components of source and
+            target are multiplied with (step 3).
+        dewhiten: whose covariance source and target get back (step 4), or None; needs `whiten`.
+        dims: keep only so many components (step 5). They are padded with zeros to the old number, so that the vectors
+            still fit where others of the encoder do.
+    """
+
+    whiten: bool = True
+    reweight: tuple[float, float] = (0.5, 0.5)
+    dewhiten: tuple[Side | None, Side | None] = ("source", "target")
+    dims: int | None = None
+
+    def __post_init__(self):
+        if any(self.dewhiten) and not self.whiten:
+            raise SettingError("de-whitening undoes whitening: whiten, or dewhiten=(None, None)")
+        if self.dims is not None and self.dims < 1:
+            raise SettingError(f"dims={self.dims}, expected 1 or more")
+
+    def solve(self, x: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The two maps into the common space.
+
+        Args:
+            x, z: float64 `[n_pairs, dim]`, vectors of the pairs (unit length, centred, unit length in the paper).
+
+        Returns:
+            float64 `[dim, dim]` for the source and for the target side.
+        """
+        white_x = white_z = back_x = back_z = None
+        cross = x.T @ z
+        if self.whiten:
+            (white_x, back_x), (white_z, back_z) = _roots(x.T @ x), _roots(z.T @ z)
+            cross = white_x @ cross @ white_z
+        u, s, vt = np.linalg.svd(cross, full_matrices=False)
+        turns = u, vt.T
+        # A covariance is given back in the coordinates that its own side's rotation leads to.
+        backs = {"source": (back_x, turns[0]), "target": (back_z, turns[1])}
+        maps = []
+        for turn, white, power, whose in zip(turns, (white_x, white_z), self.reweight, self.dewhiten, strict=True):
+            matrix = (turn if white is None else white @ turn) * s**power
+            if whose is not None:
+                back, rotation = backs[whose]
+                matrix = matrix @ (rotation.T @ back @ rotation)
+            matrix = matrix[:, : self.dims]
+            maps.append(np.pad(matrix, ((0, 0), (0, len(turn) - matrix.shape[1]))))
+        return maps[0], maps[1]
+
+
+def _roots(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Inverse square root of a symmetric matrix, and its square root; directions in which there is nothing get 0."""
+    values, vectors = np.linalg.eigh(gram)
+    filled = values > values[-1] * len(values) * np.finfo(np.float64).eps
+    root = np.sqrt(np.where(filled, values, 0.0))
+    inverse = np.where(filled, 1 / np.where(filled, root, 1.0), 0.0)
+    return vectors * inverse @ vectors.T, vectors * root @ vectors.T

@@ -9,7 +9,7 @@ import numpy as np
 
 from calque.algebra.procrustes import procrustes
 from calque.errors import SettingError
-from calque.maps.rotation import Rotation
+from calque.maps.linear import Rotation
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,7 @@ def generalized_procrustes(
         turns[towards] = np.eye(dim)
     maps = {}
     for lang in langs:
-        arrays = {"matrix": turns[lang], "source_mean": np.zeros(dim), "target_mean": np.zeros(dim)}
-        maps[lang] = Rotation.from_arrays(arrays, int(known[lang].sum()))
+        maps[lang] = Rotation.from_arrays({"matrix": turns[lang]}, int(known[lang].sum()))
     return CommonSpace(maps, tuple(losses), towards)
 
 

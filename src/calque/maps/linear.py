@@ -1,13 +1,125 @@
-"""Maps without the constraint of orthogonality."""
+"""Maps of one language's vectors into another's space: rotations and linear maps."""
 
 from __future__ import annotations
 
-from typing import Self
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from calque.algebra.procrustes import Moments, least_squares
-from calque.maps.base import VectorMap
+from calque.algebra.procrustes import Moments, least_squares, procrustes
+from calque.errors import SettingError
+from calque.named import imported, is_path
+from calque.storage import vectors_room
+
+
+class VectorMap(ABC):
+    """A map of source vectors into the target's space: `y ≈ (x − source_mean) @ matrix + target_mean`.
+
+    Vectors are rows. The means are part of the map: without them it is another function.
+
+    Attributes:
+        matrix: `[source_dim, target_dim]` float64; None before `fit`.
+        source_mean, target_mean: `[dim]` float64, zero for maps that do not centre.
+        n_pairs: vectors it was fitted on.
+    """
+
+    #: what it is called in files and on the command line
+    kind: ClassVar[str]
+
+    def __init__(self):
+        self.matrix: np.ndarray | None = None
+        self.source_mean: np.ndarray | None = None
+        self.target_mean: np.ndarray | None = None
+        self.n_pairs = 0
+
+    def fit(self, source: np.ndarray, target: np.ndarray) -> Self:
+        """Fit on paired vectors `[n, dim]`; the result is self."""
+        return self.fit_moments(Moments.of(source, target))
+
+    @abstractmethod
+    def fit_moments(self, moments: Moments) -> Self:
+        """Fit on what `Moments` kept of any number of pairs."""
+
+    def transform(self, vectors: np.ndarray, side: Literal["source", "target"] = "source") -> np.ndarray:
+        """Map vectors `[n, dim]` of one side into the common space, which is the target's: target vectors stay.
+
+        The result has the type of the input; the product is computed in float32, or in float64 for float64 input.
+        """
+        if side == "target":
+            return vectors
+        if self.matrix is None or self.source_mean is None or self.target_mean is None:
+            raise SettingError("this map has not been fitted yet: call fit first")
+        if vectors.shape[1] != len(self.matrix):
+            raise SettingError(f"vectors of {vectors.shape[1]} dimensions for a map of {len(self.matrix)}")
+        dtype = np.float64 if vectors.dtype == np.float64 else np.float32
+        offset = (self.target_mean - self.source_mean @ self.matrix).astype(dtype)
+        mapped = vectors_room(len(vectors), self.matrix.shape[1], dtype)
+        np.matmul(vectors.astype(dtype, copy=False), self.matrix.astype(dtype), out=mapped)
+        mapped += offset
+        return mapped.astype(vectors.dtype, copy=False)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a file has to keep."""
+        if self.matrix is None or self.source_mean is None or self.target_mean is None:
+            raise SettingError("this map has not been fitted yet: there is nothing to save")
+        return {"matrix": self.matrix, "source_mean": self.source_mean, "target_mean": self.target_mean}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], n_pairs: int = 0) -> Self:
+        """Return the map that `arrays` described; means that are missing are 0."""
+        fitted = cls()
+        fitted.matrix, fitted.n_pairs = np.array(arrays["matrix"]), n_pairs
+        source, target = map(np.zeros, fitted.matrix.shape)
+        fitted.source_mean = np.array(arrays.get("source_mean", source))
+        fitted.target_mean = np.array(arrays.get("target_mean", target))
+        return fitted
+
+    def _set(self, matrix: np.ndarray, moments: Moments, *, centred: bool) -> Self:
+        if moments.n == 0:
+            raise SettingError("no pairs to fit a map on: the text has no word links that the encoder covers")
+        self.matrix, self.n_pairs = matrix, moments.n
+        self.source_mean = moments.source_mean.copy() if centred else np.zeros(matrix.shape[0])
+        self.target_mean = moments.target_mean.copy() if centred else np.zeros(matrix.shape[1])
+        return self
+
+
+class Rotation(VectorMap):
+    """min Σ ‖xW − y‖² with WᵀW = I (Cao 2020, Eq. 1; Kulshreshtha 2020, Eqs. 1–3).
+
+    W may also reflect, as in all published versions.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> x, turn = rng.normal(size=(100, 4)), np.linalg.qr(rng.normal(size=(4, 4)))[0]
+        >>> bool(np.allclose(Rotation().fit(x, x @ turn).matrix, turn))
+        True
+    """
+
+    kind = "rotation"
+
+    def fit_moments(self, moments: Moments) -> Self:
+        return self._set(_rotation(moments.raw_cross), moments, centred=False)
+
+
+class NormalizedRotation(VectorMap):
+    """Rotation between centred languages: x → (x − x̄)W + ȳ (Kulshreshtha 2020, §2.1, Eqs. 4–5).
+
+    The means are those of the vectors it is fitted on.
+    """
+
+    kind = "normalized-rotation"
+
+    def fit_moments(self, moments: Moments) -> Self:
+        return self._set(_rotation(moments.cross), moments, centred=True)
+
+
+def _rotation(cross: np.ndarray) -> np.ndarray:
+    if cross.shape[0] != cross.shape[1]:
+        raise SettingError(f"a rotation needs equal dimensions, got {cross.shape[0]} and {cross.shape[1]}")
+    return procrustes(cross)
 
 
 class LinearMap(VectorMap):
@@ -29,15 +141,25 @@ class LinearMap(VectorMap):
         return self._set(least_squares(moments.raw_gram, moments.raw_cross), moments, centred=False)
 
 
-def without_directions(directions: np.ndarray, n: int = 0) -> LinearMap:
-    """The orthogonal projection that removes directions: x → x − (xB)Bᵀ.
+KINDS: dict[str, type[VectorMap]] = {kind.kind: kind for kind in (Rotation, NormalizedRotation, LinearMap)}
 
-    Args:
-        directions: B, float64 `[dim, rank]`, orthonormal columns.
-        n: vectors that they were found in.
+
+def about_map(fitted: VectorMap) -> dict[str, Any]:
+    """What a file says of a map beside its arrays: its kind, or where its class can be imported from."""
+    target = f"{type(fitted).__module__}:{type(fitted).__qualname__}"
+    custom = KINDS.get(fitted.kind) is not type(fitted) and is_path(target) and not target.startswith("__main__:")
+    return {"kind": target if custom else fitted.kind, "pairs": fitted.n_pairs}
+
+
+def open_map(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str) -> VectorMap:
+    """The map of which `about` is told, from its arrays, whose names begin with `prefix`.
+
+    Raises:
+        SettingError: there is no such kind of map.
     """
-    dim = len(directions)
-    zero = np.zeros(dim)
-    return LinearMap.from_arrays(
-        {"matrix": np.eye(dim) - directions @ directions.T, "source_mean": zero, "target_mean": zero}, n
-    )
+    kind = about["kind"]
+    cls = KINDS.get(kind) or (imported(kind) if is_path(kind) else None)
+    if not (isinstance(cls, type) and issubclass(cls, VectorMap)):
+        raise SettingError(f"unknown map {kind!r}, expected one of {', '.join(KINDS)}, or package.module:Class")
+    parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
+    return cls.from_arrays(parts, about["pairs"])

@@ -13,11 +13,18 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.procrustes import procrustes
 from calque.errors import SettingError
 from calque.maps.adversarial import adversarial_start
-from calque.maps.dictionary import DictionaryFit, Method, Normalisation, Problem, Verdict
+from calque.maps.dictionary import (
+    DictionaryFit,
+    Method,
+    Normalisation,
+    Problem,
+    Verdict,
+    Whitened,
+    WordVectors,
+    identical_words,
+)
 from calque.maps.distributions import distribution_start, self_learning, similarity_seeds
 from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, refine
-from calque.maps.seeds import WordVectors, identical_words
-from calque.maps.whitened import Whitened
 
 Start = Literal["identical", "distributions", "adversarial"]
 STARTS = ("identical", "distributions", "adversarial")

@@ -49,7 +49,6 @@ def align(
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     keep_layers: bool = False,
-    merge: bool = False,
     checkpoint_every: int = 200,
     overwrite: bool = False,
     progress: bool = False,
@@ -71,7 +70,6 @@ def align(
         load: keyword arguments of `load_encoder` (layer, pooling, …).
         options: keyword arguments of the method.
         keep_layers: save the layers above the aligned one as well; see `HuggingFaceEncoder.save`.
-        merge: put adapters into the weights, and save the encoder whole.
         checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
         overwrite: replace a finished result in `out`.
         progress: show bars on standard error.
@@ -120,7 +118,7 @@ def align(
             **(links_record(words, links) if needs_links else {"pretokenized": words.pretokenized}),
             seconds={"words": round(begun - started, 2), "method": round(time.perf_counter() - begun, 2)},
         )  # fmt: skip
-        leave(aligned, folder, base, record, keep_layers=keep_layers, merge=merge)
+        leave(aligned, folder, base, record, keep_layers=keep_layers)
         scores = [score.to_dict() for score in scores_of(how.judged())]
         if scores and is_first():
             add_scores(folder, scores)
@@ -136,10 +134,7 @@ def links_record(words: Words, links: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def leave(
-    aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False,
-    merge: bool = False,
-) -> None:  # fmt: skip
+def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
     """Save an encoder with its model card; of several processes, the first does.
 
     Args:
@@ -148,16 +143,10 @@ def leave(
         base: the encoder that was aligned; the record gets what is known of it.
         record: of the run, see `model_card`.
         keep_layers: save the layers above the aligned one as well, see `HuggingFaceEncoder.save`.
-        merge: put adapters into the weights first.
     """
-    from calque.encoders.trainable import TrainableEncoder
-
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
-    if not is_first():
-        return
-    if merge and isinstance(aligned, TrainableEncoder):
-        aligned = aligned.merged()
-    save_with_card(aligned, folder, record, keep_layers=keep_layers)
+    if is_first():
+        save_with_card(aligned, folder, record, keep_layers=keep_layers)
 
 
 def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, keep_layers: bool = False) -> None:

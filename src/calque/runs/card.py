@@ -42,7 +42,7 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     if trained:
         lines += ["## Training", "", "```json", json.dumps(record["schedule"], indent=2, default=str), "```", "",
                   f"{record['updates']:,} updates; loss {record['first_loss']:.4g} at the first and "
-                  f"{record['last_loss']:.4g} at the last.", *_tempered(record), ""]  # fmt: skip
+                  f"{record['last_loss']:.4g} at the last.", ""]  # fmt: skip
     lines += [
         "## Scores",
         "",
@@ -63,15 +63,6 @@ def _use(record: dict[str, Any], others: list[str], plain: bool) -> list[str]:
     if "teacher" in record:
         return _with_sentence_transformers()
     return word_vector_code(record["vectors"]) if plain else _with_calque(record, others)
-
-
-def _tempered(record: Mapping[str, Any]) -> list[str]:
-    """How the temperature went, where it changed."""
-    if "temperature" not in record:
-        return []
-    return [
-        f"Temperature: {record['temperature']['first']:.4g} at the first, {record['temperature']['last']:.4g} at the last."
-    ]
 
 
 def add_scores(folder: Path, scores: list[dict[str, Any]], base: Sequence[Mapping[str, Any]] | None = None) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from calque.alignment.freezing import freeze_below
 from calque.alignment.tuner import Tuner
 from calque.corpora.by_name import name_of
 from calque.encoders.base import require
@@ -20,6 +19,7 @@ from calque.runs.links import links_of
 from calque.tasks.experiment import Experiment, TrainedTask
 from calque.tasks.gradients import gradient_cosine as cosine_of_task
 from calque.training.realignment import Realignment, When
+from calque.training.sources import freeze_below
 from calque.training.together import Beside, How
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Linked = tuple[Sequence["ParallelCorpus"], Sequence["WordPairs"]]
 #: what the task's own training says, where both are one
-_OF_THE_TASK = ("learning_rate", "warmup", "decay", "betas", "epsilon", "clip", "precision", "step_back")
+_OF_THE_TASK = ("learning_rate", "warmup", "decay", "betas", "epsilon", "clip", "precision")
 
 
 class TextRealignment(Realignment):
@@ -83,11 +83,6 @@ class TextRealignment(Realignment):
                 "leave it out, or realign before or after"
             )
         tuner = make_method(method, towards or "en", given)
-        if when == "during" and getattr(tuner, "temperature_schedule", None) == "learned":
-            raise SettingError(
-                "a learned temperature during the task's training: its weights are the task's, and do not have it; take another "
-                "temperature_schedule, or realign before or after"
-            )
         if not isinstance(tuner, Tuner):
             raise SettingError(f"{method} cannot realign an encoder for a task: expected contrastive or finetune")
         if tuner.centre:
@@ -144,9 +139,8 @@ class TextRealignment(Realignment):
         frozen = [weight for weight in learning.model.parameters() if not weight.requires_grad]
         learning.model.requires_grad_(True)
         plan, passes = tuner.plan(text, tuner.seed + seed), self._given.get("epochs", 1.0)
-        updates = replace(tuner.schedule, epochs=passes).updates(plan.steps_per_epoch)
         return Beside(
-            tuner.objective(learning, encoder, text, processes, updates=updates), plan,
+            tuner.objective(learning, encoder, text, processes), plan,
             passes=passes, how=self.how, weight=self.weight, frozen=frozen,
         )  # fmt: skip
 

@@ -79,33 +79,36 @@ class Checkpoint:
             return 0, []
         with self._readable():
             state = torch.load(self.path, map_location=device, weights_only=True)
-            self._check(state)
-        if state["identity"] != self._identity:
+            differing = _difference(state["identity"], self._identity)
+        if differing:
             raise SettingError(
-                f"{self.path} belongs to a run with other settings or data: "
-                f"{_difference(state['identity'], self._identity)}; remove it or choose another folder"
+                f"{self.path} belongs to a run with other settings or data: {differing}; remove it or choose another folder"
             )
         with self._readable():
+            history = json.loads(state["history"])
+            if state["step"] != len(history):
+                raise ValueError("updates without their record")
             self._objective.load_state(state.get("objective", {}))
-        self._take(state["module"], state["optimiser"])
-        return state["step"], json.loads(state["history"])
+            self._take(state["module"], state["optimiser"])
+        return state["step"], history
 
     def _take(self, module: dict[str, Tensor], optimiser: dict[str, Any]) -> None:
-        """Whole tensors, of which each process keeps its part where weights are cut in parts."""
+        """Take over whole tensors, of which each process keeps its part where weights are cut in parts."""
         now = learnt(self._objective.module)
-        # Not strict, as what is frozen is not there; that nothing else is missing has been checked.
+        if module.keys() != now.keys():
+            raise ValueError("other weights or buffers")
+        # Not strict, as what is frozen is not there.
         self._objective.module.load_state_dict(
             {name: part_of(value, now[name]) for name, value in module.items()}, strict=False
         )
         parameters = list(trained_parameters(self._objective.module).values())
-        moments = {
-            number: {
-                name: part_of(value, parameters[number]) if isinstance(value, Tensor) and value.ndim else value
-                for name, value in each.items()
-            }
-            for number, each in optimiser["state"].items()
-        }
-        self._optimiser.load_state_dict({**optimiser, "state": moments})
+        for number, moments in optimiser["state"].items():
+            for name, value in moments.items():
+                if isinstance(value, Tensor) and value.ndim:
+                    if value.shape != parameters[number].shape:
+                        raise ValueError("moments of other shapes")
+                    moments[name] = part_of(value, parameters[number])
+        self._optimiser.load_state_dict(optimiser)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -116,39 +119,6 @@ class Checkpoint:
                 "not a readable checkpoint: damaged, or not written by calque; remove it to train from the start",
                 path=self.path,
             ) from error
-
-    def _check(self, state: Any) -> None:
-        """Raise, whatever it may be, unless this is what `write` writes; of this run, all of it can be taken over."""
-        json.loads(state["identity"]).keys()
-        for line in json.loads(state["history"]):
-            line.keys()
-        if not isinstance(state["step"], int) or state["step"] < 0:
-            raise ValueError("no number of updates")
-        if state["identity"] != self._identity:
-            return
-        if state["step"] != len(json.loads(state["history"])):
-            raise ValueError("updates without their record")
-        if _shapes(state["module"]) != _shapes(learnt(self._objective.module)):
-            raise ValueError("weights or buffers of other shapes")
-        if state.get("objective", {}).keys() != self._objective.state().keys():
-            raise ValueError("another objective's state")
-        self._check_optimiser(state["optimiser"])
-
-    def _check_optimiser(self, state: Any) -> None:
-        parameters = list(trained_parameters(self._objective.module).values())
-        groups, numbers = state["param_groups"], range(len(parameters))
-        if [number for group in groups for number in group["params"]] != list(numbers):
-            raise ValueError("an optimiser of other weights")
-        if [set(group) for group in groups] != [set(group) for group in self._optimiser.state_dict()["param_groups"]]:
-            raise ValueError("another optimiser")
-        for number, moments in state["state"].items():
-            for value in moments.values():
-                if isinstance(value, Tensor) and value.ndim and value.shape != parameters[number].shape:
-                    raise ValueError("moments of other shapes")
-
-
-def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: value.shape for name, value in tensors.items()}
 
 
 def _difference(old: str, new: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from calque.distributed import Processes
 from calque.distributed.shards import shard
 from calque.encoders.batches import collate, token_batches
+from calque.encoders.layers import find_blocks
 from calque.encoders.numerics import matmul_precision
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
@@ -208,6 +210,31 @@ def _check_blocks(encoder: TrainableEncoder) -> nn.ModuleList:
             "start it without (ACCELERATE_USE_FSDP=false)"
         )
     return encoder.blocks
+
+
+def freeze_below(model: Any, layers: int | None) -> None:
+    """Freeze the embeddings and the lowest `layers` layers; None freezes nothing, 0 the embeddings only.
+
+    The weights above the highest layer that a loss reads get no gradient.
+
+    Raises:
+        SettingError: the model has fewer layers, or no list of them.
+    """
+    model.requires_grad_(True)
+    if layers is None:
+        return
+    depth = getattr(model.config, "num_hidden_layers", None)
+    blocks = find_blocks(model, depth)
+    if blocks is None:
+        raise SettingError(f"{type(model).__name__} has no list of {depth} layers: leave freeze as None")
+    stack = model.get_submodule(blocks)
+    if not 0 <= layers < len(stack):
+        raise SettingError(f"freeze={layers}: this encoder has {len(stack)} layers, at least one must be trained")
+    trained = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
+    for parameter in model.parameters():  # in order of registration: embeddings, layers, whatever comes after them
+        if id(parameter) in trained:
+            break
+        parameter.requires_grad_(False)
 
 
 @torch.no_grad()

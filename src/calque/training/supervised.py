@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from calque.distributed import Processes
 from calque.errors import check_number
-from calque.training.loop import Loop, Schedule
+from calque.training.loop import Loop, Schedule, rate_by_width
 from calque.training.objective import Objective
 from calque.training.plan import BatchPlan, LanguagePlan, Plan
-from calque.training.rates import rate_by_width
 from calque.training.sources import VectorSource, WordRows
 from calque.training.together import Beside, Together, TogetherPlan
 

@@ -21,8 +21,7 @@ from calque.errors import SettingError, check_number
 from calque.nn.transform import Score
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.training.loop import Schedule
-from calque.training.rates import rate_by_width
+from calque.training.loop import Schedule, rate_by_width
 
 PHASES = Schedule(warmup=0.1, decay="linear", betas=(0.9, 0.98), epsilon=1e-9)
 

@@ -1,0 +1,255 @@
+"""Contrastive alignment against slow literal transcriptions of its formulas."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from calque.alignment.aligned import AlignedText
+from calque.alignment.contrastive import Contrastive, equal_pairs
+from calque.alignment.losses import info_nce, neighbours_lost
+from calque.alignment.update import Alignment
+from calque.distributed import Processes
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+from calque.training.loop import Loop
+from linked_text import make_text
+
+N = 40  # sentences
+CHOSEN = [np.array([3, 0, 7, 8])]
+
+
+@pytest.fixture(scope="module")
+def text():
+    return make_text("xx", 12, 0)
+
+
+# -- the formulas -----------------------------------------------------------------------------------------------------
+def literal(x, y, kinds, tau, strong, same) -> torch.Tensor:
+    """The loss, one row after the other, in float64."""
+    n, total = len(x), torch.zeros((), dtype=torch.float64)
+    for a, b in ((x, y), (y, x)):
+        for k in range(n):
+            equal = [j for j in range(n) if j == k or (same != "negative" and kinds[j] == kinds[k] != -1)]
+            left_out = [j for j in equal if j != k] if same == "ignored" else []
+            over = sum(torch.exp(a[k] @ b[j] / tau) for j in range(n) if j not in left_out)
+            if strong:
+                over = over + sum(torch.exp(a[k] @ a[j] / tau) for j in range(n) if j not in equal)
+            p = {j: torch.exp(a[k] @ b[j] / tau) / over for j in range(n)}
+            if same == "one":
+                total = total - torch.log(sum(p[j] for j in equal))
+            elif same == "each":
+                total = total - sum(torch.log(p[j]) for j in equal) / len(equal)
+            else:
+                total = total - torch.log(p[k])
+    return total / (2 * n)
+
+
+@pytest.mark.parametrize("tau", [0.2, 0.02])
+@pytest.mark.parametrize("strong", [False, True])
+def test_the_loss_is_the_formula_with_its_gradient(strong, tau):
+    """Each answer to what equal pairs are, and a mixture; `each` is Khosla et al. (2020), Eq. 2."""
+    rng = torch.Generator().manual_seed(0)
+    exact = [functional.normalize(torch.randn(7, 5, generator=rng).double(), dim=1).requires_grad_() for _ in range(2)]
+    x, y = (rows.detach().float().requires_grad_() for rows in exact)
+    kinds = [4, 9, 4, -1, 9, 4, -1]
+    expected = {same: literal(*exact, kinds, tau, strong, same) for same in ("negative", "ignored", "one", "each")}
+    assert len({round(value.item(), 3) for value in expected.values()}) == 4
+    for shares in ({"negative": 1.0}, {"ignored": 1.0}, {"one": 1.0}, {"each": 1.0}, {"negative": 0.25, "each": 0.75}):
+        total = torch.stack([weight * expected[same] for same, weight in shares.items()]).sum()
+        loss = info_nce(x, y, temperature=tau, strong=strong, kinds=torch.tensor(kinds), same=shares)
+        assert loss.item() == pytest.approx(total.item(), rel=1e-5)
+        slopes = torch.autograd.grad(total, exact, retain_graph=True)
+        for found, slope in zip(torch.autograd.grad(loss, (x, y)), slopes, strict=True):
+            torch.testing.assert_close(found.double(), slope, rtol=1e-4, atol=2e-6 / tau)
+
+
+def test_pairs_of_their_own_kind_change_nothing():
+    rng = torch.Generator().manual_seed(0)
+    x, y = (functional.normalize(torch.randn(7, 5, generator=rng), dim=1) for _ in range(2))
+    for strong in (False, True):
+        plain, own = (info_nce(x, y, temperature=0.1, strong=strong, kinds=k) for k in (None, torch.arange(7)))
+        torch.testing.assert_close(plain, own)
+
+
+def test_neighbours_lost_is_the_formula():
+    """Of each word the divergence of its neighbours before from those now; 0 for what was only turned and stretched."""
+    rng = torch.Generator().manual_seed(0)
+    now, before = (torch.randn(6, 4, generator=rng) for _ in range(2))
+    tau, total = 0.3, 0.0
+    for i in range(6):
+        q, p = (
+            {j: math.exp(float(torch.cosine_similarity(x[i], x[j], dim=0)) / tau) for j in range(6) if j != i}
+            for x in (now, before)
+        )
+        for j in p:
+            of_p, of_q = p[j] / sum(p.values()), q[j] / sum(q.values())
+            total += of_p * math.log(of_p / of_q)
+    assert float(neighbours_lost(now, before, temperature=tau)) == pytest.approx(total / 6, rel=1e-5)
+    turned = 3 * before @ torch.linalg.qr(torch.randn(4, 4, generator=rng))[0]
+    assert float(neighbours_lost(turned, before, temperature=tau)) == pytest.approx(0, abs=1e-5)
+    assert float(neighbours_lost(now[:2], before[:2], temperature=tau)) == 0
+
+
+# -- equal pairs ------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def corpus():
+    """A word with one translation, and one, written in two ways, with two."""
+    source = [["bank", "The" if k % 3 else "the"] for k in range(N)]
+    target = [["Ufer", "das" if k % 10 else "der"] for k in range(N)]
+    return ParallelCorpus.of(source, target, ("en", "de"))
+
+
+@pytest.fixture
+def pairs():
+    sentence = np.repeat(np.arange(N), 2)
+    return WordPairs(sentence, np.tile([0, 1], N), np.tile([0, 1], N), n_sentences=N)
+
+
+def test_pairs_are_equal_by_both_words_in_lower_case(corpus, pairs):
+    kinds = equal_pairs(corpus, pairs).reshape(N, 2)
+    tenth = np.arange(N) % 10 == 0
+    groups = [set(kinds[:, 0]), set(kinds[~tenth, 1]), set(kinds[tenth, 1])]  # The and the are one word
+    assert [len(group) for group in groups] == [1, 1, 1]
+    assert len(set.union(*groups)) == 3
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pairs, special):
+    """A loss that counts: of the pairs of an update, in two parts, those that are equal to another."""
+    kinds = equal_pairs(corpus, pairs)
+    text = AlignedText([corpus], [pairs], tiny_encoder, towards="de", special=special, kinds=equal_pairs)
+    chosen, seen = np.array([5, 20, 11, 30]), []
+
+    def loss(groups, processes):
+        seen.append((groups[0].kinds.squeeze(1).tolist(), groups[0].n_pairs))
+        return {"loss": groups[0].source.sum()}
+
+    tuned = copy.copy(tiny_encoder)
+    tuned.model = copy.deepcopy(tiny_encoder.model)
+    Alignment(tuned, text, [3], Processes(), None, loss=loss, accumulate=2).backward([chosen])
+    ((found, number),) = seen
+    expected = []
+    for part in np.array_split(chosen, 2):
+        expected += kinds.reshape(N, 2)[part].ravel().tolist() + [-1] * (2 * len(part) * special)
+    assert found == expected
+    assert len(found) == number
+
+
+def test_an_update_learns_from_them(tiny_encoder, corpus, pairs):
+    def first_loss(same: str, share: float = 1.0) -> float:
+        how = Contrastive(towards="de", same=same, same_share=share, batch=8, epochs=0.2, learning_rate=1e-9)
+        how.tune(tiny_encoder, corpus, pairs)
+        assert how.settings()["same"] == same
+        return how.history[0]["loss"]
+
+    negative, ignored, one, each = (first_loss(same) for same in ("negative", "ignored", "one", "each"))
+    assert one < ignored < negative
+    assert first_loss("each", 0.25) == pytest.approx(0.75 * negative + 0.25 * each, rel=1e-4)
+    assert first_loss("one", 0.0) == first_loss("negative", 0.5) == pytest.approx(negative, rel=1e-6)
+
+
+def test_what_cannot_be_is_refused():
+    for name, value in (("same_share", 1.5), ("same", "both"), ("keep", -1.0)):
+        with pytest.raises(SettingError, match=name):
+            Contrastive(towards="de", **{name: value})
+
+
+# -- the other terms --------------------------------------------------------------------------------------------------
+def moved(encoder):
+    """A copy whose weights are not those of the frozen encoder any more."""
+    tuned = copy.copy(encoder)
+    tuned.model = copy.deepcopy(encoder.model)
+    with torch.no_grad():
+        for p in tuned.model.parameters():
+            p.add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
+    return tuned
+
+
+def update(tuner, encoder, text, tuned=None):
+    """The terms of one update, and the gradients in the model's weights."""
+    tuned = tuned or moved(encoder)
+    laid = tuner.text(encoder, [text[0]], [text[1]])
+    terms = tuner.objective(tuned, encoder, laid, Processes()).backward(CHOSEN)
+    return terms, {name: p.grad for name, p in tuned.model.named_parameters() if p.grad is not None}
+
+
+def last_subwords(encoder, words):
+    """The vectors of some words, straight from transformers."""
+    encoded = encoder.tokenizer(list(words), is_split_into_words=True, return_tensors="pt")
+    rows, owner = encoder.model(**encoded, output_hidden_states=True).hidden_states[3][0], encoded.word_ids()
+    return [rows[max(k for k, word in enumerate(owner) if word == i)] for i in range(len(words))]
+
+
+@pytest.mark.parametrize("reference", ["cached", "recomputed"])
+def test_the_vectors_of_one_language_are_held(tiny_encoder, text, reference):
+    tuner = Contrastive(towards="xx", weight=0.7, keep=0, reference=reference)
+    distances = []
+    for number in CHOSEN[0]:
+        words = text[0][int(number)][1].words
+        now, before = (last_subwords(encoder, words) for encoder in (moved(tiny_encoder), tiny_encoder))
+        distances += [((a - b) ** 2).mean() for a, b in zip(now, before, strict=True)]
+    terms, _ = update(tuner, tiny_encoder, text)
+    assert terms["stay"] == pytest.approx(0.7 * torch.stack(distances).mean().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_sentences_rank_their_translations(tiny_encoder, text, special):
+    tuner = Contrastive(towards="en", keep=0, sentences=0.4, temperature=0.3, special=special)
+    terms, found = update(tuner, tiny_encoder, text)
+    slow, sides = moved(tiny_encoder), []
+    for side in (0, 1):
+        means = [torch.stack(last_subwords(slow, text[0][int(n)][side].words)).mean(0) for n in CHOSEN[0]]
+        sides.append([mean / mean.norm() for mean in means])
+    total = torch.zeros(())
+    for a, b in (sides, sides[::-1]):
+        for k in range(4):
+            over = sum(torch.exp(a[k] @ b[j] / 0.3) for j in range(4))
+            total = total - torch.log(torch.exp(a[k] @ b[k] / 0.3) / over) / 8
+    assert terms["sentences"] == pytest.approx(0.4 * total.item(), rel=1e-4)
+    (0.4 * total).backward()
+    _, without = update(Contrastive(towards="en", keep=0, temperature=0.3, special=special), tiny_encoder, text)
+    for name, p in slow.model.named_parameters():
+        if p.grad is not None and name in without:
+            torch.testing.assert_close(found[name] - without[name], p.grad, atol=2e-4, rtol=1e-3, msg=name)
+
+
+@pytest.mark.parametrize("reference", ["cached", "recomputed"])
+def test_a_batch_in_parts_with_sentences_equals_the_whole_batch(tiny_encoder, text, reference):
+    found = [
+        update(Contrastive(towards="en", accumulate=n, reference=reference, sentences=0.5, weight=0.4, special=True),
+               tiny_encoder, text)
+        for n in (1, 3)
+    ]  # fmt: skip
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
+    scale = max(float(g.abs().max()) for g in found[0][1].values())
+    for name, gradient in found[0][1].items():
+        torch.testing.assert_close(found[1][1][name], gradient, atol=1e-4 * scale, rtol=1e-3, msg=name)
+
+
+def test_a_run_that_died_ends_with_the_same_bits(tiny_encoder, text, tmp_path, monkeypatch):
+    tuner = Contrastive(towards="en", batch=4, epochs=2, sentences=0.5, weight=0.4)
+    whole = tuner.tune(tiny_encoder, *text, folder=tmp_path / "whole", checkpoint_every=1)
+    history = tuner.history
+    original, deaths = Loop.save, []
+
+    def dying(self):
+        original(self)
+        if self.step in (1, 4) and self.step not in deaths:
+            deaths.append(self.step)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Loop, "save", dying)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            tuner.tune(tiny_encoder, *text, folder=tmp_path / "broken", checkpoint_every=1)
+    broken = tuner.tune(tiny_encoder, *text, folder=tmp_path / "broken", checkpoint_every=1)
+    assert tuner.history == history
+    weights = broken.model.state_dict()
+    assert all(torch.equal(weights[name], weight) for name, weight in whole.model.state_dict().items())
