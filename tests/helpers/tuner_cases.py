@@ -98,7 +98,7 @@ def senses(folder: str, place: Path, stop: int | None) -> Outcome:
         for lang, letters in LETTERS.items()
     }
     dictionary = Dictionary(*map(tuple, map(str.split, LETTERS.values())), langs=("en", "de"))
-    method = SenseAlignment(**SETTINGS, length=24, axes=4, senses=2, occurrences=0, weight=0.1)
+    method = SenseAlignment(**SETTINGS, length=24, axes=4, senses=2, occurrences=0)
     aligned = method.align(encoder(folder), texts, [dictionary], folder=place, checkpoint_every=2)
     return method.history, aligned.model.state_dict() | method.softmax.state_dict()
 
