@@ -616,7 +616,7 @@ def test_code_is_part_of_what_a_step_depends_on(tmp_path, monkeypatch):
     edit("tasks/retrieval.py", "\nimport", "\nimport this\nimport")
     second = digests()
     assert {kind for kind in first if first[kind] != second[kind]} == {"score"}
-    edit("wordalign/loops/gibbs.py", "\nimport", "\nimport this\nimport")  # links are read by way of their steps' names
+    edit("wordalign/gibbs.py", "\nimport", "\nimport this\nimport")  # links are read by way of their steps' names
     third = digests()
     assert {kind for kind in first if second[kind] != third[kind]} >= {"links"}
     edit("report/page.py", "\nimport", "\nimport this\nimport")

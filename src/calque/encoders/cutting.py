@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from calque.wordalign.constants import GOLDEN
-from calque.wordalign.loops.generator import mix, unit
+from calque.wordalign.compiled import GOLDEN, mix, unit
 
 
 @njit(cache=True, nogil=True)

@@ -7,10 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from calque.wordalign.compiled import Compiled
-
-_number = Compiled("calque.wordalign.loops.words:number")
-_place_forms = Compiled("calque.wordalign.loops.words:place_forms")
+from calque.wordalign.loops.words import number as _number
+from calque.wordalign.loops.words import place_forms as _place_forms
 
 
 class Bytes(NamedTuple):

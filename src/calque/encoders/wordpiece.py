@@ -9,15 +9,13 @@ import numpy as np
 
 from calque.encoders.forms import Bytes
 from calque.offsets import offsets_of
-from calque.wordalign.compiled import Compiled
 from calque.wordalign.constants import DROPPED, ENDS, IRREGULAR, LETTER, LONE, POINT_BITS
+from calque.wordalign.loops.words import longest_first as _longest_first
+from calque.wordalign.loops.words import plant as _plant
+from calque.wordalign.loops.words import unseen as _unseen
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-_unseen = Compiled("calque.wordalign.loops.words:unseen")
-_plant = Compiled("calque.wordalign.loops.words:plant")
-_longest_first = Compiled("calque.wordalign.loops.words:longest_first")
 
 
 class WordPiece:

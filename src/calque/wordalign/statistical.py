@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise
 from os import PathLike
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,13 @@ from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
-from calque.wordalign.agreement import HmmModel, HmmSettings
 from calque.wordalign.bitext import Bitext, Side
-from calque.wordalign.compiled import Compiled
-from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
+from calque.wordalign.compiled import loop, mix
+from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
+from calque.wordalign.gibbs import GibbsModel, GibbsSettings
+from calque.wordalign.hmm import HmmModel, HmmSettings
 from calque.wordalign.matrices import Similarities
-from calque.wordalign.model import Job, Links, Model
-from calque.wordalign.parallel import n_threads, run, stream
-from calque.wordalign.sampler import GibbsModel, GibbsSettings
+from calque.wordalign.model import Job, Links, Model, n_threads
 from calque.wordalign.saved import Tables, open_tables, save_tables
 from calque.wordalign.spelling import CodePoints, code_points, joined, shared
 from calque.wordalign.symmetrization import check_method
@@ -31,10 +29,8 @@ from calque.wordalign.symmetrization import symmetrize as join_directions
 from calque.wordalign.vocabulary import Classes, Vocabulary
 
 Prior = Callable[[ParallelCorpus], Similarities]
-_ONE_AT_A_TIME = Lock()  # blocks are linked side by side, and an encoder has threads of its own
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
 FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
-sentence_keys = Compiled("calque.wordalign.loops.generator:sentence_keys")
 MAX_WORDS = 500
 BLOCK = 1 << 15  # sentence pairs linked at a time where they come one after the other
 _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
@@ -115,13 +111,8 @@ class WordAligner:
     ):
         if prior is not None and model.kind == DiagonalModel.kind:
             raise SettingError(f"model={model.kind!r} takes no prior: take hmm or gibbs")
-        self.prior, self.model, self.vocabularies, self.langs, self.max_words = (
-            prior,
-            model,
-            vocabularies,
-            langs,
-            max_words,
-        )
+        self.model, self.vocabularies, self.langs = model, vocabularies, langs
+        self.max_words, self.prior = max_words, prior
         self._trained_on: tuple[ParallelCorpus, Links] | None = None
 
     def __repr__(self) -> str:
@@ -167,20 +158,16 @@ class WordAligner:
             raise SettingError(f"max_words={max_words}, expected 1 or more")
         workers = n_threads(threads)
         classes = classes or kind.classes
-        built = run([partial(Vocabulary.build, side, classes) for side in (text.source, text.target)], workers)
-        (source, source_words, source_offsets), (target, target_words, target_offsets) = built
+        source, source_words, source_offsets = Vocabulary.build(text.source, classes)
+        target, target_words, target_offsets = Vocabulary.build(text.target, classes)
         sides = Side(source_words, source_offsets, len(source)), Side(target_words, target_offsets, len(target))
-        bitext = _bitext(*sides, max_words, workers)
-
-        def alike() -> np.ndarray:
-            left, right = run([lambda: source.points, lambda: target.points], workers)
-            return shared(bitext.pairs, left, right, workers)
-
+        bitext = _bitext(*sides, max_words)
         similar = None if prior is None else prior(text)
         with _bar(chosen.passes, model, text.langs, progress) as shown:
+            alike = lambda: shared(bitext.pairs, source.points, target.points)  # noqa: E731
             trained, links = kind.fit(Job(bitext, alike, seed, None, workers, shown.update, similar), chosen)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words, prior=prior)
-        aligner._trained_on = None if links is None else (corpus, links)
+        aligner._trained_on = corpus, links
         return aligner
 
     def align(
@@ -249,44 +236,32 @@ class WordAligner:
         seed: int = 0,
         threads: int | None = None,
         block: int = BLOCK,
-        make: Callable[[WordPairs], Any] = lambda links: links,
-    ) -> Iterator[Any]:
-        """The links of `align` in parts, so that no more than those of a few blocks of sentence pairs are in memory.
+    ) -> Iterator[WordPairs]:
+        """Return the links of `align` in parts, so that no more than those of a block of sentence pairs are in memory.
 
         Args:
             corpus, symmetrize, seed, threads: see `align`.
             block: sentence pairs of a block.
-            make: what is made of a block's links, in the thread that found them.
 
         Yields:
-            links of one block after the other, whose sentence pairs count from 0, or what was made of them.
+            links of one block after the other, whose sentence pairs count from 0.
         """
         check_method(symmetrize)
         kept = self._trained_on[1] if self._trained_on is not None and corpus is self._trained_on[0] else None
-        before, workers = np.zeros(2, dtype=np.int64), n_threads(threads)
-
-        def linked(part: ParallelCorpus, links: Links | None) -> Any:
-            if links is None:
-                of_block = 1 if len(corpus) > block else workers
-                return make(join_directions(*self.directions(part, seed=seed, threads=of_block), symmetrize))
-            return make(join_directions(links.pairs(part, True), links.pairs(part, False), symmetrize))
-
-        def tasks() -> Iterator[Callable[[], Any]]:
-            nonlocal before
-            for first in range(0, len(corpus), block):
-                part, links = corpus[first : first + block], None
-                if kept is not None:
-                    after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
-                    links, before = kept.part(before, after), after
-                yield partial(linked, part, links)
-
-        # a block for each thread, for most of the work is between the loops
-        return stream(tasks(), workers)
+        before = np.zeros(2, dtype=np.int64)
+        for first in range(0, len(corpus), block):
+            part = corpus[first : first + block]
+            if kept is None:
+                yield self.align(part, symmetrize=symmetrize, seed=seed, threads=threads)
+                continue
+            after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
+            links, before = kept.part(before, after), after
+            yield join_directions(links.pairs(part, True), links.pairs(part, False), symmetrize)
 
     def directions(
         self, corpus: ParallelCorpus, *, seed: int = 0, threads: int | None = None, progress: bool = False
     ) -> tuple[WordPairs, WordPairs]:
-        """Links of both directions before they are joined: at most one for each target word, and for each source word."""
+        """Return the links of both directions, not joined: at most one for each target word, and for each source word."""
         if corpus.langs != self.langs:
             raise SettingError(f"an aligner for {'-'.join(self.langs)} and a text in {'-'.join(corpus.langs)}")
         if self._trained_on is not None and corpus is self._trained_on[0]:
@@ -296,22 +271,17 @@ class WordAligner:
                 _encode_further(vocabulary, sentences)
                 for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True)
             )
-            workers = n_threads(threads)
-            bitext = _bitext(source, target, self.max_words, workers)
-            alike = partial(shared, bitext.pairs, source_points, target_points, workers)
-            known = (len(vocabulary) for vocabulary in self.vocabularies)
-            (of_source, of_target) = (
-                (side.words, side.offsets, n) for side, n in zip((source, target), known, strict=True)
+            bitext = _bitext(source, target, self.max_words)
+            keys = sentence_keys(
+                source.words, source.offsets, len(self.vocabularies[0]), target.words, target.offsets, len(self.vocabularies[1])
+            )  # fmt: skip
+            alike, similar = (
+                partial(shared, bitext.pairs, source_points, target_points),
+                self.prior and self.prior(corpus),
             )
-            keys = np.empty(len(bitext), np.uint64)
-            sentence_keys(*of_source, *of_target, keys)
             with _bar(None, self.model.kind, self.langs, progress) as shown:
-                links = self.model.links(Job(bitext, alike, seed, keys, workers, shown.update, self._similar(corpus)))
+                links = self.model.links(Job(bitext, alike, seed, keys, n_threads(threads), shown.update, similar))
         return links.pairs(corpus, True), links.pairs(corpus, False)
-
-    def _similar(self, corpus: ParallelCorpus) -> Similarities | None:
-        with _ONE_AT_A_TIME:
-            return None if self.prior is None else self.prior(corpus)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write words and tables as one safetensors file."""
@@ -334,8 +304,8 @@ def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side,
     return Side(words, offsets, len(vocabulary) + len(unknown)), joined(vocabulary.points, code_points(unknown))
 
 
-def _bitext(source: Side, target: Side, max_words: int, threads: int) -> Bitext:
-    bitext = Bitext(source, target, max_words=max_words, threads=threads)
+def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
+    bitext = Bitext(source, target, max_words=max_words)
     if bitext.too_long:
         warnings.warn(
             f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have more than {max_words:,} words on one side and "
@@ -348,3 +318,28 @@ def _bitext(source: Side, target: Side, max_words: int, threads: int) -> Bitext:
 
 def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
     return bar(n, unit="pass", title=f"{model} {langs[0]}-{langs[1]}", show=progress, leave=False)
+
+
+@loop
+def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
+    """Return a number for every sentence pair, uint64, from its words alone; unknown words, from `n_source` and `n_target` on,
+    count by which of the sentence's unknown words they are."""
+    keys = np.empty(len(source_offsets) - 1, np.uint64)
+    for b in range(len(keys)):
+        key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))
+        key = _with_words(key, source, source_offsets[b], source_offsets[b + 1], n_source)
+        keys[b] = _with_words(key, target, target_offsets[b], target_offsets[b + 1], n_target)
+    return keys
+
+
+@loop
+def _with_words(key, words, low, high, known):
+    first = -1
+    for k in range(low, high):
+        word = np.int64(words[k])
+        if word >= known:
+            if first < 0:
+                first = word
+            word += known - first
+        key = mix(key ^ np.uint64(word))
+    return key

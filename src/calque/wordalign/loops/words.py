@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from calque.wordalign.compiled import loop
 from calque.wordalign.constants import DROPPED, ENDS, IRREGULAR, LETTER, LONE, POINT_BITS, UNSEEN
-from calque.wordalign.loops import loop
 
 _U = np.uint64
 _START, _PRIME = _U(0xCBF29CE484222325), _U(0x100000001B3)
