@@ -48,8 +48,6 @@ _SEVERAL = {
 }
 
 
-
-
 def spread(arguments: Sequence[str]) -> list[str]:
     """`--langs en de` → `--langs en --langs de`, and the same for options of any number of values: the parser has no such
     things. The words that the command itself needs are not taken from it, wherever they stand."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import islice, pairwise
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from calque.errors import SettingError, check_number
+from calque.disk import whole
+from calque.errors import InputError, SettingError, check_number
+from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
@@ -22,7 +29,6 @@ from calque.wordalign.gibbs import GibbsModel, GibbsSettings
 from calque.wordalign.hmm import HmmModel, HmmSettings
 from calque.wordalign.matrices import Similarities
 from calque.wordalign.model import Job, Links, Model, n_threads
-from calque.wordalign.saved import Tables, open_tables, save_tables
 from calque.wordalign.spelling import CodePoints, code_points, joined, shared
 from calque.wordalign.symmetrization import check_method
 from calque.wordalign.symmetrization import symmetrize as join_directions
@@ -32,6 +38,7 @@ Prior = Callable[[ParallelCorpus], Similarities]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
 FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
 MAX_WORDS = 500
+FORMAT = "calque word aligner 1"
 BLOCK = 1 << 15  # sentence pairs linked at a time where they come one after the other
 _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
 
@@ -275,31 +282,109 @@ class WordAligner:
             keys = sentence_keys(
                 source.words, source.offsets, len(self.vocabularies[0]), target.words, target.offsets, len(self.vocabularies[1])
             )  # fmt: skip
-            alike, similar = (
-                partial(shared, bitext.pairs, source_points, target_points),
-                self.prior and self.prior(corpus),
-            )
+            alike = partial(shared, bitext.pairs, source_points, target_points)
+            similar = self.prior and self.prior(corpus)
             with _bar(None, self.model.kind, self.langs, progress) as shown:
                 links = self.model.links(Job(bitext, alike, seed, keys, n_threads(threads), shown.update, similar))
         return links.pairs(corpus, True), links.pairs(corpus, False)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write words and tables as one safetensors file."""
-        save_tables(Tables(self.model, self.vocabularies, self.langs, self.max_words), path)
+        from safetensors.numpy import save_file
+
+        arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in self.model.arrays().items()}
+        for name, vocabulary in zip(("source", "target"), self.vocabularies, strict=True):
+            for part in ("names", "forms"):
+                arrays |= _packed(f"{name}.{part}", getattr(vocabulary, part))
+        about = {
+            "format": FORMAT,
+            "model": self.model.kind,
+            "langs": list(self.langs),
+            "max_words": self.max_words,
+            "settings": asdict(self.model.settings),
+            "classes": asdict(self.vocabularies[0].classes),
+        }
+        # One entry: safetensors writes several in an order that changes from one time to the next.
+        record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
+        with whole(path, sum(array.nbytes for array in arrays.values())) as part:
+            save_file(arrays, part, metadata={"calque": record})
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, prior: Prior | None = None) -> WordAligner:
         """Read what `save` wrote.
 
         Raises:
-            InputError: the file cannot be read, or holds no word aligner.
+            InputError: the file cannot be read, or is no word aligner.
         """
-        read = open_tables(path, _KINDS)
-        return cls(read.model, read.vocabularies, read.langs, max_words=read.max_words, prior=prior)
+        from safetensors import SafetensorError, safe_open
+
+        if os.path.isdir(path):
+            raise InputError(
+                "is a folder, expected the file of a word aligner, as calque words --tables writes it", path=path
+            )
+        try:
+            with safe_open(fspath(path), framework="numpy") as file:
+                metadata = file.metadata() or {}
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            about = json.loads(metadata["calque"])
+            # Compiled loops follow these numbers without asking whether they stay in their arrays.
+            if about.pop("digest") != _digest(json.dumps(about), arrays):
+                raise ValueError("its check sum is wrong: the file is damaged; train it again")
+            kind, classes = _KINDS[about["model"]], Classes(**about["classes"])
+            learnt = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}
+            source, target = (
+                Vocabulary(_unpacked(f"{name}.names", arrays), _unpacked(f"{name}.forms", arrays), classes)
+                for name in ("source", "target")
+            )
+            model = kind.from_arrays(learnt, kind.settings_of(about["settings"]))
+            langs, max_words = tuple(about["langs"]), about["max_words"]
+            if len(langs) != 2 or not all(isinstance(lang, str) for lang in langs):
+                raise ValueError(f"languages {langs!r:.60}, expected two names")
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError,
+                RecursionError, SettingError) as error:  # fmt: skip
+            raise InputError(f"not a word aligner saved by calque ({error})", path=path) from error
+        return cls(model, (source, target), (langs[0], langs[1]), max_words=max_words, prior=prior)
+
+
+def is_aligner(path: str) -> bool:
+    """Return whether a file says that it is one of `WordAligner.save`; it may be damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    if not os.path.isfile(path):
+        return False
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return FORMAT.rpartition(" ")[0] in (file.metadata() or {}).get("calque", "")
+    except (OSError, SafetensorError):
+        return False
+
+
+def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
+    """Return a hash of everything in the file."""
+    digest = hashlib.blake2b(record.encode("utf-8", "replace"), digest_size=16)
+    for name in sorted(arrays):
+        digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace"))
+        digest.update(np.ascontiguousarray(arrays[name]).data)
+    return digest.hexdigest()
+
+
+def _packed(name: str, words: pa.Array) -> dict[str, np.ndarray]:
+    text = [word.encode() for word in words.to_pylist()]
+    offsets = offsets_of([len(word) for word in text])
+    return {f"{name}.bytes": np.frombuffer(b"".join(text), np.uint8), f"{name}.offsets": offsets}
+
+
+def _unpacked(name: str, arrays: dict[str, np.ndarray]) -> pa.Array:
+    offsets = arrays[f"{name}.offsets"]
+    large = pa.LargeStringArray.from_buffers(
+        len(offsets) - 1, pa.py_buffer(offsets.tobytes()), pa.py_buffer(arrays[f"{name}.bytes"].tobytes())
+    )
+    large.validate(full=True)
+    return large.cast(pa.string())
 
 
 def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side, CodePoints]:
-    """New sentences, and the spelling of each type in them, known or not."""
+    """Return new sentences, and the spelling of each type in them, known or not."""
     words, offsets, unknown = vocabulary.encode(sentences)
     return Side(words, offsets, len(vocabulary) + len(unknown)), joined(vocabulary.points, code_points(unknown))
 
