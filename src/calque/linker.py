@@ -13,9 +13,8 @@ from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.wordalign.matrices import STORED, Similarities, Writer, cosines, room
-from calque.wordalign.saved import is_aligner
 from calque.wordalign.similarity import check_extraction, links_from_matrices
-from calque.wordalign.statistical import WordAligner
+from calque.wordalign.statistical import WordAligner, is_aligner
 from calque.wordalign.symmetrization import check_method
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def opened(page, url: str, view: str = RIVER):  # noqa: F811
     return page
 
 
-def settled(page) -> None:
+def settled(page) -> None:  # noqa: F811
     """Wait for both encoders' answers."""
     page.locator(".body[aria-busy=false] .near").nth(1).wait_for()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.text import Sentences
-from calque.wordalign import bitext as bitext_module
-from calque.wordalign import vocabulary as vocabulary_module
-from calque.wordalign.bitext import Bitext, Pairs, Side
+from calque.wordalign.bitext import Bitext, Pairs, Side, number_pairs
 from calque.wordalign.spelling import code_points, ratios, shared
 from calque.wordalign.vocabulary import AS_IS, Classes, Vocabulary
 
@@ -27,41 +27,38 @@ def side(sentences: list[list[int]], n_types: int = TYPES) -> Side:
 def cells_of(text: Bitext) -> dict[int, np.ndarray]:
     """Cells of each sentence pair as a matrix."""
     rows, columns = np.diff(text.source.offsets), np.diff(text.target.offsets)
-    found = {}
-    for sentences, origin, cells in text.blocks():
-        for b in sentences:
-            found[int(b)] = cells[origin[b] : origin[b] + rows[b] * columns[b]].reshape(rows[b], columns[b])
-    return found
+    places = {int(b): text.origin[b] for b in text.used}
+    return {b: text.cells[k : k + rows[b] * columns[b]].reshape(rows[b], columns[b]) for b, k in places.items()}
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=8), st.integers(1, 40), st.integers(3, 6))
-def test_cells_hold_the_pair_of_types_that_meet_there(text, max_cells, max_words):
-    source, target = side([a for a, _ in text]), side([b for _, b in text])
-    for limit in (max_cells, 1 << 20):
-        made = Bitext(source, target, max_words=max_words, max_cells=limit)
-        kept = {k for k, (a, b) in enumerate(text) if a and b and max(len(a), len(b)) <= max_words}
-        assert made.too_long == sum(max(len(a), len(b)) > max_words for a, b in text)
-        pairs = list(zip(made.pairs.source.tolist(), made.pairs.target.tolist(), strict=True))
-        assert len(set(pairs)) == len(pairs)
-        assert set(pairs) == {(s, t) for k in kept for s in text[k][0] for t in text[k][1]}
-        found = cells_of(made)
-        assert set(found) == kept
-        for k, numbers in found.items():
-            assert [[pairs[p] for p in row] for row in numbers] == [[(s, t) for t in text[k][1]] for s in text[k][0]]
+@given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=8), st.integers(3, 6))
+def test_cells_hold_the_pair_of_types_that_meet_there(text, max_words):
+    made = Bitext(side([a for a, _ in text]), side([b for _, b in text]), max_words=max_words)
+    kept = {k for k, (a, b) in enumerate(text) if a and b and max(len(a), len(b)) <= max_words}
+    assert made.too_long == sum(max(len(a), len(b)) > max_words for a, b in text)
+    pairs = list(zip(made.pairs.source.tolist(), made.pairs.target.tolist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    assert set(pairs) == {(s, t) for k in kept for s in text[k][0] for t in text[k][1]}
+    found = cells_of(made)
+    assert set(found) == kept
+    for k, numbers in found.items():
+        assert [[pairs[p] for p in row] for row in numbers] == [[(s, t) for t in text[k][1]] for s in text[k][0]]
 
 
-def test_room_for_pairs_grows_and_threads_share_it(monkeypatch):
+def test_room_for_pairs_grows():
     rng = np.random.default_rng(0)
     text = [[rng.integers(0, 50, 6).tolist() for _ in range(60)] for _ in range(2)]
-    enough = Bitext(side(text[0], 50), side(text[1], 50))
-    monkeypatch.setattr(bitext_module, "ROOM", 64)
-    monkeypatch.setattr(bitext_module, "PARALLEL", 1)
-    grown = Bitext(side(text[0], 50), side(text[1], 50), threads=2)
-    assert np.array_equal(enough.pairs.starts, grown.pairs.starts)
-    assert np.array_equal(enough.pairs.target, grown.pairs.target)
-    for k, numbers in cells_of(enough).items():
-        assert np.array_equal(numbers, cells_of(grown)[k])
+    enough, source, target = Bitext(side(text[0], 50), side(text[1], 50)), side(text[0], 50), side(text[1], 50)
+    few = number_pairs.py_func
+    loop = FunctionType(few.__code__, {**few.__globals__, "ROOM": 64})
+    with np.errstate(all="ignore"):
+        starts, met, cells = loop(
+            source.words, source.offsets, 50, target.words, target.offsets, 50, enough.origin, enough.n_cells
+        )  # fmt: skip
+    assert np.array_equal(enough.pairs.starts, starts)
+    assert np.array_equal(enough.pairs.target, met)
+    assert np.array_equal(enough.cells, cells)
 
 
 @settings(max_examples=40, deadline=None)
@@ -93,16 +90,16 @@ def test_frequent_words_stand_for_themselves_and_rare_ones_for_their_stem():
     assert unknown.to_pylist() == ["cats", "o"]
 
 
-def test_the_parts_of_a_text_share_their_types(monkeypatch):
+def test_the_chunks_of_a_text_share_their_types():
     rng = np.random.default_rng(0)
     rows = [[f"w{k}" for k in rng.integers(0, 40, n)] for n in rng.integers(0, 6, 50)]
     parts = Sentences.joined([Sentences.of(rows[k : k + 7]) for k in range(0, 50, 7)])
-    whole = Vocabulary.build(parts, Classes(frequent=3))
-    monkeypatch.setattr(vocabulary_module, "PART", 20)
-    names, words, offsets = Vocabulary.build(parts, Classes(frequent=3))
-    assert names.names.equals(whole[0].names)
-    assert names.forms.equals(whole[0].forms)
-    assert (words.tolist(), offsets.tolist()) == (whole[1].tolist(), whole[2].tolist())
+    (whole, *known), (names, *numbers) = (
+        Vocabulary.build(each, Classes(frequent=3)) for each in (Sentences.of(rows), parts)
+    )
+    assert names.names.equals(whole.names)
+    assert names.forms.equals(whole.forms)
+    assert [each.tolist() for each in numbers] == [each.tolist() for each in known]
 
 
 def test_words_as_they_are():

@@ -9,16 +9,15 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from calque.wordalign import diagonal as fast
-from calque.wordalign.agreement import HmmPass, HmmSettings, first_jumps, spread, train
+from calque.wordalign import fast_align, gibbs, hmm
 from calque.wordalign.bitext import Bitext, Side
-from calque.wordalign.constants import FERTILITIES, GOLDEN, LANES
-from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
-from calque.wordalign.loops import diagonal, gibbs, hmm
-from calque.wordalign.loops.generator import unit
+from calque.wordalign.compiled import GOLDEN, unit
+from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
+from calque.wordalign.gibbs import FERTILITIES
+from calque.wordalign.hmm import LANES, HmmPass, HmmSettings, first_jumps, spread, train
 from calque.wordalign.matrices import Similarities
 from calque.wordalign.model import Job, Links
-from calque.wordalign.prior import Prior
+from calque.wordalign.prior import prior_of
 
 TEXT = [
     ([0, 1, 2], [0, 1, 2, 1]), ([2, 0], [2, 0, 3]), ([3], [3, 3]), ([1, 3, 4, 0, 2], [1, 0]), ([], [1]), ([4, 4], [2, 4]),
@@ -106,21 +105,21 @@ def test_fast_align_is_its_paper(alpha, iterations):
 
 def test_exp_digamma():
     for x in (1e-3, 0.01, 0.3, 1.0, 5.9, 6.0, 17.5, 1e6):
-        assert diagonal.exp_digamma(x) == pytest.approx(math.exp(digamma(x)), rel=1e-8)
-    assert math.log(diagonal.exp_digamma(1.0)) == pytest.approx(-0.5772156649015329, abs=1e-8)
+        assert fast_align.exp_digamma(x) == pytest.approx(math.exp(digamma(x)), rel=1e-8)
+    assert math.log(fast_align.exp_digamma(1.0)) == pytest.approx(-0.5772156649015329, abs=1e-8)
 
 
 @pytest.mark.parametrize("tension", [0.0, 4.0])
 def test_the_likelihood_does_not_fall(tension):
     text, settings = bitext(), FastAlignSettings(tension=tension, optimize_tension=False, alpha=0.0)
-    d = fast.Direction(np.full(len(text.pairs), 1e-9), np.full(N_TARGET, 1e-9), tension)
+    d = fast_align.Direction(np.full(len(text.pairs), 1e-9), np.full(N_TARGET, 1e-9), tension)
     before = -math.inf
     for _ in range(12):
         counts, nulls = np.zeros(len(text.pairs)), np.zeros(N_TARGET)
-        likelihood, _ = fast.one_pass(text, True, settings, d, None, counts, nulls)
+        likelihood, _ = fast_align.one_pass(text, True, settings, d, None, counts, nulls)
         assert likelihood >= before - 1e-9
         before = likelihood
-        diagonal.normalize(True, text.pairs.starts, text.pairs.target, counts, nulls, 0.0, np.zeros(N_SOURCE))
+        fast_align.normalize(True, text.pairs.starts, text.pairs.target, counts, nulls, 0.0, N_SOURCE)
         d.table, d.null_table = counts, nulls
 
 
@@ -132,11 +131,11 @@ def test_the_tension_follows_the_gradient():
 
     def at(tension):
         none = np.zeros(len(text.pairs)), np.zeros(N_TARGET)
-        return fast.one_pass(text, True, settings, fast.Direction(table, nulls, tension), None, *none)
+        return fast_align.one_pass(text, True, settings, fast_align.Direction(table, nulls, tension), None, *none)
 
     lengths = np.array([(len(b), len(a)) for a, b in TEXT if a and b])
     slope = (at(3 + 1e-5)[0] - at(3 - 1e-5)[0]) / 2e-5
-    expected = diagonal.expected_feature(lengths, np.ones(len(lengths), np.int64), 3.0, True, np.zeros(9))
+    expected = fast_align.expected_feature(lengths, np.ones(len(lengths), np.int64), 3.0, True)
     assert slope == pytest.approx(at(3.0)[1] - expected, rel=1e-5)
 
 
@@ -144,12 +143,12 @@ def test_the_diagonal_sums_to_what_the_program_computes():
     row = np.zeros(9)
     for m, n, j in itertools.product((1, 4, 9), (1, 5, 9), (1, 3)):
         if j <= m:
-            total = diagonal.diagonal(j, m, n, 4.0, row)
+            total = fast_align.diagonal(j, m, n, 4.0, row)
             np.testing.assert_allclose(row[:n], [math.exp(-4 * abs(i / n - j / m)) for i in range(1, n + 1)])
             assert total == pytest.approx(row[:n].sum())
             # the program's closed form agrees with the sum where the sentences are equally long
             if m == n:
-                assert diagonal.transposed_sum(j, m, n, 4.0) == pytest.approx(total)
+                assert fast_align.transposed_sum(j, m, n, 4.0) == pytest.approx(total)
 
 
 # -- HMM ---------------------------------------------------------------------------------------------------------------
@@ -186,17 +185,15 @@ def enumerate_hmm(emission, nulls, jump, null):
 def run_chain(emission, nulls, jumps, null, floor=0.0):
     n, width = emission.shape
     padded = (width + LANES) // LANES * LANES
-    weights, middle = spread(jumps, max(n, width))
+    weights = spread(jumps, max(n, width))
     slots = np.zeros((n, padded), np.float32)
     slots[:, 1 : width + 1] = emission
-    room = [np.zeros((n + 1) * padded, np.float32) for _ in range(3)]
     flow, posterior, empty = np.zeros_like(weights), np.zeros((n, padded), np.float32), np.zeros(n, np.float32)
     likelihood = hmm.chain(
-        slots.ravel(), nulls.astype(np.float32), n, width, padded, weights, middle, np.float32(null), np.float32(floor),
-        *room, np.zeros(n, np.float32), np.zeros(padded, np.float32), np.zeros(padded, np.float32),
-        np.zeros(n * padded, np.int32), np.zeros(n, np.int64), flow, posterior.ravel(), empty,
+        slots.ravel(), nulls.astype(np.float32), n, width, padded, weights, np.float32(null), np.float32(floor),
+        hmm.work_space(max(n, width), len(weights)), flow, posterior.ravel(), empty,
     )  # fmt: skip
-    return likelihood, posterior[:, 1 : width + 1], empty, flow * weights, middle
+    return likelihood, posterior[:, 1 : width + 1], empty, flow * weights, len(weights) // 2
 
 
 @pytest.mark.parametrize(("n", "width"), [(1, 1), (4, 3), (3, 4), (5, 2), (2, 7)])
@@ -310,20 +307,8 @@ def test_agreement_is_the_product_of_posteriors(ibm1, more, similar):
 
 # -- Gibbs -------------------------------------------------------------------------------------------------------------
 def literal_gibbs(
-    text,
-    links,
-    prior,
-    fertility_prior,
-    *,
-    null,
-    null_strength,
-    jump_strength,
-    longest,
-    state,
-    sweeps,
-    order,
-    factors,
-):
+    text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order, factors
+):  # fmt: skip
     """The conditional distributions of the module's docstring with counters, and the same random numbers."""
     state, cap = int(state), FERTILITIES - 1
     n_jumps = 2 * (2 * longest + 2) + 1
@@ -390,7 +375,6 @@ def test_the_sampler_draws_from_its_conditionals(across, similar):
     source_text = TEXT if across else turned(TEXT)  # what the transcription sees: (given, observed)
     text = bitext()
     rng = np.random.default_rng(5)
-    given, observed = (text.source, text.target) if across else (text.target, text.source)
     start = [[int(rng.integers(-1, len(a))) if a else -1 for _ in b] for a, b in source_text]
     links = np.array([i for sentence in start for i in sentence], dtype=np.int32)
     prior = (0.01 + rng.random(len(text.pairs))).astype(np.float32)
@@ -402,32 +386,31 @@ def test_the_sampler_draws_from_its_conditionals(across, similar):
     jumps, fertilities = np.full(2 * middle + 1, 0.7), np.zeros((5, FERTILITIES), np.float32)
     for p, (s, t) in enumerate(keys):
         total[s if across else t] += prior[p]
-    (block,) = text.blocks()
-    places = across, given.words, given.offsets, observed.words, observed.offsets, links
-    room = np.zeros(middle + 1, np.int32), *np.zeros((2, middle + 1), np.float32)
-    gibbs.tally(*block, *places, counts, total, nulls, jumps, middle, fertilities, room[0])
-    sums = np.array([nulls.sum(dtype=np.float64), jumps.sum(), len(nulls)])
-    marginal, null_marginal = np.zeros(len(block[2]), np.float32), np.zeros(len(links), np.float32)
-    state = np.array([77], np.uint64)
+    chain = gibbs.State(
+        links, counts, total, nulls, np.zeros(3), jumps, fertilities, shape, np.array([77], np.uint64)
+    )  # fmt: skip
+    view = text.text(across)
+    gibbs.tally(text.used, view, chain)
+    chain.sums[:] = nulls.sum(dtype=np.float64), jumps.sum(), len(nulls)
+    marginal, null_marginal = np.zeros(text.n_cells, np.float32), np.zeros(len(links), np.float32)
     factors = [np.ones((len(given), len(observed))) for given, observed in source_text]
     if similar:
         made = [literal_prior(matrix, 2.0) if matrix.size else (matrix, matrix) for matrix in cosines()]
         factors = [forward if across else backward.T for forward, backward in made]
-    positions = Prior.of(Similarities.of(cosines()) if similar else None, text, 2.0).direction(across)
+    positions = prior_of(Similarities.of(cosines()) if similar else None, text, 2.0)
+    nothing, strength = np.float32(0.15), np.float32(0.02)
     for _ in range(3):
         gibbs.sample(
-            *block, *places, counts, total, nulls, sums, jumps, middle, fertilities, shape, np.float32(0.15),
-            np.float32(0.02), True, marginal, null_marginal, state, np.zeros(0, np.uint64), *positions,
-            *room,
+            text.used, view, chain, positions, np.zeros(0, np.uint64), nothing, strength, True, marginal, null_marginal
         )  # fmt: skip
     expected, marginals = literal_gibbs(
         source_text, start, by_pair, shape, null=0.15, null_strength=0.02, jump_strength=0.7, longest=text.longest,
-        state=77, sweeps=3, order=block[0], factors=factors,
+        state=77, sweeps=3, order=text.used, factors=factors,
     )  # fmt: skip
     assert links.tolist() == [i for sentence in expected for i in sentence]
     for k, (a, b) in enumerate(TEXT):
         if a and b:
-            cells = marginal[block[1][k] : block[1][k] + len(a) * len(b)].reshape(len(a), len(b))
+            cells = marginal[text.origin[k] : text.origin[k] + len(a) * len(b)].reshape(len(a), len(b))
             np.testing.assert_allclose(cells, marginals[k] if across else marginals[k].T, rtol=2e-3)
 
 

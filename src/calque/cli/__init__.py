@@ -15,8 +15,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from calque import launched
-from calque.cli.direct import Ended, run_directly
-from calque.errors import CalqueError, CalqueWarning, SettingError
+from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
 from calque.storage import failure, unwritten
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
@@ -126,19 +125,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given in ([], ["clcr"]):
             given = [*given, "--help"]
-        given = spread(given)
-        if not run_directly(given):
-            code = _parser()(args=given, standalone_mode=False)
+        code = _parser()(args=spread(given), standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
-    except Ended as ended:
-        _stopped(str(ended.stopped), ended.stopped.signal)
     except KeyboardInterrupt:
         _stopped("interrupted")
     except BrokenPipeError:
         _close_stdout()
         sys.exit(1)
     except Exception as error:
+        stopped = getattr(error, "stopped", None)  # of `verbs.Ended`
+        if isinstance(stopped, Stopped):
+            _stopped(str(stopped), stopped.signal)
         said = getattr(error, "format_message", None)
         if said is not None:  # the parser's own complaints: a missing option, a value of the wrong type
             _fail(said() or "no command given; calque --help lists them")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +15,6 @@ from calque.cli.analyze import analyze
 from calque.cli.anchors import anchors
 from calque.cli.data import data
 from calque.cli.demo import demo
-from calque.cli.direct import told
 from calque.cli.distil import distil
 from calque.cli.encode import encode
 from calque.cli.evaluate import evaluate
@@ -27,6 +28,7 @@ from calque.cli.report import report
 from calque.cli.senses import senses
 from calque.cli.study import study
 from calque.cli.words import words
+from calque.errors import Stopped
 
 app = typer.Typer(
     name="calque",
@@ -74,8 +76,28 @@ def _root(
     pass
 
 
+class Ended(Exception):
+    """A run that a signal stopped, as an exception that passes through the parser; it would hide an interruption."""
+
+    def __init__(self, stopped: Stopped):
+        self.stopped = stopped
+
+
+def _passing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with `Ended` in place of `Stopped`."""
+
+    @functools.wraps(command)
+    def passing(*args: Any, **options: Any) -> Any:
+        try:
+            return command(*args, **options)
+        except Stopped as stopped:
+            raise Ended(stopped) from None
+
+    return passing
+
+
 for command in COMMANDS:
-    app.command(cls=getattr(command, "command_class", None))(told(command))
+    app.command(cls=getattr(command, "command_class", None))(_passing(command))
 for command in clcr.COMMANDS:
-    clcr.app.command()(told(command))
+    clcr.app.command()(_passing(command))
 app.add_typer(clcr.app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
@@ -90,11 +90,8 @@ def link_words(
         else:
             if prior is not None and cross_fit is not None:
                 # when it is asked for: by then all settings of the aligner are known to fit
-                fit = cache(
-                    partial(
-                        held_out, prior, corpus, also, words, cross_fit, load=load or {}, progress=progress, say=say
-                    )
-                )
+                how = {"load": load or {}, "progress": progress, "say": say}
+                fit = cache(partial(held_out, prior, corpus, also, words, cross_fit, **how))
                 similar = lambda text: fit()(text)  # noqa: E731
             more = None
             for path in extra:
@@ -104,29 +101,30 @@ def link_words(
             if sample is not None:
                 learnt, more = drawn(corpus if more is None else corpus + more, sample, words.seed), None
             aligner = WordAligner.train(
-                learnt,
-                extra=more,
-                model=words.model,
-                seed=words.seed,
-                prior=similar,
-                prior_weight=weight,
-                progress=progress,
-            )
+                learnt, extra=more, model=words.model, seed=words.seed, prior=similar, prior_weight=weight, progress=progress
+            )  # fmt: skip
             if tables is not None:
                 aligner.save(tables)
-        n_links = 0
+        return _write(out, aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed), posteriors), len(
+            corpus
+        )
 
-        def written(pairs: WordPairs) -> tuple[int, str]:
-            return len(pairs), "".join(pairs.pharaoh_text(posteriors=posteriors))
 
-        def lines() -> Iterator[str]:
-            nonlocal n_links
-            for n, text in aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed, make=written):
-                n_links += n
-                yield text
+def _write(
+    out: Path, parts: Iterable[WordPairs], posteriors: bool, done: Callable[[int], object] = lambda n: None
+) -> int:
+    """Write links in Pharaoh format as they come, call `done` with the sentence pairs of each part; returns how many links."""
+    n_links = 0
 
-        write_lines(out, lines())
-    return n_links, len(corpus)
+    def lines() -> Iterator[str]:
+        nonlocal n_links
+        for pairs in parts:
+            n_links += len(pairs)
+            yield from pairs.pharaoh_text(posteriors=posteriors)
+            done(pairs.n_sentences)
+
+    write_lines(out, lines())
+    return n_links
 
 
 def link_by_encoder(
@@ -161,21 +159,13 @@ def link_by_encoder(
     linker = Linker(encoder, langs=langs, method=method, **(load or {}))
     with locked(out), nullcontext() if matrix is None else locked(matrix):
         corpus = words.read(text, langs)
-        n_links = 0
         sizes = corpus.source.lengths(), corpus.target.lengths()
-        with nullcontext() if matrix is None else writing(matrix, *sizes) as kept:
-            see = None if kept is None else kept.add
-
-            def lines() -> Iterator[str]:
-                nonlocal n_links
-                with bar(len(corpus), unit="pair", show=progress) as shown:
-                    for pairs in linker.aligned(corpus, see=see):
-                        n_links += len(pairs)
-                        yield from pairs.pharaoh_text(posteriors=posteriors)
-                        shown.update(pairs.n_sentences)
-
-            write_lines(out, lines())
-    return n_links, len(corpus)
+        with (
+            nullcontext() if matrix is None else writing(matrix, *sizes) as kept,
+            bar(len(corpus), unit="pair", show=progress) as shown,
+        ):
+            parts = linker.aligned(corpus, see=None if kept is None else kept.add)
+            return _write(out, parts, posteriors, shown.update), len(corpus)
 
 
 def held_out(

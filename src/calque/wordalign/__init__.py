@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from calque.named import exported
 
 if TYPE_CHECKING:
-    from calque.wordalign.agreement import HmmSettings
-    from calque.wordalign.diagonal import FastAlignSettings
+    from calque.wordalign.fast_align import FastAlignSettings
+    from calque.wordalign.gibbs import GibbsSettings
+    from calque.wordalign.hmm import HmmSettings
     from calque.wordalign.matrices import Similarities
-    from calque.wordalign.sampler import GibbsSettings
     from calque.wordalign.similarity import links_from_embeddings
     from calque.wordalign.statistical import WordAligner, align_words
     from calque.wordalign.symmetrization import symmetrize
@@ -21,9 +21,9 @@ __getattr__ = exported(
     __name__,
     {
         "Classes": "calque.wordalign.vocabulary:Classes",
-        "FastAlignSettings": "calque.wordalign.diagonal:FastAlignSettings",
-        "GibbsSettings": "calque.wordalign.sampler:GibbsSettings",
-        "HmmSettings": "calque.wordalign.agreement:HmmSettings",
+        "FastAlignSettings": "calque.wordalign.fast_align:FastAlignSettings",
+        "GibbsSettings": "calque.wordalign.gibbs:GibbsSettings",
+        "HmmSettings": "calque.wordalign.hmm:HmmSettings",
         "Similarities": "calque.wordalign.matrices:Similarities",
         "WordAligner": "calque.wordalign.statistical:WordAligner",
         "align_words": "calque.wordalign.statistical:align_words",

@@ -1,14 +1,17 @@
-"""What every model of word alignment takes, gives and offers."""
+"""Models of word alignment: what they are given and return, and how they share the work among threads."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
+from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
@@ -16,12 +19,43 @@ from calque.wordalign.bitext import Bitext
 from calque.wordalign.matrices import Similarities
 from calque.wordalign.vocabulary import Classes
 
+T = TypeVar("T")
+SHARDS = 8  # at most; a constant, never the number of threads: sums of floats depend on how they are grouped
+CELLS_PER_SHARD = 1 << 19
+MOST_COUNTS = 1 << 28  # numbers in all shards, unless there are two
 
-@dataclass
-class Links:
+
+def n_shards(n_cells: int, n_pairs: int) -> int:
+    """Return the number of parts in which a text is worked on; each has counts of its own for all pairs of types."""
+    shards = min(SHARDS, max(1, n_cells // CELLS_PER_SHARD), max(2, MOST_COUNTS // max(1, n_pairs)))
+    return 1 << (int(shards).bit_length() - 1)  # as many for each of two or four threads
+
+
+def n_threads(threads: int | None) -> int:
+    """Return the number of threads to use: as asked, or as many as this process may run on.
+
+    Raises:
+        SettingError: fewer than one.
+    """
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads < 1:
+        raise SettingError(f"threads={threads}, expected 1 or more")
+    return threads
+
+
+def run(tasks: list[Callable[[], T]], threads: int) -> list[T]:
+    """Return the results of tasks, in their order; compiled loops run side by side."""
+    if threads == 1 or len(tasks) == 1:
+        return [task() for task in tasks]
+    with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
+        return list(pool.map(lambda task: task(), tasks))
+
+
+class Links(NamedTuple):
     """The best position of every word on the other side.
 
-    Args:
+    Attributes:
         forward: int32 `[n_target_words]`, source position of each target word, -1 for none.
         backward: int32 `[n_source_words]`, target position of each source word, -1 for none.
         forward_posterior, backward_posterior: float32, how probable the links are.
@@ -34,7 +68,7 @@ class Links:
 
     @classmethod
     def none(cls, bitext: Bitext) -> Links:
-        """No links yet."""
+        """Return arrays without links."""
         n_source, n_target = len(bitext.source.words), len(bitext.target.words)
         return cls(
             np.full(n_target, -1, np.int32), np.full(n_source, -1, np.int32),
@@ -42,8 +76,11 @@ class Links:
         )  # fmt: skip
 
     def part(self, before: np.ndarray, after: np.ndarray) -> Links:
-        """Those of some sentence pairs one after the other: how many words of both sides are before them, and up to their
-        end."""
+        """Return the links of consecutive sentence pairs.
+
+        Args:
+            before, after: numbers of source and target words before the first of them, and up to the end of the last.
+        """
         (source, target), (source_end, target_end) = before.tolist(), after.tolist()
         return Links(
             self.forward[target:target_end], self.backward[source:source_end],
@@ -51,11 +88,11 @@ class Links:
         )  # fmt: skip
 
     def direction(self, across: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Links and posteriors from source to target words (`across`), or the other way."""
+        """Return links and posteriors from source to target words (`across`), or the other way."""
         return (self.forward, self.forward_posterior) if across else (self.backward, self.backward_posterior)
 
     def pairs(self, corpus: ParallelCorpus, across: bool) -> WordPairs:
-        """The links of one direction, of the sentence pairs of `corpus`, as pairs of positions."""
+        """Return the links of one direction, of the sentence pairs of `corpus`, as pairs of positions."""
         observed = (corpus.target if across else corpus.source).lengths()
         others, posterior = self.direction(across)
         n = int(observed.sum())
@@ -90,12 +127,12 @@ class Job:
 
 
 class Model(ABC):
-    """Trained tables, of both directions.
+    """Trained tables of both directions.
 
     Attributes:
         kind: its name.
-        settings_type: the class of its settings, whose `passes` says how often training calls `step`.
-        classes: which words count as one, if nothing else is said.
+        settings_type: the class of its settings, whose `passes` is the number of times that training calls `step`.
+        classes: which words count as one by default.
     """
 
     kind: ClassVar[str]
@@ -105,24 +142,23 @@ class Model(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, job: Job, settings: Any) -> tuple[Self, Links | None]:
-        """Train on a text and align it; no links where the text's cells are not held in memory, so that whoever wants them asks
-        for some sentence pairs at a time. Those are the same."""
+    def fit(cls, job: Job, settings: Any) -> tuple[Self, Links]:
+        """Train on a text and align it."""
 
     @abstractmethod
     def links(self, job: Job) -> Links:
-        """Align further text; what was learnt stays as it is."""
+        """Align further text; the tables do not change."""
 
     @classmethod
     def settings_of(cls, saved: dict[str, Any]) -> Any:
-        """Its settings, from what `asdict` made of them."""
+        """Build the settings from their `asdict`."""
         return cls.settings_type(**saved)
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is learnt, for saving."""
+        """Return the arrays to save."""
 
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: Any) -> Self:
-        """The model from what `arrays` gave."""
+        """Build the model from what `arrays` gave."""

@@ -10,25 +10,23 @@ A word that is equally similar to all positions changes nothing, and that of no 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from typing import NamedTuple
 
 import numpy as np
 
 from calque.errors import SettingError
 from calque.wordalign.bitext import Bitext
-from calque.wordalign.compiled import Compiled
-from calque.wordalign.constants import F
+from calque.wordalign.compiled import F, loop
 from calque.wordalign.matrices import Similarities, room
 
-odds = Compiled("calque.wordalign.loops.prior:odds")
 PART = 1 << 24  # cells converted at a time
 
 
-@dataclass(frozen=True)
-class Prior:
-    """What compiled loops take of it; all empty where there is none.
+class Prior(NamedTuple):
+    """A prior as compiled loops read it; all arrays are empty where there is none.
 
-    Args:
+    Attributes:
         at: int64 `[n_sentences]`, where each sentence pair's odds begin, row by row as in the similarities.
         odds: float32 `[n_cells]`, exp(w c).
         forward, backward: float32 `[n_target_words]`, `[n_source_words]`; times these, the odds of a word have the mean 1.
@@ -39,31 +37,61 @@ class Prior:
     forward: np.ndarray
     backward: np.ndarray
 
-    @classmethod
-    def of(cls, similarities: Similarities | None, bitext: Bitext, weight: float) -> Prior:
-        """That of a text; none without similarities.
 
-        Raises:
-            SettingError: the similarities are of other sentences.
-        """
-        if similarities is None:
-            return cls(np.zeros(0, np.int64), *(np.zeros(0, F) for _ in range(3)))
-        source, target = bitext.source, bitext.target
-        sizes = np.diff(source.offsets), np.diff(target.offsets)
-        if not (np.array_equal(similarities.rows, sizes[0]) and np.array_equal(similarities.columns, sizes[1])):
-            raise SettingError(
-                f"similarities of {len(similarities):,} sentence pairs that have other words than the {len(bitext):,} of the text"
-            )
-        ends, at = similarities.offsets, similarities.offsets[:-1].copy()
-        made = cls(at, room(int(ends[-1]), F), np.empty(len(target.words), F), np.empty(len(source.words), F))
-        first = 0
-        while first < len(at):
-            last = max(first + 1, int(np.searchsorted(ends, ends[first] + PART, side="right")) - 1)
-            made.odds[ends[first] : ends[last]] = similarities.data[ends[first] : ends[last]]
-            odds(first, last, at, source.offsets, target.offsets, float(weight), made.odds, made.forward, made.backward)
-            first = last
-        return made
+def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -> Prior:
+    """Return the prior of a text; an empty one without similarities.
 
-    def direction(self, across: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the odds begin, the odds, and the scale of the observed words."""
-        return self.at, self.odds, self.forward if across else self.backward
+    Raises:
+        SettingError: the similarities are of other sentences.
+    """
+    if similarities is None:
+        return Prior(np.zeros(0, np.int64), *(np.zeros(0, F) for _ in range(3)))
+    source, target = bitext.source, bitext.target
+    sizes = np.diff(source.offsets), np.diff(target.offsets)
+    if not (np.array_equal(similarities.rows, sizes[0]) and np.array_equal(similarities.columns, sizes[1])):
+        raise SettingError(
+            f"similarities of {len(similarities):,} sentence pairs that have other words than the {len(bitext):,} of the text"
+        )
+    ends, at = similarities.offsets, similarities.offsets[:-1].copy()
+    made = Prior(at, room(int(ends[-1]), F), np.empty(len(target.words), F), np.empty(len(source.words), F))
+    first = 0
+    while first < len(at):
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + PART, side="right")) - 1)
+        made.odds[ends[first] : ends[last]] = similarities.data[ends[first] : ends[last]]
+        fill_odds(first, last, source.offsets, target.offsets, float(weight), made)
+        first = last
+    return made
+
+
+@loop
+def fill_odds(first, last, source_offsets, target_offsets, weight, prior):
+    """Turn cosines into odds, in place, for sentence pairs from `first` to before `last`.
+
+    Args:
+        weight: what a cosine is multiplied by.
+        prior: its odds are cosines before, NaN for a word without a vector; afterwards exp(weight * cosine), and the mean of
+            these where there is none. `forward` and `backward` are filled.
+    """
+    for b in range(first, last):
+        top, left = source_offsets[b], target_offsets[b]
+        n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
+        cells, forward, backward = prior.odds[prior.at[b] : prior.at[b] + n * m], prior.forward, prior.backward
+        total, known = 0.0, 0
+        for k in range(n * m):
+            if cells[k] == cells[k]:
+                cells[k] = math.exp(weight * cells[k])
+                total += cells[k]
+                known += 1
+        mean = F(total / known) if known else F(1)
+        for j in range(m):
+            forward[left + j] = 0
+        for i in range(n):
+            across = F(0)
+            for j in range(m):
+                if cells[i * m + j] != cells[i * m + j]:
+                    cells[i * m + j] = mean
+                across += cells[i * m + j]
+                forward[left + j] += cells[i * m + j]
+            backward[top + i] = F(m) / across if m else F(1)
+        for j in range(m):
+            forward[left + j] = F(n) / forward[left + j] if n else F(1)

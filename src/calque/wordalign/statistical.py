@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import islice, pairwise
-from os import PathLike
-from threading import Lock
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from calque.errors import SettingError, check_number
+from calque.errors import InputError, SettingError, check_number
+from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.progress import bar
+from calque.storage import whole
 from calque.text import ParallelCorpus, Sentences
-from calque.wordalign.agreement import HmmModel, HmmSettings
 from calque.wordalign.bitext import Bitext, Side
-from calque.wordalign.compiled import Compiled
-from calque.wordalign.diagonal import DiagonalModel, FastAlignSettings
+from calque.wordalign.compiled import loop, mix
+from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
+from calque.wordalign.gibbs import GibbsModel, GibbsSettings
+from calque.wordalign.hmm import HmmModel, HmmSettings
 from calque.wordalign.matrices import Similarities
-from calque.wordalign.model import Job, Links, Model
-from calque.wordalign.parallel import n_threads, run, stream
-from calque.wordalign.sampler import GibbsModel, GibbsSettings
-from calque.wordalign.saved import Tables, open_tables, save_tables
+from calque.wordalign.model import Job, Links, Model, n_threads
 from calque.wordalign.spelling import CodePoints, code_points, joined, shared
 from calque.wordalign.symmetrization import check_method
 from calque.wordalign.symmetrization import symmetrize as join_directions
 from calque.wordalign.vocabulary import Classes, Vocabulary
 
 Prior = Callable[[ParallelCorpus], Similarities]
-_ONE_AT_A_TIME = Lock()  # blocks are linked side by side, and an encoder has threads of its own
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
 FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
-sentence_keys = Compiled("calque.wordalign.loops.generator:sentence_keys")
 MAX_WORDS = 500
+FORMAT = "calque word aligner 1"
 BLOCK = 1 << 15  # sentence pairs linked at a time where they come one after the other
 _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
 
@@ -115,13 +118,8 @@ class WordAligner:
     ):
         if prior is not None and model.kind == DiagonalModel.kind:
             raise SettingError(f"model={model.kind!r} takes no prior: take hmm or gibbs")
-        self.prior, self.model, self.vocabularies, self.langs, self.max_words = (
-            prior,
-            model,
-            vocabularies,
-            langs,
-            max_words,
-        )
+        self.model, self.vocabularies, self.langs = model, vocabularies, langs
+        self.max_words, self.prior = max_words, prior
         self._trained_on: tuple[ParallelCorpus, Links] | None = None
 
     def __repr__(self) -> str:
@@ -167,20 +165,16 @@ class WordAligner:
             raise SettingError(f"max_words={max_words}, expected 1 or more")
         workers = n_threads(threads)
         classes = classes or kind.classes
-        built = run([partial(Vocabulary.build, side, classes) for side in (text.source, text.target)], workers)
-        (source, source_words, source_offsets), (target, target_words, target_offsets) = built
+        source, source_words, source_offsets = Vocabulary.build(text.source, classes)
+        target, target_words, target_offsets = Vocabulary.build(text.target, classes)
         sides = Side(source_words, source_offsets, len(source)), Side(target_words, target_offsets, len(target))
-        bitext = _bitext(*sides, max_words, workers)
-
-        def alike() -> np.ndarray:
-            left, right = run([lambda: source.points, lambda: target.points], workers)
-            return shared(bitext.pairs, left, right, workers)
-
+        bitext = _bitext(*sides, max_words)
         similar = None if prior is None else prior(text)
         with _bar(chosen.passes, model, text.langs, progress) as shown:
+            alike = lambda: shared(bitext.pairs, source.points, target.points)  # noqa: E731
             trained, links = kind.fit(Job(bitext, alike, seed, None, workers, shown.update, similar), chosen)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words, prior=prior)
-        aligner._trained_on = None if links is None else (corpus, links)
+        aligner._trained_on = corpus, links
         return aligner
 
     def align(
@@ -249,44 +243,32 @@ class WordAligner:
         seed: int = 0,
         threads: int | None = None,
         block: int = BLOCK,
-        make: Callable[[WordPairs], Any] = lambda links: links,
-    ) -> Iterator[Any]:
-        """The links of `align` in parts, so that no more than those of a few blocks of sentence pairs are in memory.
+    ) -> Iterator[WordPairs]:
+        """Return the links of `align` in parts, so that no more than those of a block of sentence pairs are in memory.
 
         Args:
             corpus, symmetrize, seed, threads: see `align`.
             block: sentence pairs of a block.
-            make: what is made of a block's links, in the thread that found them.
 
         Yields:
-            links of one block after the other, whose sentence pairs count from 0, or what was made of them.
+            links of one block after the other, whose sentence pairs count from 0.
         """
         check_method(symmetrize)
         kept = self._trained_on[1] if self._trained_on is not None and corpus is self._trained_on[0] else None
-        before, workers = np.zeros(2, dtype=np.int64), n_threads(threads)
-
-        def linked(part: ParallelCorpus, links: Links | None) -> Any:
-            if links is None:
-                of_block = 1 if len(corpus) > block else workers
-                return make(join_directions(*self.directions(part, seed=seed, threads=of_block), symmetrize))
-            return make(join_directions(links.pairs(part, True), links.pairs(part, False), symmetrize))
-
-        def tasks() -> Iterator[Callable[[], Any]]:
-            nonlocal before
-            for first in range(0, len(corpus), block):
-                part, links = corpus[first : first + block], None
-                if kept is not None:
-                    after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
-                    links, before = kept.part(before, after), after
-                yield partial(linked, part, links)
-
-        # a block for each thread, for most of the work is between the loops
-        return stream(tasks(), workers)
+        before = np.zeros(2, dtype=np.int64)
+        for first in range(0, len(corpus), block):
+            part = corpus[first : first + block]
+            if kept is None:
+                yield self.align(part, symmetrize=symmetrize, seed=seed, threads=threads)
+                continue
+            after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
+            links, before = kept.part(before, after), after
+            yield join_directions(links.pairs(part, True), links.pairs(part, False), symmetrize)
 
     def directions(
         self, corpus: ParallelCorpus, *, seed: int = 0, threads: int | None = None, progress: bool = False
     ) -> tuple[WordPairs, WordPairs]:
-        """Links of both directions before they are joined: at most one for each target word, and for each source word."""
+        """Return the links of both directions, not joined: at most one for each target word, and for each source word."""
         if corpus.langs != self.langs:
             raise SettingError(f"an aligner for {'-'.join(self.langs)} and a text in {'-'.join(corpus.langs)}")
         if self._trained_on is not None and corpus is self._trained_on[0]:
@@ -296,46 +278,119 @@ class WordAligner:
                 _encode_further(vocabulary, sentences)
                 for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True)
             )
-            workers = n_threads(threads)
-            bitext = _bitext(source, target, self.max_words, workers)
-            alike = partial(shared, bitext.pairs, source_points, target_points, workers)
-            known = (len(vocabulary) for vocabulary in self.vocabularies)
-            (of_source, of_target) = (
-                (side.words, side.offsets, n) for side, n in zip((source, target), known, strict=True)
-            )
-            keys = np.empty(len(bitext), np.uint64)
-            sentence_keys(*of_source, *of_target, keys)
+            bitext = _bitext(source, target, self.max_words)
+            keys = sentence_keys(
+                source.words, source.offsets, len(self.vocabularies[0]), target.words, target.offsets, len(self.vocabularies[1])
+            )  # fmt: skip
+            alike = partial(shared, bitext.pairs, source_points, target_points)
+            similar = self.prior and self.prior(corpus)
             with _bar(None, self.model.kind, self.langs, progress) as shown:
-                links = self.model.links(Job(bitext, alike, seed, keys, workers, shown.update, self._similar(corpus)))
+                links = self.model.links(Job(bitext, alike, seed, keys, n_threads(threads), shown.update, similar))
         return links.pairs(corpus, True), links.pairs(corpus, False)
-
-    def _similar(self, corpus: ParallelCorpus) -> Similarities | None:
-        with _ONE_AT_A_TIME:
-            return None if self.prior is None else self.prior(corpus)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write words and tables as one safetensors file."""
-        save_tables(Tables(self.model, self.vocabularies, self.langs, self.max_words), path)
+        from safetensors.numpy import save_file
+
+        arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in self.model.arrays().items()}
+        for name, vocabulary in zip(("source", "target"), self.vocabularies, strict=True):
+            for part in ("names", "forms"):
+                arrays |= _packed(f"{name}.{part}", getattr(vocabulary, part))
+        about = {
+            "format": FORMAT,
+            "model": self.model.kind,
+            "langs": list(self.langs),
+            "max_words": self.max_words,
+            "settings": asdict(self.model.settings),
+            "classes": asdict(self.vocabularies[0].classes),
+        }
+        # One entry: safetensors writes several in an order that changes from one time to the next.
+        record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
+        with whole(path, sum(array.nbytes for array in arrays.values())) as part:
+            save_file(arrays, part, metadata={"calque": record})
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, prior: Prior | None = None) -> WordAligner:
         """Read what `save` wrote.
 
         Raises:
-            InputError: the file cannot be read, or holds no word aligner.
+            InputError: the file cannot be read, or is no word aligner.
         """
-        read = open_tables(path, _KINDS)
-        return cls(read.model, read.vocabularies, read.langs, max_words=read.max_words, prior=prior)
+        from safetensors import SafetensorError, safe_open
+
+        if os.path.isdir(path):
+            raise InputError(
+                "is a folder, expected the file of a word aligner, as calque words --tables writes it", path=path
+            )
+        try:
+            with safe_open(fspath(path), framework="numpy") as file:
+                metadata = file.metadata() or {}
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            about = json.loads(metadata["calque"])
+            # Compiled loops follow these numbers without asking whether they stay in their arrays.
+            if about.pop("digest") != _digest(json.dumps(about), arrays):
+                raise ValueError("its check sum is wrong: the file is damaged; train it again")
+            kind, classes = _KINDS[about["model"]], Classes(**about["classes"])
+            learnt = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}
+            source, target = (
+                Vocabulary(_unpacked(f"{name}.names", arrays), _unpacked(f"{name}.forms", arrays), classes)
+                for name in ("source", "target")
+            )
+            model = kind.from_arrays(learnt, kind.settings_of(about["settings"]))
+            langs, max_words = tuple(about["langs"]), about["max_words"]
+            if len(langs) != 2 or not all(isinstance(lang, str) for lang in langs):
+                raise ValueError(f"languages {langs!r:.60}, expected two names")
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError,
+                RecursionError, SettingError) as error:  # fmt: skip
+            raise InputError(f"not a word aligner saved by calque ({error})", path=path) from error
+        return cls(model, (source, target), (langs[0], langs[1]), max_words=max_words, prior=prior)
+
+
+def is_aligner(path: str) -> bool:
+    """Return whether a file says that it is one of `WordAligner.save`; it may be damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    if not os.path.isfile(path):
+        return False
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return FORMAT.rpartition(" ")[0] in (file.metadata() or {}).get("calque", "")
+    except (OSError, SafetensorError):
+        return False
+
+
+def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
+    """Return a hash of everything in the file."""
+    digest = hashlib.blake2b(record.encode("utf-8", "replace"), digest_size=16)
+    for name in sorted(arrays):
+        digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace"))
+        digest.update(np.ascontiguousarray(arrays[name]).data)
+    return digest.hexdigest()
+
+
+def _packed(name: str, words: pa.Array) -> dict[str, np.ndarray]:
+    text = [word.encode() for word in words.to_pylist()]
+    offsets = offsets_of([len(word) for word in text])
+    return {f"{name}.bytes": np.frombuffer(b"".join(text), np.uint8), f"{name}.offsets": offsets}
+
+
+def _unpacked(name: str, arrays: dict[str, np.ndarray]) -> pa.Array:
+    offsets = arrays[f"{name}.offsets"]
+    large = pa.LargeStringArray.from_buffers(
+        len(offsets) - 1, pa.py_buffer(offsets.tobytes()), pa.py_buffer(arrays[f"{name}.bytes"].tobytes())
+    )
+    large.validate(full=True)
+    return large.cast(pa.string())
 
 
 def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side, CodePoints]:
-    """New sentences, and the spelling of each type in them, known or not."""
+    """Return new sentences, and the spelling of each type in them, known or not."""
     words, offsets, unknown = vocabulary.encode(sentences)
     return Side(words, offsets, len(vocabulary) + len(unknown)), joined(vocabulary.points, code_points(unknown))
 
 
-def _bitext(source: Side, target: Side, max_words: int, threads: int) -> Bitext:
-    bitext = Bitext(source, target, max_words=max_words, threads=threads)
+def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
+    bitext = Bitext(source, target, max_words=max_words)
     if bitext.too_long:
         warnings.warn(
             f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have more than {max_words:,} words on one side and "
@@ -348,3 +403,28 @@ def _bitext(source: Side, target: Side, max_words: int, threads: int) -> Bitext:
 
 def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
     return bar(n, unit="pass", title=f"{model} {langs[0]}-{langs[1]}", show=progress, leave=False)
+
+
+@loop
+def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
+    """Return a number for every sentence pair, uint64, from its words alone; unknown words, from `n_source` and `n_target` on,
+    count by which of the sentence's unknown words they are."""
+    keys = np.empty(len(source_offsets) - 1, np.uint64)
+    for b in range(len(keys)):
+        key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))
+        key = _with_words(key, source, source_offsets[b], source_offsets[b + 1], n_source)
+        keys[b] = _with_words(key, target, target_offsets[b], target_offsets[b + 1], n_target)
+    return keys
+
+
+@loop
+def _with_words(key, words, low, high, known):
+    first = -1
+    for k in range(low, high):
+        word = np.int64(words[k])
+        if word >= known:
+            if first < 0:
+                first = word
+            word += known - first
+        key = mix(key ^ np.uint64(word))
+    return key

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +17,6 @@ from calque.storage import from_numpy, scalar, to_numpy
 from calque.text import Sentences
 from calque.wordalign.spelling import CodePoints, code_points
 
-PART = 1 << 25  # words numbered at a time
 _RARE = "\u2026"  # ends the name of a stem, so that it differs from a word spelt the same
 
 
@@ -110,46 +108,13 @@ class Vocabulary:
         return words, offsets, types.take(from_numpy(numbers[at[np.sort(first)]]))
 
 
-def _groups(chunks: Sequence[pa.Array]) -> Iterator[list[pa.Array]]:
-    """Parts of a text of at most so many words, or one chunk."""
-    some, size = [], 0
-    for chunk in chunks:
-        words = len(chunk.flatten())
-        if some and size + words > PART:
-            yield some
-            some, size = [], 0
-        some, size = [*some, chunk], size + words
-    if some:
-        yield some
-
-
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """The different words after folding, the number of each running word, and the offsets of the sentences.
-
-    A part of the text after the other: of what is mapped into memory, no more is held than a part.
-    """
+    """Return the different words after folding, the number of each running word, and the offsets of the sentences."""
     offsets = offsets_of(sentences.lengths())
-    numbers = np.empty(offsets[-1], dtype=np.int32)
-    spelled: dict[str, int] = {}
-    parts: list[pa.Array] = []
-    begin = 0
-    for some in _groups(sentences.chunks()):
-        encoded = pa.chunked_array([chunk.flatten() for chunk in some], pa.string()).dictionary_encode()
-        if not len(encoded):
-            continue
-        encoded, last = encoded.unify_dictionaries(), begin + len(encoded)
-        indices = np.concatenate([to_numpy(chunk.indices) for chunk in encoded.chunks])
-        local = encoded.chunk(0).dictionary
-        if begin or last < len(numbers):  # not all at once: they are numbered by the types of all parts
-            known, spellings = len(spelled), local.to_pylist()
-            number = np.fromiter((spelled.setdefault(word, len(spelled)) for word in spellings), np.int32, len(local))
-            local = local.take(from_numpy(np.flatnonzero(number >= known)))
-            np.take(number, indices, out=numbers[begin:last])
-        else:
-            numbers[:] = indices
-        parts.append(local)
-        begin = last
-    types = pa.concat_arrays(parts) if parts else pa.nulls(0, pa.string())
+    words = pa.chunked_array([chunk.flatten() for chunk in sentences.chunks()], pa.string())
+    encoded = words.dictionary_encode().unify_dictionaries()
+    numbers = np.concatenate([np.zeros(0, np.int32), *(to_numpy(chunk.indices) for chunk in encoded.chunks)])
+    types = encoded.chunk(0).dictionary if encoded.num_chunks else pa.nulls(0, pa.string())
     if classes.lower and len(types):
         folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()
         types = folded.dictionary

@@ -1,0 +1,303 @@
+"""The fast_align model: IBM model 2 whose positions keep near the diagonal.
+
+Dyer, Chahuneau & Smith 2013, "A simple, fast, and effective reparameterization of IBM model 2": a word at position j of
+m comes from no position with probability `null`, else from position i of n with probability
+
+    p(i | j, m, n) = (1 - null) exp(-tension |i / n - j / m|) / Z(j, m, n)
+
+(section 2), and then is drawn from the translation distribution of the word there, which has a symmetric Dirichlet
+prior and is estimated by variational Bayes: exp(digamma(c(s, t) + alpha) - digamma(sum over t' of (c(s, t') + alpha))).
+The tension follows the gradient of the likelihood from the second pass on (section 2.2).
+
+Two details are those of the authors' program rather than of the paper, so that the links are the same: the feature
+that is averaged over the posteriors counts j from 0 while the model counts from 1, and the average that the model
+expects is divided by Z of the transposed sentence pair. `exact=True` has the paper's formulas instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from calque.wordalign.bitext import Bitext, Pairs
+from calque.wordalign.compiled import loop
+from calque.wordalign.model import Job, Links, Model, run
+from calque.wordalign.vocabulary import AS_IS
+
+UNSEEN = 1e-9  # probability of a pair of words before training, and of one that training never met
+STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient steps on the tension, and its bounds
+
+
+@dataclass(frozen=True)
+class FastAlignSettings:
+    """Settings of the fast_align model; the defaults are what its authors recommend (`-d -o -v`).
+
+    Args:
+        iterations: passes over the text; the last one writes links.
+        null: probability that a word comes from no position.
+        tension: how strongly positions keep to the diagonal, at first; 0 is IBM model 1.
+        optimize_tension: fit it to the text.
+        alpha: Dirichlet prior of variational Bayes; 0 estimates by maximum likelihood.
+        exact: the paper's gradient of the tension instead of the program's.
+    """
+
+    iterations: int = 5
+    null: float = 0.08
+    tension: float = 4.0
+    optimize_tension: bool = True
+    alpha: float = 0.01
+    exact: bool = False
+
+    @property
+    def passes(self) -> int:
+        return 2 * self.iterations
+
+
+@dataclass
+class Direction:
+    """Tables of one direction: p(observed | given) float64 `[n_pairs]`, p(observed | nothing) float64 `[n_observed]`,
+    and the tension."""
+
+    table: np.ndarray
+    null_table: np.ndarray
+    tension: float
+
+
+class DiagonalModel(Model):
+    """The model in both directions, trained apart."""
+
+    kind = "fast-align"
+    settings_type = FastAlignSettings
+    classes = AS_IS
+
+    def __init__(self, settings: FastAlignSettings, pairs: Pairs, forward: Direction, backward: Direction):
+        self.settings, self.pairs, self.directions = settings, pairs, (forward, backward)
+
+    @classmethod
+    def fit(cls, job: Job, settings: FastAlignSettings) -> tuple[DiagonalModel, Links]:
+        out = Links.none(job.bitext)
+        tasks = [partial(_train, job.bitext, across, settings, out, job.step) for across in (True, False)]
+        forward, backward = run(tasks, job.threads)
+        return cls(settings, job.bitext.pairs, forward, backward), out
+
+    def links(self, job: Job) -> Links:
+        bitext = job.bitext
+        numbers = bitext.pairs.find(self.pairs)
+        out = Links.none(bitext)
+        tasks = []
+        for across, trained in zip((True, False), self.directions, strict=True):
+            null_table = np.full(bitext.sides(across)[1].n_types, UNSEEN)
+            null_table[: len(trained.null_table)] = trained.null_table
+            table = np.append(trained.table, UNSEEN)[numbers]  # a pair that training never met has number -1
+            further = Direction(table, null_table, trained.tension)
+            tasks.append(partial(one_pass, bitext, across, self.settings, further, out))
+        run(tasks, job.threads)
+        job.step()
+        return out
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        arrays = self.pairs.arrays()
+        for name, d in zip(("forward", "backward"), self.directions, strict=True):
+            arrays |= {f"{name}.table": d.table, f"{name}.null": d.null_table, f"{name}.tension": np.array([d.tension])}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], settings: FastAlignSettings) -> DiagonalModel:
+        both = [
+            Direction(arrays[f"{n}.table"], arrays[f"{n}.null"], float(arrays[f"{n}.tension"][0]))
+            for n in ("forward", "backward")
+        ]
+        return cls(settings, Pairs.from_arrays(arrays), *both)
+
+
+def _train(
+    bitext: Bitext, across: bool, settings: FastAlignSettings, out: Links, step: Callable[[], object]
+) -> Direction:
+    given, observed = bitext.sides(across)
+    pairs = bitext.pairs
+    d = Direction(np.full(len(pairs), UNSEEN), np.full(observed.n_types, UNSEEN), settings.tension)
+    used = bitext.used
+    lengths = np.stack([np.diff(observed.offsets)[used], np.diff(given.offsets)[used]], 1)
+    shapes, times = np.unique(lengths, axis=0, return_counts=True)
+    n_observed = max(1, int(lengths[:, 0].sum()))
+    for iteration in range(settings.iterations - 1):
+        counts, nulls = np.zeros(len(pairs)), np.zeros(observed.n_types)
+        feature = one_pass(bitext, across, settings, d, None, counts, nulls)[1] / n_observed
+        if settings.tension and settings.optimize_tension and iteration:
+            for _ in range(STEPS):
+                expected = expected_feature(shapes, times, d.tension, settings.exact) / n_observed
+                d.tension = min(HIGHEST, max(LOWEST, d.tension + (feature - expected) * RATE))
+        normalize(across, pairs.starts, pairs.target, counts, nulls, settings.alpha, given.n_types)
+        d.table, d.null_table = counts, nulls
+        step()
+    one_pass(bitext, across, settings, d, out)
+    step()
+    return d
+
+
+def one_pass(
+    bitext: Bitext,
+    across: bool,
+    settings: FastAlignSettings,
+    d: Direction,
+    out: Links | None,
+    counts: np.ndarray | None = None,
+    nulls: np.ndarray | None = None,
+) -> tuple[float, float]:
+    """One pass in one direction: adds to the counts, or writes links. Returns log-likelihood and summed feature."""
+    none = np.zeros(0)
+    links, posterior = (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)
+    return expectation(
+        bitext.used, bitext.text(across), bitext.longest, d.table, d.null_table, d.tension, settings.null, settings.exact,
+        none if counts is None else counts, none if nulls is None else nulls, links, posterior,
+    )  # fmt: skip
+
+
+# -- compiled loops ----------------------------------------------------------------------------------------------------
+@loop
+def diagonal(j, m, n, tension, row):
+    """Write exp(-tension |i / n - j / m|) for i = 1 to n into `row`; j counts from 1. Returns the sum."""
+    below = int(j * n / m)  # positions up to here lie below the diagonal
+    ratio = math.exp(-tension / n)
+    total = 0.0
+    value = math.exp(-tension * (j / m - below / n))
+    for i in range(below, 0, -1):
+        row[i - 1] = value
+        total += value
+        value *= ratio
+    value = math.exp(-tension * ((below + 1) / n - j / m))
+    for i in range(below, n):
+        row[i] = value
+        total += value
+        value *= ratio
+    return total
+
+
+@loop
+def expected_feature(shapes, times, tension, exact):
+    """Return the sum over all observed words of the feature -|i / n - j / m| that the model expects.
+
+    Args:
+        shapes: int64 `[n_shapes, 2]`, lengths m (observed) and n (given) of sentence pairs; times: how many there are.
+    """
+    expected, longest = 0.0, 1
+    for k in range(len(shapes)):
+        longest = max(longest, shapes[k, 1])
+    row = np.empty(longest)
+    for k in range(len(shapes)):
+        m, n = shapes[k]
+        for j in range(1, m + 1):
+            total = diagonal(j, m, n, tension, row)
+            weighted = 0.0
+            for i in range(n):
+                weighted -= abs((i + 1) / n - j / m) * row[i]
+            if not exact:
+                total = transposed_sum(j, m, n, tension)
+            expected += times[k] * weighted / total
+    return expected
+
+
+@loop
+def transposed_sum(j, m, n, tension):
+    """Return Z with the two lengths exchanged, as the program has it; j may then lie outside the sentence."""
+    below = int(j * m / n)
+    ratio = math.exp(-tension / m)
+    above = m - below if m >= below else (1 << 32) + m - below  # the program's difference is unsigned
+    total = 0.0
+    if above:
+        total += math.exp(-tension * abs((below + 1) / m - j / n)) * (1 - ratio**above) / (1 - ratio)
+    if below:
+        total += math.exp(-tension * abs(below / m - j / n)) * (1 - ratio**below) / (1 - ratio)
+    return total
+
+
+@loop
+def expectation(
+    sentences, text, longest, table, null_table, tension, null, exact, counts, null_counts, links, posterior
+):  # fmt: skip
+    """Add the expected counts of one direction to `counts` and `null_counts`; where `links` is not empty, write the best position
+    of every observed word instead.
+
+    Returns:
+        log-likelihood; feature -|i / n - j / m| summed over the posteriors.
+    """
+    row, mass, learn = np.empty(longest), np.empty(longest), len(links) == 0
+    likelihood = feature = 0.0
+    for b in sentences:
+        left, cell = text.observed_offsets[b], text.origin[b]
+        n, m = text.given_offsets[b + 1] - text.given_offsets[b], text.observed_offsets[b + 1] - left
+        down, right = (m, 1) if text.across else (1, n)
+        for j in range(m):
+            f = text.observed[left + j]
+            if tension > 0:
+                empty = null
+                even = (1 - null) / diagonal(j + 1, m, n, tension, row)
+            else:
+                empty = 1 / (n + 1) if null > 0 else 0.0
+                even = 1 / (n + 1) if null > 0 else 1 / n
+                for i in range(n):
+                    row[i] = 1.0
+            empty *= null_table[f]
+            first = cell + j * right
+            mine = text.cells[first : first + (n - 1) * down + 1 : down]
+            total = empty
+            for i in range(n):
+                p = table[mine[i]] * row[i] * even
+                mass[i] = p
+                total += p
+            likelihood += math.log(total)
+            if learn:
+                inverse = 1 / total
+                null_counts[f] += empty * inverse
+                shift = (j + 1 if exact else j) / m
+                for i in range(n):
+                    p = mass[i] * inverse
+                    counts[mine[i]] += p
+                    feature -= abs((i + 1) / n - shift) * p
+            else:
+                best, at = empty, -1
+                for i in range(n):
+                    if mass[i] > best:
+                        best, at = mass[i], i
+                links[left + j] = at
+                posterior[left + j] = best / total if at >= 0 else 0.0
+    return likelihood, feature
+
+
+@loop
+def exp_digamma(x):
+    """Return exp(digamma(x)) for x > 0, to 1e-9: the asymptotic series behind six steps of the recurrence."""
+    shifted = 0.0
+    if x < 6:
+        shifted = 1 / x + 1 / (x + 1) + 1 / (x + 2) + 1 / (x + 3) + 1 / (x + 4) + 1 / (x + 5)
+        x += 6
+    z = x - 0.5
+    z2 = 1 / (z * z)
+    series = z * (1 + z2 * (1 / 24 - z2 * (37 / 5760 - z2 * (10313 / 2903040 - z2 * 5509121 / 1393459200))))
+    return series * math.exp(-shifted)
+
+
+@loop
+def normalize(across, starts, target, counts, nulls, alpha, n_given):
+    """Turn counts into probabilities, in place: those of a given type sum to one, or to less under variational Bayes."""
+    total = np.zeros(n_given)
+    for s in range(len(starts) - 1):
+        for p in range(starts[s], starts[s + 1]):
+            total[s if across else target[p]] += counts[p] + alpha
+    for e in range(len(total)):
+        total[e] = (exp_digamma(total[e]) if alpha else total[e]) if total[e] > 0 else 1.0
+    for s in range(len(starts) - 1):
+        for p in range(starts[s], starts[s + 1]):
+            x = counts[p] + alpha
+            counts[p] = (exp_digamma(x) if alpha else x) / total[s if across else target[p]]
+    whole = 0.0
+    for f in range(len(nulls)):
+        whole += nulls[f] + alpha
+    whole = (exp_digamma(whole) if alpha else whole) if whole > 0 else 1.0
+    for f in range(len(nulls)):
+        x = nulls[f] + alpha
+        nulls[f] = (exp_digamma(x) if alpha else x) / whole

@@ -1,0 +1,507 @@
+"""Gibbs sampling of an HMM alignment with fertility.
+
+Model (Ostling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections 3-4): every observed
+word comes from a position on the other side or from none; words are drawn from the translation distribution of the
+word there, positions move by jumps, and every word has a fertility, the number of words that come from it. All
+distributions have Dirichlet priors and are integrated out, so that a word's position is drawn in proportion to counts
+over the rest of the text:
+
+    P(a_j = i | rest)  ~  (n(e_i, f_j) + a(e_i, f_j)) / (n(e_i) + a(e_i))
+                          * (c(i - i') + b) (c(i'' - i) + b) / ((c(i'' - i') + b) (c + B b))
+                          * (z(e_i, k + 1) + g(k + 1)) / (z(e_i, k) + g(k)) * (1 - null)
+    P(a_j = none | rest)  ~  (n(f_j) + a0) / (n + V a0) * null
+
+with i', i'' the positions before and after j's, k the fertility of e_i without j, c jump counts, z fertility counts.
+Several chains run independently; a link's posterior is the mean of these conditional distributions over the last
+sweeps of all chains. Departures from the paper: chains start from samples of the agreeing HMM's posterior instead of at
+random, so a few sweeps do; the prior a(e, f) knows spelling; and the fertility prior g is the distribution over all
+words, not flat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from calque.wordalign.bitext import Bitext
+from calque.wordalign.compiled import GOLDEN, F, fast_loop, fast_part, loop, mix, unit
+from calque.wordalign.hmm import HmmModel, HmmPass, HmmSettings, HmmTables, known, priors, train
+from calque.wordalign.model import Job, Links, Model, run
+from calque.wordalign.prior import Prior, prior_of
+
+REACH = 100  # jumps at least this wide share their count
+FERTILITIES = 12  # higher fertilities share a count
+
+
+@dataclass(frozen=True)
+class GibbsSettings:
+    """Settings of the sampler; the defaults were chosen once, for all languages.
+
+    Args:
+        chains: independent samplers; their marginals are averaged.
+        burn_in: sweeps of each chain before marginals are collected.
+        sweeps: sweeps in which they are.
+        null: prior probability that a word comes from no position.
+        strength: Dirichlet prior of a pair of types, as a count.
+        spelling: how many times larger that prior is for two words spelt the same.
+        null_strength, jump_strength: the same priors for words from nowhere, and for jumps.
+        fertility_strength: prior of a word's fertilities, as a count of words.
+        similarity: of similarities as a prior, what a cosine is multiplied by, see `calque.wordalign.prior`.
+        hmm: settings of the HMM whose samples the chains start from.
+    """
+
+    chains: int = 8
+    burn_in: int = 2
+    sweeps: int = 6
+    null: float = 0.1
+    strength: float = 1e-4
+    spelling: float = 3000.0
+    null_strength: float = 1e-3
+    jump_strength: float = 5.0
+    fertility_strength: float = 2.0
+    similarity: float = 2.0
+    hmm: HmmSettings = field(default_factory=HmmSettings)
+
+    @property
+    def passes(self) -> int:
+        return self.hmm.passes + self.burn_in
+
+    def weighted(self, similarity: float) -> GibbsSettings:
+        """With another weight of a prior, also in the HMM."""
+        return replace(self, similarity=similarity, hmm=self.hmm.weighted(similarity))
+
+
+@dataclass
+class DirectionTables:
+    """Counts of one direction, without priors.
+
+    Args:
+        counts: float32 `[n_pairs]`, links of each pair of types.
+        given_total: float32 `[n_given]`, their sums.
+        given_prior: float32 `[n_given]`, the priors of the pairs of each type, summed.
+        observed_null: float32 `[n_observed]`, words of each type that come from nothing.
+        jumps: float64 `[2 REACH + 1]`.
+        fertilities: float32 `[n_given, FERTILITIES]`.
+    """
+
+    counts: np.ndarray
+    given_total: np.ndarray
+    given_prior: np.ndarray
+    observed_null: np.ndarray
+    jumps: np.ndarray
+    fertilities: np.ndarray
+
+    @classmethod
+    def empty(cls, bitext: Bitext, across: bool, prior: np.ndarray) -> DirectionTables:
+        """Return the tables of a text before anything is counted in it."""
+        given, observed = bitext.sides(across)
+        types = bitext.pairs.source if across else bitext.pairs.target
+        return cls(
+            np.zeros(len(prior), np.float32), np.zeros(given.n_types, np.float32),
+            np.bincount(types, prior, minlength=given.n_types).astype(np.float32),
+            np.zeros(observed.n_types, np.float32), np.zeros(2 * REACH + 1),
+            np.zeros((given.n_types, FERTILITIES), np.float32),
+        )  # fmt: skip
+
+    def learnt(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
+        """Return the tables of a further text with the counts of training; `numbers` its pairs of types have there."""
+        self.counts, self.jumps = known(old.counts, numbers), old.jumps
+        for name in ("given_total", "given_prior", "observed_null", "fertilities"):
+            trained = getattr(old, name)
+            getattr(self, name)[: len(trained)] = trained
+        return self
+
+
+class State(NamedTuple):
+    """A chain as compiled loops read and change it; counts are with priors unless stated otherwise.
+
+    Attributes:
+        links: int32 `[n_observed]`, positions, -1 for none.
+        counts, given_total: float32, links of each pair of types and of each given type.
+        observed_null: float32, links of each observed type to nothing, without prior.
+        sums: float64 `[3]`: links to nothing, without prior; jumps (counted anew where a loop learns); observed types.
+        jumps: float64, jumps by d at `len // 2 + d`.
+        fertilities, fertility_prior: float32 `[n_given, FERTILITIES]`, types by fertility, without prior; float32
+            `[FERTILITIES]`.
+        generator: uint64 `[1]`.
+    """
+
+    links: np.ndarray
+    counts: np.ndarray
+    given_total: np.ndarray
+    observed_null: np.ndarray
+    sums: np.ndarray
+    jumps: np.ndarray
+    fertilities: np.ndarray
+    fertility_prior: np.ndarray
+    generator: np.ndarray
+
+
+class Chain:
+    """One direction of one sampler.
+
+    Args:
+        bitext, across: the text, and the direction.
+        links: of the observed words at first; changed in place.
+        seed: of the generator.
+        settings: of the sampler.
+        begin: counts to begin with.
+        trained: in further text the tables of the training; None in training.
+        keys: of each sentence pair, see `sample`.
+        prior: of the positions.
+    """
+
+    def __init__(
+        self,
+        bitext: Bitext,
+        across: bool,
+        links: np.ndarray,
+        seed: int,
+        settings: GibbsSettings,
+        begin: DirectionTables,
+        trained: DirectionTables | None,
+        keys: np.ndarray,
+        prior: Prior,
+    ):
+        self.sentences, self.text, self.keys, self.prior = bitext.used, bitext.text(across), keys, prior
+        self.settings, self.trained = settings, trained
+        middle = 2 * bitext.longest + 2
+        self.slots = np.clip(np.arange(2 * middle + 1) - middle, -REACH, REACH) + REACH
+        self.given_prior = begin.given_prior
+        self.state = State(
+            links, begin.counts.copy(), begin.given_total.copy(), begin.observed_null.copy(), np.zeros(3),
+            begin.jumps[self.slots], begin.fertilities.copy(), np.zeros(FERTILITIES, F), np.array([seed], dtype=np.uint64),
+        )  # fmt: skip
+
+    def tally(self) -> None:
+        """Count all links."""
+        tally(self.sentences, self.text, self.state)
+
+    def settle(self, prior: np.ndarray) -> None:
+        """Add the priors to the counts."""
+        state, strength = self.state, self.settings.jump_strength
+        counted = self.trained or state  # sums over a further text would say how many unknown words are in it
+        nulls, jumps = counted.observed_null, counted.jumps
+        state.sums[:] = nulls.sum(dtype=np.float64), jumps.sum() + len(jumps) * strength, len(nulls)
+        shape = counted.fertilities.sum(0, dtype=np.float64) + 1
+        state.fertility_prior[:] = self.settings.fertility_strength * shape / shape.sum()
+        for array, more in ((state.counts, prior), (state.given_total, self.given_prior), (state.jumps, strength)):
+            array += more
+
+    def sweep(self, learn: bool, marginal: np.ndarray, null_marginal: np.ndarray) -> None:
+        """Draw all links anew."""
+        null, strength = F(self.settings.null), F(self.settings.null_strength)
+        sample(
+            self.sentences, self.text, self.state, self.prior, self.keys, null, strength, learn, marginal, null_marginal
+        )
+
+    def tables(self, prior: np.ndarray) -> DirectionTables:
+        """Return the counts without the priors."""
+        state = self.state
+        jumps = np.bincount(self.slots, state.jumps - self.settings.jump_strength, minlength=2 * REACH + 1)
+        return DirectionTables(
+            np.maximum(state.counts - prior, 0), np.maximum(state.given_total - self.given_prior, 0), self.given_prior,
+            state.observed_null, jumps, state.fertilities,
+        )  # fmt: skip
+
+
+class GibbsModel(Model):
+    """The sampler's model: an HMM to start from, and mean counts of all chains."""
+
+    kind = "gibbs"
+    settings_type = GibbsSettings
+
+    def __init__(self, settings: GibbsSettings, hmm: HmmModel, forward: DirectionTables, backward: DirectionTables):
+        self.settings, self.hmm, self.directions = settings, hmm, (forward, backward)
+
+    @classmethod
+    def fit(cls, job: Job, settings: GibbsSettings) -> tuple[GibbsModel, Links]:
+        passes = HmmPass(job, settings.hmm)
+        hmm = HmmModel(settings.hmm, train(passes))
+        prior = priors(settings.strength, settings.spelling)[job.alike()]
+        tables = [DirectionTables.empty(job.bitext, across, prior) for across in (True, False)]
+        chains = _chains(job, settings, passes, hmm.tables, tables, (None, None))
+        del passes
+        run([chain.tally for side in chains for chain in side], job.threads)
+        links = _sample(job, chains, prior, settings, learn=True)
+        means = [_mean([chain.tables(prior) for chain in side]) for side in chains]
+        return cls(settings, hmm, *means), links
+
+    def links(self, job: Job) -> Links:
+        bitext, settings = job.bitext, self.settings
+        prior = priors(settings.strength, settings.spelling)[job.alike()]
+        numbers = bitext.pairs.find(self.hmm.tables.pairs)
+        tables = [
+            DirectionTables.empty(bitext, across, prior).learnt(old, numbers)
+            for across, old in zip((True, False), self.directions, strict=True)
+        ]
+        chains = _chains(job, settings, *self.hmm.passes(job), tables, self.directions)
+        return _sample(job, chains, prior, settings, learn=False)
+
+    @classmethod
+    def settings_of(cls, saved: dict) -> GibbsSettings:
+        return GibbsSettings(**{**saved, "hmm": HmmSettings(**saved["hmm"])})
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        arrays = {f"hmm.{name}": array for name, array in self.hmm.arrays().items()}
+        for name, tables in zip(("forward", "backward"), self.directions, strict=True):
+            arrays |= {f"{name}.{column.name}": getattr(tables, column.name) for column in fields(tables)}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], settings: GibbsSettings) -> GibbsModel:
+        hmm = {name.removeprefix("hmm."): array for name, array in arrays.items() if name.startswith("hmm.")}
+        both = [
+            DirectionTables(**{column.name: arrays[f"{name}.{column.name}"] for column in fields(DirectionTables)})
+            for name in ("forward", "backward")
+        ]
+        return cls(settings, HmmModel.from_arrays(hmm, settings.hmm), *both)
+
+
+def _chains(
+    job: Job,
+    settings: GibbsSettings,
+    passes: HmmPass,
+    hmm: HmmTables,
+    begin: list[DirectionTables],
+    trained: tuple[DirectionTables | None, DirectionTables | None],
+) -> list[list[Chain]]:
+    """Return the chains of both directions, with samples of the HMM's posterior as first links."""
+    bitext, n = job.bitext, settings.chains
+    seeds = np.random.SeedSequence(job.seed).generate_state(3 * n, dtype=np.uint64).reshape(3, -1)
+    keys = np.arange(len(bitext), dtype=np.uint64) if job.keys is None else job.keys
+    starts = passes.samples(hmm, seeds[0], keys)
+    prior = prior_of(job.similarities, bitext, settings.similarity)
+    return [
+        [
+            Chain(bitext, d == 0, starts[d][k], seeds[d + 1, k], settings, begin[d], trained[d], keys, prior)
+            for k in range(n)
+        ]
+        for d in range(2)
+    ]  # fmt: skip
+
+
+def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: GibbsSettings, *, learn: bool) -> Links:
+    """Burn in all chains, collect their marginals, and choose links."""
+    bitext, nowhere = job.bitext, (np.zeros(0, F), np.zeros(0, F))
+    both = [*chains[0], *chains[1]]
+    for chain in both:
+        chain.settle(prior)
+    for _ in range(settings.burn_in):
+        run([partial(chain.sweep, learn, *nowhere) for chain in both], job.threads)
+        job.step()
+    links = Links.none(bitext)
+    marginals = [(np.zeros(bitext.n_cells, F), np.zeros(len(side), F)) for side in (links.forward, links.backward)]
+
+    def collect(d: int) -> None:
+        # the chains of a direction one after the other: sums of floats depend on their order
+        for chain in chains[d]:
+            for _ in range(settings.sweeps):
+                chain.sweep(learn, *marginals[d])
+
+    run([partial(collect, 0), partial(collect, 1)], job.threads)
+    for array in (*marginals[0], *marginals[1]):
+        array /= settings.chains * settings.sweeps
+    choose(bitext.used, bitext.text(True), *marginals[0], *marginals[1], links)
+    job.step()
+    return links
+
+
+def _mean(tables: list[DirectionTables]) -> DirectionTables:
+    means = {}
+    for column in fields(DirectionTables):
+        arrays = [getattr(table, column.name) for table in tables]
+        total = arrays[0].astype(np.float64)
+        for array in arrays[1:]:
+            total += array
+        means[column.name] = (total / len(tables)).astype(arrays[0].dtype)
+    return DirectionTables(**means)
+
+
+# -- compiled loops ----------------------------------------------------------------------------------------------------
+@loop
+def tally(sentences, text, state):
+    """Count what is linked to what, how positions move and how many words each word has; adds to the arrays of `state`."""
+    middle = len(state.jumps) // 2
+    phi = np.zeros(middle + 1, np.int32)
+    for b in sentences:
+        top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
+        n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
+        row, column = (m, 1) if text.across else (1, n)
+        for i in range(n):
+            phi[i] = 0
+        before = -1
+        for j in range(m):
+            i = state.links[left + j]
+            if i < 0:
+                state.observed_null[text.observed[left + j]] += 1
+                continue
+            state.counts[text.cells[cell + i * row + j * column]] += 1
+            state.given_total[text.given[top + i]] += 1
+            state.jumps[middle + i - before] += 1
+            before = i
+            phi[i] += 1
+        state.jumps[middle + n - before] += 1
+        for i in range(n):
+            state.fertilities[text.given[top + i], min(phi[i], FERTILITIES - 1)] += 1
+
+
+@fast_part
+def _one_more(fertilities, prior, k, included):
+    """Return how much likelier a word gets by another word coming from it: P(k + 1) / P(k)."""
+    high, low = min(k + 1, FERTILITIES - 1), min(k, FERTILITIES - 1)
+    return (fertilities[high] + prior[high]) / (max(fertilities[low] - included, F(0)) + prior[low])
+
+
+@fast_part
+def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
+    """Update the factors of the positions where the word e stands."""
+    scale = F(1) / given_total
+    for i in range(len(words)):
+        if words[i] == e:
+            factor[i] = scale * _one_more(fertilities, prior, phi[i], included)
+
+
+@fast_loop
+def sample(sentences, text, state, prior, keys, null, null_strength, learn, marginal, null_marginal):
+    """Draw the position of every observed word anew: one sweep.
+
+    Args:
+        sentences: numbers of the sentence pairs.
+        text, state: the text in one direction, and the chain, whose links change.
+        prior: of the positions.
+        keys: uint64 `[n_sentences]`, which begin the generator anew in every sentence; not read if `learn`.
+        null, null_strength: float32, see `GibbsSettings`.
+        learn: update the counts; else they stay as they are, as for new text.
+        marginal, null_marginal: per cell and per observed word, the conditional distributions are added; where
+            `marginal` is empty they are not.
+    """
+    given_total, fertilities, fertility_prior = state.given_total, state.fertilities, state.fertility_prior
+    counts, observed_null, jumps, cells = state.counts, state.observed_null, state.jumps, text.cells
+    middle, collect, included = len(jumps) // 2, len(marginal) > 0, F(1) if learn else F(0)
+    scales = prior.forward if text.across else prior.backward
+    phi, weight, factor = np.zeros(middle + 1, np.int32), np.zeros(middle + 1, F), np.zeros(middle + 1, F)
+    moves = jumps.sum() if learn else state.sums[1]
+    generator, empty = state.generator[0], state.sums[0]
+    vocabulary = null_strength * F(state.sums[2])
+    for b in sentences:
+        if not learn:
+            generator = mix(state.generator[0] ^ mix(keys[b]))
+        top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
+        n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
+        row, column = (m, 1) if text.across else (1, n)
+        chosen = state.links[left : left + m]
+        words = text.given[top : top + n]
+        for i in range(n):
+            phi[i] = 0
+        for j in range(m):
+            if chosen[j] >= 0:
+                phi[chosen[j]] += 1
+        for i in range(n):
+            e = words[i]
+            factor[i] = _one_more(fertilities[e], fertility_prior, phi[i], included) / given_total[e]
+        before = -1
+        for j in range(m):
+            f = text.observed[left + j]
+            mine = cells[cell + j * column : cell + j * column + (n - 1) * row + 1 : row]
+            old, after = chosen[j], n
+            for q in range(j + 1, m):
+                if chosen[q] >= 0:
+                    after = chosen[q]
+                    break
+            if old >= 0:
+                e, k = words[old], phi[old] - 1
+                phi[old] = k
+                if learn:
+                    counts[mine[old]] -= 1
+                    given_total[e] -= 1
+                    jumps[middle + old - before] -= 1
+                    jumps[middle + after - old] -= 1
+                    jumps[middle + after - before] += 1
+                    moves -= 1
+                    fertilities[e, min(k + 1, FERTILITIES - 1)] -= 1
+                    fertilities[e, min(k, FERTILITIES - 1)] += 1
+                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, included, factor)
+            elif learn:
+                observed_null[f] -= 1
+                empty -= 1
+            # jumps to and from position i: two rows of the table, one of them backwards
+            towards = jumps[middle - before : middle - before + n]
+            away = jumps[middle + after - n + 1 : middle + after + 1]
+            jumped = (1 - null) / (jumps[middle + after - before] * moves)
+            for i in range(n):
+                weight[i] = counts[mine[i]]
+            if len(prior.at):
+                low, scale = prior.at[b] + j * column, scales[left + j]
+                likely = prior.odds[low : low + (n - 1) * row + 1 : row]
+                for i in range(n):
+                    weight[i] *= likely[i] * scale
+            total = F(0)
+            for i in range(n):
+                w = weight[i] * factor[i] * F(towards[i] * away[n - 1 - i] * jumped)
+                weight[i] = w
+                total += w
+            nothing = null * (observed_null[f] + null_strength) / (F(empty) + vocabulary)
+            total += nothing
+            generator += GOLDEN
+            rest = F(unit(generator)) * total
+            new = -1
+            for i in range(n):
+                rest -= weight[i]
+                if rest < 0:
+                    new = i
+                    break
+            if collect:
+                added = marginal[cell + j * column : cell + j * column + (n - 1) * row + 1 : row]
+                total = F(1) / total
+                for i in range(n):
+                    added[i] += weight[i] * total
+                null_marginal[left + j] += nothing * total
+            chosen[j] = new
+            if new >= 0:
+                e, k = words[new], phi[new] + 1
+                phi[new] = k
+                if learn:
+                    counts[mine[new]] += 1
+                    given_total[e] += 1
+                    jumps[middle + new - before] += 1
+                    jumps[middle + after - new] += 1
+                    jumps[middle + after - before] -= 1
+                    moves += 1
+                    fertilities[e, min(k - 1, FERTILITIES - 1)] -= 1
+                    fertilities[e, min(k, FERTILITIES - 1)] += 1
+                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, included, factor)
+                before = new
+            elif learn:
+                observed_null[f] += 1
+                empty += 1
+    state.sums[0] = empty
+    state.generator[0] = generator if learn else state.generator[0] + GOLDEN
+
+
+@loop
+def choose(sentences, text, forward, forward_null, backward, backward_null, links):
+    """Write the position of every word whose geometric mean of both marginals is largest, if larger than that of none."""
+    for b in sentences:
+        top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
+        n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
+        across, back = forward[cell : cell + n * m], backward[cell : cell + n * m]
+        _choose(across, back, n, m, 1, m, forward_null[left:], links.forward[left:], links.forward_posterior[left:])
+        _choose(back, across, m, n, m, 1, backward_null[top:], links.backward[top:], links.backward_posterior[top:])
+
+
+@loop
+def _choose(marginal, other, n_given, n_observed, to_observed, to_given, null, links, posterior):
+    """Choose in one direction; `to_observed` and `to_given` cells lie between those of neighbouring words."""
+    for j in range(n_observed):
+        best, at = null[j], -1
+        for i in range(n_given):
+            cell = j * to_observed + i * to_given
+            p = np.sqrt(marginal[cell] * other[cell])
+            if p > best:
+                best, at = p, i
+        links[j] = at
+        posterior[j] = marginal[j * to_observed + at * to_given] if at >= 0 else F(0)
