@@ -20,8 +20,7 @@ import torch
 from benchmarks.stand_in import stand_in_text
 from calque.pretraining.base import Prediction
 from calque.pretraining.bidirectional import BiLanguageModel, WordPrediction
-from calque.pretraining.masked import MaskedPrediction
-from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer
+from calque.pretraining.masked import MaskedLanguageModel, MaskedPrediction, train_tokenizer
 from calque.pretraining.senses import Senses
 from calque.text import Sentences
 
