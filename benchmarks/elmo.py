@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks.stand_in import stand_in_text
-from calque.encoders.characters import character_rows, sentence_ends
-from calque.encoders.elmo import ElmoEncoder
+from calque.encoders.elmo import ElmoEncoder, character_rows, sentence_ends
 from calque.nn.elmo import ElmoNetwork, elmo_options
 from calque.nn.ragged import Ragged
 from calque.text import Sentences

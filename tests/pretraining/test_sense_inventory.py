@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from calque.nn.senses import SenseTable, nearest
-from calque.pretraining.sense_inventory import SenseInventory
+from calque.pretraining.sense_reader import SenseInventory
 from sense_models import a_table
 
 

@@ -14,8 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from calque.encoders.batches import token_batches
-from calque.encoders.characters import character_rows, sentence_ends
-from calque.encoders.elmo import ElmoEncoder
+from calque.encoders.elmo import ElmoEncoder, character_rows, sentence_ends
 from calque.encoders.sense_files import has_senses, save_senses
 from calque.errors import InputError, SettingError
 from calque.nn.elmo import ElmoNetwork
