@@ -151,8 +151,8 @@ def prepare(work: Path) -> None:
     for arguments in (
         "pretrain en={work}/en.txt de={work}/de.txt --out {work}/tiny --updates 2 --batch 4 --layers 2 --dim 64 --heads 2 "
         "--vocabulary 600",
-        "pretrain en={work}/en.txt --out {work}/senses --model elmo --senses 2 --sense-axes 4 --updates 2 --batch 4 --dim 8 "
-        "--hidden 16",
+        "pretrain en={work}/en.txt --out {work}/senses --model elmo --senses 2 --sense-option axes=4 --updates 2 --batch 4 "
+        "--dim 8 --hidden 16",
         "align {work}/train.tsv --langs en de --towards en --encoder {work}/tiny --method rotation --out {work}/mapped",
         "clcr train en={work}/tiny de={work}/tiny {work}/train.tsv --langs en de --pivot en --out {work}/points --option "
         "epochs=[1.0,0,0] --option head_epochs=1.0 --steps transform,extract",

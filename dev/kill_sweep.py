@@ -139,7 +139,7 @@ VERBS = {
     ),
     "pretrain senses": Verb(
         "pretrain en={english} de={german} --model elmo --dim 8 --vocabulary 400 --length 16 --batch 8 --updates 40 --senses 3 "
-        "--sense-axes 4 --sense-occurrences 3 --dictionary en-de={dictionary} --checkpoint-every 5 --out result",
+        "--sense-option axes=4 --sense-option occurrences=3 --dictionary en-de={dictionary} --checkpoint-every 5 --out result",
         once=True,
         trains=True,
     ),
