@@ -18,10 +18,9 @@ from calque.encoders import load_encoder
 from calque.encoders.sense_files import SENSES_FILE, open_senses, save_senses
 from calque.errors import SettingError
 from calque.nn.senses import SenseTable
-from calque.pretraining.bidirectional import BiLanguageModel
+from calque.pretraining.bidirectional import BiLanguageModel, WordModel
 from calque.pretraining.masked import MaskedLanguageModel
 from calque.pretraining.senses import Senses
-from calque.pretraining.word_model import WordModel
 from calque.runs.pretrain import PRESETS, of_model, of_senses, pretrain
 from command import fails, run, works
 
