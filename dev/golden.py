@@ -127,9 +127,9 @@ pretrain/elmo: pretrain en=@in/en.txt de=@in/de.txt --model elmo --dim 8 --hidde
   --batch 8 --updates 10 --held-out 10 --out out
 pretrain/elmo-de: pretrain de=@in/de.txt --model elmo --dim 8 --hidden 16 --vocabulary 200 --length 16 --batch 8
   --updates 6 --out out
-pretrain/senses: pretrain en=@in/en.txt de=@in/de.txt --model elmo --senses 3 --sense-axes 4 --dim 8 --hidden 16
+pretrain/senses: pretrain en=@in/en.txt de=@in/de.txt --model elmo --senses 3 --sense-option axes=4 --dim 8 --hidden 16
   --vocabulary 300 --length 16 --batch 8 --updates 10 --out out
-pretrain/senses-bert: pretrain en=@in/en.txt de=@in/de.txt --senses 3 --sense-axes 4 --layers 1 --dim 16 --heads 2
+pretrain/senses-bert: pretrain en=@in/en.txt de=@in/de.txt --senses 3 --sense-option axes=4 --layers 1 --dim 16 --heads 2
   --vocabulary 300 --length 16 --batch 4 --updates 10 --out out
 
 senses/elmo: senses @pretrain/senses/out the --text en=@in/en.txt de=@in/de.txt --limit 40 --out senses.jsonl ; senses

@@ -201,7 +201,8 @@ def test_what_was_pretrained_with_senses_is_looked_at(capsys, tmp_path, kind):
     sizes = ["--dim", 8, "--hidden", 16] if kind == "elmo" else ["--dim", 8, "--layers", 1, "--vocabulary", 150]
     works(
         capsys, "pretrain", f"en={text}", "--model", kind, *sizes, "--senses", 3, "--updates", 12, "--batch", 16,
-        "--sense-axes", 4, "--sense-warmup", 4, "--lower-case", "--pretokenized", "--out", tmp_path / "model", "-q",
+        "--sense-option", "axes=4", "--sense-option", "warmup=4", "--lower-case", "--pretokenized",
+        "--out", tmp_path / "model", "-q",
     )  # fmt: skip
     found, _ = works(capsys, "senses", tmp_path / "model", "UFER", "--text", text, "--pretokenized", "--json", "-q")
     senses = json.loads(found)

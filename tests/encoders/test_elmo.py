@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from calque.encoders import extraction, load_encoder, stores
-from calque.encoders.characters import character_rows, sentence_ends
-from calque.encoders.elmo import ElmoEncoder
+from calque.encoders.elmo import ElmoEncoder, character_rows, sentence_ends
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.maps import Rotation

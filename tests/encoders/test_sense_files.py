@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 from calque.encoders.sense_files import SENSES_FILE, has_senses, open_senses, save_senses
 from calque.errors import InputError
 from calque.nn.senses import SenseTable
+from sense_models import select
 
 ABOUT = {"senses": '{"tables": 1, "settings": {}}'}
 
@@ -20,7 +21,7 @@ def a_table(seed: int = 0) -> SenseTable:
     states, words = torch.randn(50, 6), torch.arange(50) % 4
     for part in range(5):
         here = slice(10 * part, 10 * part + 10)
-        table.follow(states[here], table.select(states[here], words[here]), 0.5)
+        table.follow(states[here], select(table, states[here], words[here]), 0.5)
         table.remember(states[here], torch.zeros(len(states[here]), dtype=torch.int64))
         table.project()
     table.live[2] = False
@@ -39,7 +40,7 @@ def test_the_tables_come_back_as_they_were_and_select_the_same(tmp_path):
     for old, new in zip(tables, saved.tables, strict=True):
         for name in ("weight", "bias", "centres", "projection", "counts", "live", "index", "words"):
             assert torch.equal(getattr(old, name), getattr(new, name)), name
-        assert torch.equal(old.select(states, words), new.select(states, words))
+        assert torch.equal(select(old, states, words), select(new, states, words))
         assert (new.dim, len(new), new.n_words) == (6, 9, 4)
 
 

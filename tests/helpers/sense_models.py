@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from calque.encoders.sense_files import save_senses
-from calque.nn.senses import SenseTable
+from calque.nn.senses import SenseTable, nearest
 from calque.text import Sentences
 
 WORDS = ("bank", "river", "boat", "money", "loan", "may", "Ufer", "Fluss", "Geld", "the", "a", "of")
@@ -36,11 +36,16 @@ def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
     return table
 
 
+def select(table: SenseTable, states: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+    """Return the class of the nearest sense of each word `[n]`, or of several words for each state `[n, t]`."""
+    return nearest([table.compared(states, words if words.ndim == 2 else words[:, None])])
+
+
 def an_elmo(folder: Path, seed: int = 0) -> Path:
     """An ELMo that predicts `WORDS` forwards and backwards."""
     from calque.nn.elmo import ElmoNetwork, elmo_options
+    from calque.pretraining.bidirectional import WordModel
     from calque.pretraining.softmax import WordSoftmax
-    from calque.pretraining.word_model import WordModel
     from calque.pretraining.words import FIRST_WORD, Vocabulary
 
     torch.manual_seed(seed)

@@ -14,7 +14,7 @@ from calque.nn.cross_entropy import cross_entropy
 N, K, M, DIM = 13, 3, 11, 5
 
 
-def literal(states, own, others, hits, weights, counted) -> Tensor:
+def literal(states, own, others, hits, weights) -> Tensor:
     """The formula of the docstring, one state and one class after the other."""
     total = torch.zeros((), dtype=torch.float64)
     for n in range(len(states)):
@@ -23,41 +23,39 @@ def literal(states, own, others, hits, weights, counted) -> Tensor:
         for k, score in enumerate(right):
             if weights[n, k] == 0:
                 continue
-            further = [right[i] for i in range(len(right)) if i != k and counted[n, i]]
+            further = [right[i] for i in range(len(right)) if i != k and hits[n, i] >= 0]
             below = torch.stack([score, *scores, *further])
             total = total + weights[n, k] * (below.logsumexp(0) - score)
     return total
 
 
-def drawn(seed: int = 0, m: int = M) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
-    """States, own classes and others; which of the others are hit; weights; and which own classes are counted.
+def drawn(seed: int = 0, m: int = M) -> tuple[list[Tensor], Tensor, Tensor]:
+    """States, own classes and others; which of the others are hit; weights.
 
-    Among them: states without a hit, places that hold no class (weight 0, not counted, anything in them), and places that
-    are told from the others though nothing is to be predicted there (weight 0, counted).
+    Among them: states without a hit, and places that hold no class (weight 0, no hit, anything in them).
     """
     torch.manual_seed(seed)
     shapes = [(N, DIM), (N, K, DIM), (N, K), (m, DIM), (m,)]
     tensors = [torch.randn(shape) for shape in shapes]
     hits = torch.stack([torch.randperm(max(m, K))[:K] for _ in range(N)])
     hits[(torch.rand(N, K) < 0.5) | (hits >= m)] = -1
-    weights, counted = torch.rand(N, K) + 0.1, torch.rand(N, K) < 0.5
-    weights[::3, 2], counted[::3, 2], hits[::3, 2] = 0, False, -1
+    weights = torch.rand(N, K) + 0.1
+    weights[::3, 2], hits[::3, 2] = 0, -1
     tensors[1][::3, 2] = 50.0
-    weights[1::3, 1], counted[1::3, 1] = 0, True
-    return tensors, hits, weights, counted
+    return tensors, hits, weights
 
 
-def both(tensors, hits, weights, counted, given=("weights", "counted")) -> tuple[list[Tensor], list[Tensor]]:
-    """Value and gradients, ours and the literal ones; ours is told of `given` alone."""
-    options = {name: part for name, part in (("weights", weights), ("counted", counted)) if name in given}
+def both(tensors, hits, weights, given: bool = True) -> tuple[list[Tensor], list[Tensor]]:
+    """Value and gradients, ours and the literal ones."""
     found = []
     for loss, dtype in ((cross_entropy, torch.float32), (literal, torch.float64)):
         leaves = [part.to(dtype, copy=True).requires_grad_() for part in tensors]
         arguments = (leaves[0], (leaves[1], leaves[2]), (leaves[3], leaves[4]), hits)
-        if loss is literal:
-            value = literal(*arguments, weights.double(), counted)
-        else:
-            value = cross_entropy(*arguments, **options)
+        value = (
+            literal(*arguments, weights.double())
+            if loss is literal
+            else cross_entropy(*arguments, weights=weights if given else None)
+        )
         found.append([value.detach(), *torch.autograd.grad(value, leaves, materialize_grads=True, allow_unused=True)])
     return found[0], found[1]
 
@@ -71,86 +69,59 @@ def assert_same(ours: list[Tensor], theirs: list[Tensor]) -> None:
 def test_value_and_gradient_are_the_literal_ones_a_few_states_at_a_time(held, rows, monkeypatch):
     monkeypatch.setitem(module._HELD, "cpu", held)
     monkeypatch.setattr(module, "_ROWS", rows)
-    tensors, hits, weights, counted = drawn()
-    assert_same(*both(tensors, hits, weights, counted))
-
-
-def test_what_is_hit_is_counted_unless_something_else_is_said():
-    tensors, hits, weights, _ = drawn(1)
-    assert_same(*both(tensors, hits, weights, hits >= 0, given=["weights"]))
+    tensors, hits, weights = drawn()
+    assert_same(*both(tensors, hits, weights))
 
 
 def test_every_class_weighs_one_unless_something_else_is_said():
-    tensors, hits, _, counted = drawn(2)
-    assert_same(*both(tensors, hits, torch.ones(N, K), counted, given=["counted"]))
-
-
-def test_whether_other_own_classes_count_is_seen():
-    tensors, hits, weights, _ = drawn()
-    values = [float(both(tensors, hits, weights, torch.full((N, K), counted))[0][0]) for counted in (True, False)]
-    assert values[0] > values[1] + 1
+    tensors, hits, _ = drawn(2)
+    assert_same(*both(tensors, hits, torch.ones(N, K), given=False))
 
 
 def test_a_place_that_holds_no_class_changes_nothing():
-    tensors, hits, weights, counted = drawn()
-    before, _ = both(tensors, hits, weights, counted)
+    tensors, hits, weights = drawn()
+    before, _ = both(tensors, hits, weights)
     tensors[1][::3, 2], tensors[2][::3, 2] = -3.0, 1000.0
-    after, _ = both(tensors, hits, weights, counted)
+    after, _ = both(tensors, hits, weights)
     for number, (one, other) in enumerate(zip(before, after, strict=True)):
         assert torch.equal(one, other), number
     assert not after[2][::3, 2].any()
 
 
 def test_with_nothing_else_to_be_told_from():
-    """No others: a class that stands alone is certain, two that count are told from each other."""
-    tensors, hits, weights, _ = drawn(3, m=0)
+    """No others: each class stands alone and is certain."""
+    tensors, hits, weights = drawn(3, m=0)
     assert (hits == -1).all()
-    counted = torch.ones(N, K, dtype=torch.bool)
-    counted[::3, 2] = False
-    assert_same(*both(tensors, hits, weights, counted))
-    weights[:, :2], counted[:, :2] = 0, False
-    alone, _ = both(tensors, hits, weights, counted)
-    assert not any(part.any() for part in alone)
+    ours, theirs = both(tensors, hits, weights)
+    assert_same(ours, theirs)
+    assert not any(part.any() for part in ours)
 
 
 def test_scores_far_apart_neither_overflow_nor_vanish():
     states, own = torch.tensor([[1.0]]), (torch.tensor([[[400.0], [-400.0]]]), torch.zeros(1, 2))
-    others = torch.tensor([[0.0]]), torch.zeros(1)
-    told = torch.ones(1, 2, dtype=torch.bool)
-    loss = cross_entropy(states, own, others, torch.full((1, 2), -1), counted=told)
-    assert float(loss) == 800.0
+    others = torch.tensor([[400.0], [-400.0]]), torch.zeros(2)
+    assert float(cross_entropy(states, own, others, torch.tensor([[0, 1]]))) == 800.0
 
 
 def test_nothing_is_kept_where_nothing_is_learnt():
-    tensors, hits, weights, counted = drawn()
-    expected, _ = both(tensors, hits, weights, counted)
+    tensors, hits, weights = drawn()
+    expected, _ = both(tensors, hits, weights)
     states, w_own, b_own, w, b = tensors
-    value = cross_entropy(states, (w_own, b_own), (w, b), hits, weights=weights, counted=counted)
+    value = cross_entropy(states, (w_own, b_own), (w, b), hits, weights=weights)
     assert value.grad_fn is None
     assert torch.equal(value, expected[0])
     with torch.no_grad():
-        value = cross_entropy(states.requires_grad_(), (w_own, b_own), (w, b), hits, weights=weights, counted=counted)
+        value = cross_entropy(states.requires_grad_(), (w_own, b_own), (w, b), hits, weights=weights)
     assert torch.equal(value, expected[0])
     assert math.isfinite(float(value))
 
 
 def test_the_gradient_above_is_passed_on():
-    tensors, hits, weights, counted = drawn()
+    tensors, hits, weights = drawn()
     states = tensors[0].requires_grad_()
     gradients = [
         torch.autograd.grad(
-            factor * cross_entropy(states, (tensors[1], tensors[2]), (tensors[3], tensors[4]), hits, weights=weights,
-                                   counted=counted), states)[0] for factor in (1.0, 3.0)
+            factor * cross_entropy(states, (tensors[1], tensors[2]), (tensors[3], tensors[4]), hits, weights=weights),
+                            states)[0] for factor in (1.0, 3.0)
     ]  # fmt: skip
     torch.testing.assert_close(gradients[1], 3 * gradients[0])
-
-
-def test_an_own_class_far_above_all_that_another_is_told_from():
-    """The first class is not counted, so the second is told from the third class alone, whatever the first one scores."""
-    states = torch.tensor([[1.0]], requires_grad=True)
-    own = (torch.tensor([[[500.0], [-1.0]]]), torch.zeros(1, 2))
-    hits, counted = torch.full((1, 2), -1), torch.zeros(1, 2, dtype=torch.bool)
-    loss = cross_entropy(states, own, (torch.tensor([[1.0]]), torch.zeros(1)), hits, counted=counted)
-    assert float(loss.detach()) == pytest.approx(math.log1p(math.exp(2.0)))
-    (gradient,) = torch.autograd.grad(loss, states)
-    assert float(gradient) == pytest.approx(2 / (1 + math.exp(-2.0)))

@@ -11,6 +11,7 @@ import torch
 
 from calque.errors import SettingError
 from calque.nn.senses import SenseTable, nearest, principal_axes
+from sense_models import select
 
 SENSES = [3, 1, 4, 2, 1, 3]  # of six words
 DIM, AXES, QUEUE, RATE, BELOW = 7, 3, 30, 0.2, 0.15
@@ -88,7 +89,7 @@ def test_fifty_updates_are_those_of_the_algorithms():
         states = moods[words, (rng.random(len(words)) < 0.2).astype(int)] + rng.normal(size=(len(words), DIM))
         states = states.astype(np.float32)
         expected = literal.update(states.astype(np.float64), words)
-        found = table.select(torch.from_numpy(states), torch.from_numpy(words))
+        found = select(table, torch.from_numpy(states), torch.from_numpy(words))
         assert found.tolist() == expected, step
         several += len({c for c, word in zip(expected, words, strict=True) if word == 2}) > 1
 
@@ -136,7 +137,7 @@ def test_nearest_of_the_senses_of_several_words():
     states = rng.normal(size=(60, DIM)).astype(np.float32)
     words = rng.integers(-1, len(SENSES), (60, 3))
     words[0] = -1
-    found = table.nearest(torch.from_numpy(states), torch.from_numpy(words)).tolist()
+    found = select(table, torch.from_numpy(states), torch.from_numpy(words)).tolist()
     expected = [
         literal.select(state, [word for word in several if word >= 0]) if max(several) >= 0 else -1
         for state, several in zip(states.astype(np.float64), words.tolist(), strict=True)
@@ -145,15 +146,15 @@ def test_nearest_of_the_senses_of_several_words():
     assert found[0] == -1
     assert len(set(found)) > 8
     assert 8 not in found
-    assert table.nearest(torch.from_numpy(states), torch.from_numpy(words[:, :0])).tolist() == [-1] * 60
-    assert table.nearest(torch.zeros(0, DIM), torch.zeros(0, 3, dtype=torch.int64)).shape == (0,)
+    assert select(table, torch.from_numpy(states), torch.from_numpy(words[:, :0])).tolist() == [-1] * 60
+    assert select(table, torch.zeros(0, DIM), torch.zeros(0, 3, dtype=torch.int64)).shape == (0,)
 
 
 def test_of_equally_near_senses_the_first():
     table = small_table()
     table.open()
     table.centres[:] = 1.0
-    assert table.select(torch.ones(6, DIM), torch.arange(6)).tolist() == table.index[:, 0].tolist()
+    assert select(table, torch.ones(6, DIM), torch.arange(6)).tolist() == table.index[:, 0].tolist()
 
 
 def test_direction_counts_and_length_does_not():
@@ -162,16 +163,16 @@ def test_direction_counts_and_length_does_not():
     table.projection[:] = torch.eye(3)
     table.centres[:] = torch.tensor([[0.001, 0.0, 0.0], [100.0, 100.0, 0.0]])
     states = torch.tensor([[500.0, 1.0, 0.0], [0.002, 0.0015, 0.0], [0.0, 0.0, 0.0]])
-    assert table.select(states, torch.tensor([0, 0, 0])).tolist() == [0, 1, 0]
+    assert select(table, states, torch.tensor([0, 0, 0])).tolist() == [0, 1, 0]
 
 
 def test_selection_learns_nothing_and_is_as_exact_within_autocast():
     table = small_table()
     table.open()
     states, words = torch.randn(400, DIM, requires_grad=True), torch.randint(len(SENSES), (400,))
-    exact = table.select(states, words)
+    exact = select(table, states, words)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(table.select(states, words), exact)
+        assert torch.equal(select(table, states, words), exact)
     assert not any(buffer.requires_grad for buffer in table.buffers())
 
 
@@ -241,7 +242,7 @@ def test_a_word_begins_with_its_first_sense_alone():
         [0, 1, 2, -1], [3, -1, -1, -1], [4, 5, 6, 7], [8, 9, -1, -1], [10, -1, -1, -1], [11, 12, 13, -1]
     ]  # fmt: skip
     assert table.live.nonzero().flatten().tolist() == [0, 3, 4, 8, 10, 11]
-    assert table.select(torch.ones(6, DIM), torch.arange(6)).tolist() == [0, 3, 4, 8, 10, 11]
+    assert select(table, torch.ones(6, DIM), torch.arange(6)).tolist() == [0, 3, 4, 8, 10, 11]
     assert (len(table), table.n_words, table.dim) == (14, 6, DIM)
 
 
@@ -348,7 +349,7 @@ def test_what_differs_from_the_mean_may_be_compared():
         literal.select(state, [word])
         for state, word in zip((states.double() - table.mean.double()).numpy(), words.tolist(), strict=True)
     ]
-    assert table.select(states, words).tolist() == expected
+    assert select(table, states, words).tolist() == expected
 
 
 def test_two_tables_select_together():
@@ -370,7 +371,7 @@ def test_two_tables_select_together():
                 for c in literals[0].live[word]}  # fmt: skip
         assert int(found[n]) == max(sums, key=lambda c: sums[c])
     apart = [
-        table.select(torch.from_numpy(x), torch.from_numpy(words)) for table, x in zip(tables, states, strict=True)
+        select(table, torch.from_numpy(x), torch.from_numpy(words)) for table, x in zip(tables, states, strict=True)
     ]
     assert not torch.equal(found, apart[0])
     assert not torch.equal(found, apart[1])

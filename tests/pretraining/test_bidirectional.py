@@ -17,9 +17,8 @@ from calque.errors import InputError, SettingError
 from calque.nn import cross_entropy
 from calque.nn.ragged import Ragged
 from calque.pretraining import bidirectional
-from calque.pretraining.bidirectional import BiLanguageModel, WordPrediction
+from calque.pretraining.bidirectional import BiLanguageModel, WordModel, WordPrediction
 from calque.pretraining.softmax import LogUniform, Negatives, WordSoftmax, sampled_loss
-from calque.pretraining.word_model import WordModel
 from calque.pretraining.words import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence, Sentences
 

@@ -9,6 +9,7 @@ import torch
 from calque.nn.senses import SenseTable, nearest
 from calque.pretraining import grouping
 from calque.pretraining.grouping import divide, group
+from sense_models import select
 
 DIM, PLACES = 8, [1, 2, 3, 1]  # different directions that each word's states come from
 WORDS = len(PLACES)
@@ -48,10 +49,10 @@ def test_as_many_senses_as_there_are_clusters():
     live = group([table], apart=0.5, near=0.5, share=0.1, seed=0)
     assert [int(live[row].sum()) for row in table.index] == PLACES
     table.open(start="copied", live=live)
-    assert agrees(table.select(states, words), words, truth)
+    assert agrees(select(table, states, words), words, truth)
     for word, row in enumerate(table.index.tolist()):
         for c in row[: PLACES[word] if word < WORDS - 1 else 0]:
-            members = states[table.select(states, words) == c]
+            members = states[select(table, states, words) == c]
             torch.testing.assert_close(table.centres[c], members.mean(0), rtol=1e-4, atol=1e-4)
     # The vectors of a word's senses share what its first one had.
     number = torch.tensor(PLACES, dtype=torch.float32)

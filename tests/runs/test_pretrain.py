@@ -18,10 +18,9 @@ from calque.encoders import load_encoder
 from calque.encoders.sense_files import SENSES_FILE, open_senses, save_senses
 from calque.errors import SettingError
 from calque.nn.senses import SenseTable
-from calque.pretraining.bidirectional import BiLanguageModel
+from calque.pretraining.bidirectional import BiLanguageModel, WordModel
 from calque.pretraining.masked import MaskedLanguageModel
 from calque.pretraining.senses import Senses
-from calque.pretraining.word_model import WordModel
 from calque.runs.pretrain import PRESETS, of_model, of_senses, pretrain
 from command import fails, run, works
 
@@ -29,8 +28,8 @@ EN = "the a cat dog bank river money tree sees eats near house old red walks Hou
 DE = "die ein katze hund bank fluss geld baum sieht frisst nahe haus alt rot geht Haus"
 WORDS = {"en": EN.split(), "de": DE.split()}
 SIZES = {
-    "elmo": ("--dim", 16, "--hidden", 16, "--sense-axes", 4),
-    "bert": ("--dim", 16, "--layers", 1, "--vocabulary", 100, "--sense-axes", 4),
+    "elmo": ("--dim", 16, "--hidden", 16, "--sense-option", "axes=4"),
+    "bert": ("--dim", 16, "--layers", 1, "--vocabulary", 100, "--sense-option", "axes=4"),
 }
 
 
@@ -47,7 +46,7 @@ def texts(tmp_path_factory) -> Path:
 
 def command(texts: Path, out: Path, model: str, *more: object) -> list[object]:
     return ["pretrain", f"en={texts / 'en.txt'}", f"de={texts / 'de.txt'}", "--model", model, "--preset", "tiny",
-            *SIZES[model], "--batch", 8, "--updates", 8, "--sense-warmup", 2, "--out", out, *more]  # fmt: skip
+            *SIZES[model], "--batch", 8, "--updates", 8, "--sense-option", "warmup=2", "--out", out, *more]  # fmt: skip
 
 
 def with_dictionary(texts: Path) -> list[object]:
@@ -158,10 +157,9 @@ def test_a_bert_of_transformers_predicts_by_the_most_selected_sense(trained):
 def test_the_encoder_has_the_size_of_one_without_senses(model, texts, tmp_path, capsys):
     works(capsys, *command(texts, tmp_path / "senses", model, *with_dictionary(texts), "--quiet"))
     plain = command(texts, tmp_path / "plain", model, "--quiet")
-    at = plain.index("--sense-axes")
-    del plain[at : at + 2]
-    at = plain.index("--sense-warmup")
-    del plain[at : at + 2]
+    for _ in range(2):
+        at = plain.index("--sense-option")
+        del plain[at : at + 2]
     works(capsys, *plain)
     records = {name: json.loads((tmp_path / name / "calque-run.json").read_text()) for name in ("senses", "plain")}
     assert "senses" not in records["plain"]
@@ -218,10 +216,12 @@ def test_damaged_senses_are_one_line(trained, texts, tmp_path, capsys):
         (("--senses", 1), "one sense is what a plain language model has"),
         (("--senses", 2_000_000), "senses must be at least 2 and at most 50 (a whole number), got 2000000"),
         (("--senses", 0), "senses must be at least 2"),
-        (("--senses", 3, "--sense-warmup", 8), "leaves none of 8 to learn senses in"),
-        (("--senses", 3, "--sense-start", "none"), "start is grouped, kept or fresh"),
-        (("--senses", 3, "--sense-rate", "nan"), "--sense-rate nan: expected a finite number above 0"),
+        (("--senses", 3, "--sense-option", "warmup=8"), "leaves none of 8 to learn senses in"),
+        (("--senses", 3, "--sense-option", "start=none"), "start = 'none', expected 'grouped' or"),
+        (("--senses", 3, "--sense-option", "rate=nan"), "rate = nan, expected a number"),
         (("--dictionary", "en-de=DICT"), "needs --senses"),
+        (("--sense-option", "axes=4"), "--sense-option needs --senses"),
+        (("--senses", 3, "--sense-option", "axis=4"), "--sense-option axis=4: expected NAME=VALUE, with one of"),
         (("--senses", 3, "--dictionary", "en-fr=DICT"), "en-fr=DICT: expected two different languages of the text"),
         (("--senses", 3, "--dictionary", "en-en=DICT"), "expected two different languages of the text"),
         (("--senses", 3, "--dictionary", "DICT"), "give both languages before the file, e.g. en-de="),
@@ -309,7 +309,19 @@ def test_every_preset_makes_every_model_with_senses_and_without(preset, several)
 
 
 def test_what_is_named_counts_instead_of_the_preset(texts, tmp_path, capsys):
-    named = ("--senses", 2, "--sense-below", 0.05, "--alpha", 0.7, "--dropout", 0.2, "--negatives", 9, "--keep-case")
+    named = (
+        "--senses",
+        2,
+        "--sense-option",
+        "below=0.05",
+        "--alpha",
+        0.7,
+        "--dropout",
+        0.2,
+        "--negatives",
+        9,
+        "--keep-case",
+    )
     works(capsys, *command(texts, tmp_path / "out", "elmo", *named, "--quiet"))
     settings = json.loads((tmp_path / "out" / "calque-run.json").read_text())["settings"]
     assert (settings["alpha"], settings["dropout"], settings["negatives"], settings["tables"]) == (0.7, 0.2, 9, 2)

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from calque.cli.checks import finite, fraction, output_folder, positive, refuse_unused
-from calque.cli.options import Limit, Precision, Pretokenized, Quiet, Seed, grouped, news
+from calque.cli.options import Limit, Precision, Pretokenized, Quiet, Seed, by_name, grouped, news
 from calque.cli.tracking import Tracking
 from calque.errors import SettingError
 
 
 @dataclass(frozen=True)
 class SenseOptions:
-    """Senses of words. In brackets: what the paper calls them. Fields `sense_NAME` are `NAME` of `Senses`."""
+    """Senses of words. In brackets: what the paper calls them."""
 
     senses: Annotated[
         int | None,
@@ -34,71 +34,30 @@ class SenseOptions:
             "are then seen equally, unless --alpha is given.",
         ),
     ] = None
-    sense_warmup: Annotated[
-        int | None,
+    sense_option: Annotated[
+        list[str] | None,
         typer.Option(
-            min=0,
-            help="Senses: updates with one sense (contextual_warmup); default: half of all, or a tenth, at most 20,000, "
-            "unless senses are grouped.",
+            metavar="NAME=VALUE",
+            help="Senses: a setting of how they are found, e.g. start=fresh or apart=0.5; repeatable. The names are warmup, "
+            "start, apart, near, occurrences, rate, axes, queue, below, joint and others; see the guide.",
         ),
-    ] = None
-    sense_rate: Annotated[
-        float | None,
-        typer.Option(
-            callback=positive,
-            help="Senses: how far a centre moves towards a state (sense_learning_rate, context_rep_lr).",
-        ),
-    ] = None
-    sense_axes: Annotated[
-        int | None,
-        typer.Option(min=1, help="Senses: dimensions that states are compared in (cluster_proj_dim, pca_dim)."),
-    ] = None
-    sense_queue: Annotated[
-        int | None, typer.Option(min=1, help="Senses: states that these are computed from (pca_sample).")
-    ] = None
-    sense_below: Annotated[
-        float | None,
-        typer.Option(
-            callback=fraction,
-            help="Senses: drop a sense with a smaller share of its word's uses (remove_less_frequent_contexts); 0: none.",
-        ),
-    ] = None
-    sense_start: Annotated[
-        str | None,
-        typer.Option(
-            help="Senses: how they begin after the warm-up: grouped (from clusters of a word's last states), kept (the first "
-            "stays, as SaBERT) or fresh (the first is dropped, as SaELMo)."
-        ),
-    ] = None
-    sense_apart: Annotated[
-        float | None,
-        typer.Option(
-            callback=finite,
-            help="Senses: largest cosine between the centres of a word's senses for it to have several.",
-        ),
-    ] = None
-    sense_near: Annotated[
-        float | None,
-        typer.Option(callback=finite, help="Senses: the same for how many they are, once a word has several."),
-    ] = None
-    sense_occurrences: Annotated[
-        int | None,
-        typer.Option(min=0, help="Senses: occurrences that a word needs for each further sense; 0: all words have N."),
     ] = None
 
     def arguments(self) -> dict[str, Any] | None:
-        """Options of `Senses` that were given; None without senses.
+        """Return options of `Senses`; None without senses.
 
         Raises:
-            SettingError: one was given, but no number of senses.
+            SettingError: one was given, but no number of senses; or one that is not known.
         """
-        begin = "sense_"
-        named = {name: value for name, value in vars(self).items() if name.startswith(begin) and value is not None}
+        from calque.runs.study.options import of_senses
+
         if self.senses is None:
-            for name in [*named, *(["dictionary"] if self.dictionary else [])]:
-                raise SettingError(f"--{name.replace('_', '-')} needs --senses: say how many a word has at most")
+            for name in ("sense_option", "dictionary"):
+                if getattr(self, name):
+                    raise SettingError(f"--{name.replace('_', '-')} needs --senses: say how many a word has at most")
             return None
-        return {"senses": self.senses, **{name.removeprefix(begin): value for name, value in named.items()}}
+        known = {name: kind for name, kind in of_senses().items() if name != "senses"}
+        return {"senses": self.senses, **by_name(self.sense_option or [], known, "--sense-option")}
 
 
 @grouped

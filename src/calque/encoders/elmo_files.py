@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from calque.errors import InputError, MissingExtraError, SettingError
-from calque.nn.characters import N_CHARACTERS
-from calque.nn.elmo import ElmoNetwork
+from calque.nn.elmo import N_CHARACTERS, ElmoNetwork
 
 OPTIONS_FILE, WEIGHTS_FILE = "options.json", "weights.hdf5"
 
@@ -60,7 +59,6 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
 def _read(settings: dict[str, Any], file: Any, options: Path, weights: Path) -> ElmoNetwork:
     shape = _dataset(file, "char_embed", weights).shape
     rows = shape[0] if shape else 0
-    _check_sizes(settings, options)
     try:
         with torch.device("meta"):  # so that nobody draws random weights, nor moves the user's random state
             network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
@@ -83,24 +81,6 @@ def _read(settings: dict[str, Any], file: Any, options: Path, weights: Path) -> 
             values = np.asarray(dataset[...], dtype=np.float32)
             parameter.copy_(torch.from_numpy(values).view(parameter.shape))
     return network
-
-
-def _check_sizes(settings: dict[str, Any], options: Path) -> None:
-    """Refuse what no ELMo has: building 10⁵ layers takes half a minute, even without weights."""
-    parts: dict[str, dict] = {}
-    for name in ("lstm", "char_cnn"):
-        part = settings.get(name)
-        parts[name] = part if isinstance(part, dict) else {}
-    for part, name, most in (
-        ("lstm", "n_layers", 100), ("lstm", "dim", 1 << 20), ("lstm", "projection_dim", 1 << 16),
-        ("char_cnn", "n_highway", 100), ("char_cnn", "max_characters_per_token", 10_000),
-    ):  # fmt: skip
-        value = parts[part].get(name, 1)
-        if isinstance(value, int) and value > most:
-            raise InputError(f"{part}.{name} is {value:,}, expected at most {most:,}", path=options)
-    filters = parts["char_cnn"].get("filters")
-    if isinstance(filters, list) and len(filters) > 1000:
-        raise InputError(f"char_cnn has {len(filters):,} filters, expected at most 1,000", path=options)
 
 
 def write_network(network: ElmoNetwork, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from calque.errors import InputError
 from calque.nn.senses import SenseTable
@@ -80,22 +80,9 @@ def open_senses(folder: str | Path) -> SavedSenses:
 
 
 def _table(parts: dict[str, Tensor]) -> SenseTable:
-    weight, projection = parts["weight"], parts["projection"]
-    (n, dim), axes = weight.shape, projection.shape[1]
-    senses, expected = parts.pop("senses"), {
-        "weight": (n, dim), "bias": (n,), "centres": (n, dim), "projection": (dim, axes), "mean": (dim,),
-        "counts": (n,), "live": (n,),
-    }  # fmt: skip
-    for name, shape in expected.items():
-        if tuple(parts[name].shape) != shape:
-            raise ValueError(f"{name} is of shape {tuple(parts[name].shape)}, expected {shape}")
-    if senses.ndim != 1 or int(senses.sum()) != n:
-        raise ValueError(f"{int(senses.sum())} senses of {len(senses)} words, but {n} vectors")
-    with torch.random.fork_rng(devices=[]):  # a table begins at random; a small one, whose parts are then exchanged
-        table = SenseTable(senses.numpy(), 1, axes=1, queue=1)
-    table.weight, table.bias = (nn.Parameter(parts[name].float()) for name in ("weight", "bias"))
-    table.centres, table.projection = parts["centres"].float(), projection.float()
-    table.mean, table.queue = parts["mean"].float(), weight.new_zeros(max(1, axes), dim)
-    table.queued = torch.full((len(table.queue),), -1)
-    table.counts, table.live = parts["counts"].long(), parts["live"].bool()
+    senses, dim = parts.pop("senses"), parts["weight"].shape[1]
+    axes = parts["projection"].shape[1]
+    with torch.random.fork_rng(devices=[]):  # a table begins at random
+        table = SenseTable(senses.numpy(), dim, axes=axes, queue=axes)
+    table.load_state_dict(parts, strict=False)  # all but the queue, which the file does not hold
     return table

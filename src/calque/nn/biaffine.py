@@ -18,18 +18,17 @@ class MLP(nn.Module):
 
     Args:
         dim, out: sizes.
-        dropout: fraction of the components zeroed after the activation.
-        variational: of all words of a sentence the same components, not of each word its own.
+        dropout: fraction of the components zeroed after the activation, the same for all words of a sentence.
 
     Example:
         >>> MLP(8, 5)(torch.randn(7, 8), torch.tensor([4, 3])).shape
         torch.Size([7, 5])
     """
 
-    def __init__(self, dim: int, out: int, dropout: float = 0.0, *, variational: bool = True):
+    def __init__(self, dim: int, out: int, dropout: float = 0.0):
         super().__init__()
         self.linear = nn.Linear(dim, out)
-        self.dropout = SentenceDropout(dropout, variational=variational)
+        self.dropout = SentenceDropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
         """`[n_words, dim]` to `[n_words, out]`; lengths int64 `[n_sentences]`."""

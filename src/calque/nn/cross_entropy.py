@@ -21,13 +21,12 @@ def cross_entropy(
     hits: Tensor,
     *,
     weights: Tensor | None = None,
-    counted: Tensor | None = None,
 ) -> Tensor:
     """Weighted sum of −log p of each state's own classes, p(class | state) ∝ exp(w · state + b).
 
-    The p of an own class is taken over itself, the others, and those of the state's further own classes that count:
+    The p of an own class is taken over itself, the others, and those of the state's further own classes that are among them:
 
-        L = Σ_n Σ_k weights[n, k] · −log( e_nk / (Σ_{j not hit} exp(s_nj) + e_nk + Σ_{l ≠ k, counted} e_nl) )
+        L = Σ_n Σ_k weights[n, k] · −log( e_nk / (Σ_{j not hit} exp(s_nj) + e_nk + Σ_{l ≠ k, hits_nl ≥ 0} e_nl) )
 
     The gradient is computed together with the value, while the scores are at hand, a few states at a time: neither scores
     nor their gradients are kept, as in Wijmans et al. (2025), *Cut your losses in large-vocabulary language models*, §3.
@@ -37,13 +36,11 @@ def cross_entropy(
         own: w `[n, k, dim]` and b `[n, k]` of each state's own classes.
         others: w `[m, dim]` and b `[m]` of the classes that all are told from.
         hits: int64 `[n, k]`, which of the others is this own class, and left out among them; −1 for none.
-        weights: `[n, k]`; None for 1. A place that holds no class has weight 0, is not counted, and may hold anything finite.
-        counted: bool `[n, k]`, whether the state's other own classes are told from this one; None: those that are hit.
+        weights: `[n, k]`; None for 1. A place that holds no class has weight 0, no hit, and may hold anything finite.
     """
     weights = states.new_ones(hits.shape) if weights is None else weights
-    counted = hits >= 0 if counted is None else counted
     with torch.autocast(states.device.type, enabled=False):
-        loss = _CrossEntropy.apply(states, *own, *others, hits, weights, counted, torch.is_grad_enabled())
+        loss = _CrossEntropy.apply(states, *own, *others, hits, weights, torch.is_grad_enabled())
     return loss  # type: ignore[no-any-return]
 
 
@@ -51,7 +48,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, states: Tensor, w_own: Tensor, b_own: Tensor, w: Tensor, b: Tensor, hits: Tensor, weights: Tensor,
-        counted: Tensor, learn: bool,
+        learn: bool,
     ) -> Tensor:  # fmt: skip
         learn = learn and any(ctx.needs_input_grad)
         right = (states[:, None] * w_own).sum(2).float() + b_own.float()
@@ -59,7 +56,7 @@ class _CrossEntropy(torch.autograd.Function):
         gradients = [torch.zeros_like(part) for part in (states, w_own, b_own, w, b)] if learn else []
         rows = max(_ROWS, _HELD.get(states.device.type, _HELD["cuda"]) // max(1, len(w)))
         struck, kernel, offset = hits >= 0, w.to(states.dtype), b.to(states.dtype)
-        told = counted[:, None] | torch.eye(hits.shape[1], dtype=torch.bool, device=hits.device)  # [n, k, l]
+        told = struck[:, None] | torch.eye(hits.shape[1], dtype=torch.bool, device=hits.device)  # [n, k, l]
         for k in range(0, len(states), rows):
             here = slice(k, k + rows)
             block, answer, share = states[here], right[here], weights[here]
@@ -89,4 +86,4 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *above: Any):  # type: ignore[override]
-        return *(above[0] * part for part in ctx.saved_tensors), None, None, None, None
+        return *(above[0] * part for part in ctx.saved_tensors), None, None, None

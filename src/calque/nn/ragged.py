@@ -98,7 +98,7 @@ class Ragged:
 
 class SentenceDropout(nn.Module):
     """Dropout that takes the same components from all words of a sentence (Gal & Ghahramani 2016, "A theoretically
-    grounded application of dropout in recurrent neural networks"), or, if not `variational`, from each word its own.
+    grounded application of dropout in recurrent neural networks").
 
     Args:
         p: fraction of the components that is zeroed; the others are multiplied by 1 / (1 − p).
@@ -106,20 +106,18 @@ class SentenceDropout(nn.Module):
     Shape: `[n_words, dim]` to the same.
     """
 
-    def __init__(self, p: float, *, variational: bool = True):
+    def __init__(self, p: float):
         super().__init__()
         if not 0 <= p < 1:
             raise SettingError(f"dropout={p}, expected a share of at least 0 and below 1")
-        self.p, self.variational = p, variational
+        self.p = p
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        if not self.variational:
-            return nn.functional.dropout(x, self.p)
         ragged = Ragged.of(lengths, len(x))
         mask = torch.empty(len(ragged), x.shape[1], dtype=x.dtype, device=x.device).bernoulli_(1 - self.p)
         return x * mask.div_(1 - self.p)[torch.from_numpy(ragged.sentence).to(x.device)]
 
     def extra_repr(self) -> str:
-        return f"{self.p}, variational={self.variational}"
+        return f"{self.p}"

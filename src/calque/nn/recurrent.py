@@ -22,10 +22,8 @@ class StackedLSTM(nn.Module):
         dim: size of the words' vectors.
         hidden: size of a state, in each direction.
         layers: number of layers.
-        dropout: fraction of the components zeroed between layers; not before the first, not after the last.
-        bidirectional: also read from right to left.
-        variational: a sentence's words lose the same components (Gal & Ghahramani 2016), not each word its own. The
-            recurrent connections have no dropout.
+        dropout: fraction of the components zeroed between layers, the same for all words of a sentence (`SentenceDropout`);
+            not before the first, not after the last, not in the recurrent connections.
 
     Example:
         >>> lstm = StackedLSTM(8, 5, 2)
@@ -33,16 +31,14 @@ class StackedLSTM(nn.Module):
         torch.Size([7, 10])
     """
 
-    def __init__(
-        self, dim: int, hidden: int, layers: int, dropout: float = 0.0, bidirectional: bool = True, *, variational: bool = True
-    ):  # fmt: skip
+    def __init__(self, dim: int, hidden: int, layers: int, dropout: float = 0.0):
         super().__init__()
         if min(dim, hidden, layers) < 1:
             raise SettingError(f"dim={dim}, hidden={hidden}, layers={layers}, expected at least 1 of each")
-        self.dim, self.out_dim = dim, 2 * hidden if bidirectional else hidden
+        self.dim, self.out_dim = dim, 2 * hidden
         sizes = [dim] + [self.out_dim] * (layers - 1)
-        self.layers = nn.ModuleList(nn.LSTM(size, hidden, bidirectional=bidirectional) for size in sizes)
-        self.dropout = SentenceDropout(dropout, variational=variational)
+        self.layers = nn.ModuleList(nn.LSTM(size, hidden, bidirectional=True) for size in sizes)
+        self.dropout = SentenceDropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
         """Vectors of words in their sentence.
@@ -52,7 +48,7 @@ class StackedLSTM(nn.Module):
             lengths: int64 `[n_sentences]`, best on the CPU; 0 for a sentence without words.
 
         Returns:
-            `[n_words, out_dim]`, where `out_dim` is `2 * hidden`, or `hidden` if read in one direction only.
+            `[n_words, out_dim]`, where `out_dim` is `2 * hidden`.
 
         Raises:
             SettingError: sizes do not fit each other.

@@ -110,34 +110,9 @@ class SenseTable(nn.Module):
 
     # -- which sense is meant --------------------------------------------------------------------------------------------
     @torch.no_grad()
-    def select(self, states: Tensor, words: Tensor) -> Tensor:
-        """The sense of each word whose centre is nearest to the state, by cosine after the projection (Algorithm 1, line 7).
-
-        Args:
-            states: h `[n, dim]`, of the words themselves.
-            words: int64 `[n]`.
-
-        Returns:
-            classes, int64 `[n]`; of equally near ones the first.
-        """
-        return self.nearest(states, words[:, None])
-
-    @torch.no_grad()
-    def nearest(self, states: Tensor, words: Tensor) -> Tensor:
-        """As `select`, among the senses of several words for each state, such as the translations of one (§3.2).
-
-        Args:
-            states: h `[n, dim]`.
-            words: int64 `[n, t]`; −1 for none.
-
-        Returns:
-            classes, int64 `[n]`; −1 where all words of a row are −1.
-        """
-        return nearest([self.compared(states, words)])
-
-    @torch.no_grad()
     def compared(self, states: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """All senses of some words for each state, and how near they are.
+        """All senses of some words for each state, such as of the translations of one (§3.2), and how near they are: the cosine
+        after the projection (Algorithm 1, line 7).
 
         Args:
             states: h `[n, dim]`.

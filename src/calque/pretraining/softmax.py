@@ -167,7 +167,7 @@ def sampled_loss(
     drawn, wanted = negatives.words, answers.cpu().numpy()
     classes, place = np.unique(np.concatenate([drawn, np.maximum(wanted, 0).ravel()]), return_inverse=True)
     rows = torch.from_numpy(classes).to(device)
-    table, offset = weight[rows], bias[rows]
+    table, offset = weight.index_select(0, rows), bias.index_select(0, rows)
     if sampler is not None:
         offset = offset - torch.from_numpy(sampler.log_expected(classes, negatives.tries)).to(offset)
     columns = torch.from_numpy(place[: len(drawn)]).to(device)

@@ -44,28 +44,35 @@ class Translations:
         folded: dict[str, list[str]] = {}
         for word in vocabulary:
             folded.setdefault(word.lower(), []).append(word)
-        known: dict[tuple[int, int], dict[int, list[int]]] = {}
+        n, size = len(self.languages), max(vocabulary.values(), default=-1) + 1
+        nothing = np.full((max(1, n - 1), most), -1, dtype=np.int64)
+        rows: dict[tuple[int, int], np.ndarray] = {}  # of a language's word: by other language, its translations
         for dictionary in dictionaries:
             ends = self._ends(dictionary)
             columns, pairs = (dictionary.source, dictionary.target), 0
             for side in (0, 1):
-                exact = set(columns[side])
-                into = known.setdefault((ends[side], ends[1 - side]), {})
+                exact, source, other = set(columns[side]), ends[side], ends[1 - side]
                 for word, translation in zip(columns[side], columns[1 - side], strict=True):
                     right = _one(translation, vocabulary, folded)
-                    if right is None:
-                        continue
-                    for form in _all(word, vocabulary, folded, exact):
-                        several = into.setdefault(vocabulary[form], [])
-                        pairs += right != vocabulary[form]
-                        if right != vocabulary[form] and right not in several and len(several) < most:
-                            several.append(right)
+                    for form in () if right is None else _all(word, vocabulary, folded, exact):
+                        if (number := vocabulary[form]) == right:
+                            continue
+                        pairs += 1
+                        several = rows.setdefault((source, number), nothing.copy())[other - (other > source)]
+                        free = np.flatnonzero(several < 0)
+                        if right not in several and len(free):
+                            several[free[0]] = right
             if not pairs:
                 raise SettingError(
                     f"{dictionary.path or 'the dictionary'}: none of its {len(dictionary):,} pairs of different words is "
                     f"in the vocabulary of the text; is it of {' and '.join(dictionary.langs)}?"
                 )
-        self._fill(known, max(vocabulary.values()) + 1, most)
+        place, keys = np.zeros((n, size + 1), dtype=np.int64), sorted(rows)  # the last column: of all other numbers
+        for k, (source, number) in enumerate(keys, 1):
+            place[source, number] = k
+        self.words = {lang: int((place[k] > 0).sum()) for k, lang in enumerate(self.languages)}
+        self._place = torch.from_numpy(place)
+        self._rows = torch.from_numpy(np.stack([nothing, *(rows[key] for key in keys)]))
 
     def _ends(self, dictionary: Dictionary) -> list[int]:
         """The numbers of its two languages."""
@@ -75,25 +82,6 @@ class Translations:
         if langs[0] == langs[1]:
             raise SettingError(f"{place} is of {'-'.join(langs)}: expected two different languages")
         return [self.languages.index(lang) for lang in langs]
-
-    def _fill(self, known: Mapping[tuple[int, int], Mapping[int, list[int]]], size: int, most: int) -> None:
-        n = len(self.languages)
-        rows, self.words = [np.full((max(1, n - 1), most), -1, dtype=np.int64)], dict.fromkeys(self.languages, 0)
-        place = np.zeros((n, size + 1), dtype=np.int64)  # the last column is that of all other numbers
-        for source in range(n):
-            for (begin, end), into in known.items():
-                if begin != source:
-                    continue
-                column = end - (end > source)
-                for word, several in into.items():
-                    if not several:
-                        continue
-                    if not place[source, word]:
-                        place[source, word] = len(rows)
-                        rows.append(np.full_like(rows[0], -1))
-                        self.words[self.languages[source]] += 1
-                    rows[place[source, word]][column, : len(several)] = several
-        self._place, self._rows = torch.from_numpy(place), torch.from_numpy(np.stack(rows))
 
     @property
     def fingerprint(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calque.encoders.characters import BEGIN, END
+from calque.encoders.elmo import BEGIN, END
 from calque.encoders.split import number_words
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from calque.encoders.sense_files import save_senses
-from calque.errors import InputError
+from calque.errors import InputError, SettingError
 from calque.linking import Say, digest_of
 from calque.pretraining.base import LanguageModel
 from calque.pretraining.bidirectional import BiLanguageModel
 from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer, untie
 from calque.pretraining.softmax import SenseSoftmax
-from calque.runs.held_out import hold_out
 
 if TYPE_CHECKING:
     from calque.annotated import Dictionary
@@ -35,7 +34,7 @@ class LanguageModelRun(ABC, Generic[M]):
     Args:
         method: the language model.
         held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity;
-            see `hold_out`.
+            see `_hold_out`.
 
     Attributes:
         unit: what its text is counted in.
@@ -48,33 +47,25 @@ class LanguageModelRun(ABC, Generic[M]):
     def __init__(self, method: M, held_out: int = 0):
         self.method: M = method
         self._held_out, self._aside = held_out, list[Any]()
-        self._dictionaries: Sequence[Dictionary] = ()
 
     def training_part(self, corpora: dict[str, Sentences]) -> dict[str, Sentences]:
         """The text to train on; the rest is for `figures`."""
         if not self._held_out:
             return corpora
-        parts = {lang: hold_out(text, self._held_out) for lang, text in corpora.items()}
+        parts = {lang: _hold_out(text, self._held_out) for lang, text in corpora.items()}
         self._aside = [aside for _, aside in parts.values()]
         return {lang: rest for lang, (rest, _) in parts.items()}
 
-    def train(
-        self,
-        corpora: Mapping[str, Sentences],
-        folder: Path,
-        *,
-        dictionaries: Sequence[Dictionary] = (),
-        say: Say,
-        checkpoint_every: int,
-        progress: bool,
-    ) -> None:
-        """Train; whatever a stopped run needs to go on is kept in the folder."""
-        self._dictionaries = dictionaries
-        how = {"dictionaries": dictionaries, "checkpoint_every": checkpoint_every, "progress": progress}
-        self._train(corpora, folder, say, how)
-
     @abstractmethod
-    def _train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, how: Mapping[str, Any]) -> None: ...
+    def train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, **how: Any) -> None:
+        """Train; whatever a stopped run needs to go on is kept in the folder.
+
+        Args:
+            corpora: text by language.
+            folder: for the training.
+            say: takes a line of news.
+            how: `dictionaries`, `checkpoint_every` and `progress`, as `LanguageModel.train` takes them.
+        """
 
     @property
     @abstractmethod
@@ -94,15 +85,16 @@ class LanguageModelRun(ABC, Generic[M]):
     def size(self, sentences: Sentences, blocks: Blocks) -> int:
         """Of a language's text, in `unit`."""
 
-    def figures(self, name: str) -> dict[str, Any]:
-        """For the record, what was measured of the model called `name`: how well the texts held out are predicted."""
+    def figures(self, name: str, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
+        """Return for the record what was measured of the model called `name`: how well the texts held out are predicted, and
+        how many senses words have."""
         scores = [
             score.to_dict()
             for text in self._aside
             for score in self._measured(text, f"{len(text):,} sentences held out", name)
         ]
         learnt = self._senses
-        about = {} if learnt is None else {"senses": _about_senses(self.method, learnt.senses, self._dictionaries)}
+        about = {} if learnt is None else {"senses": _about_senses(self.method, learnt.senses, dictionaries)}
         return {**about, "scores": scores}
 
     @abstractmethod
@@ -152,7 +144,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
         self._vocabulary, self._tokenizer, self._half = vocabulary, tokenizer, half
         self.lower = lower and tokenizer is None
 
-    def _train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, how: Mapping[str, Any]) -> None:
+    def train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, **how: Any) -> None:
         if self._tokenizer is not None:
             tokenizer = _open_tokenizer(self._tokenizer)
         else:
@@ -240,7 +232,7 @@ class Elmo(LanguageModelRun[BiLanguageModel]):
         super().__init__(BiLanguageModel(**options), held_out)
         self.lower = self.method.lower
 
-    def _train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, how: Mapping[str, Any]) -> None:
+    def train(self, corpora: Mapping[str, Sentences], folder: Path, say: Say, **how: Any) -> None:
         self.method.train(corpora, folder=folder, **how)
 
     @property
@@ -283,6 +275,25 @@ class Elmo(LanguageModelRun[BiLanguageModel]):
 
 
 MODELS: Mapping[str, type[LanguageModelRun]] = {"bert": Bert, "elmo": Elmo}
+
+
+def _hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
+    """A text without some of its sentences, drawn evenly from it, and these.
+
+    Of these, those that stand in the rest of the text word for word are left out, and those without words.
+
+    Raises:
+        SettingError: more than half the text; or none of them is new.
+    """
+    if not 0 < 2 * n <= len(text):
+        raise SettingError(f"cannot hold out {n} of {len(text)} sentences in {text.lang}: at most half")
+    chosen = np.arange(n) * len(text) // n
+    rest = text.take(np.setdiff1d(np.arange(len(text)), chosen))
+    known = {sentence.words for sentence in rest}
+    new = [k for k in chosen.tolist() if text[k].words and text[k].words not in known]
+    if not new:
+        raise SettingError(f"every held-out sentence in {text.lang} also occurs in the training text: hold out more")
+    return rest, text.take(np.array(new, dtype=np.int64))
 
 
 def _about_senses(

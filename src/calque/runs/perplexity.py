@@ -40,9 +40,9 @@ def perplexity(
     from calque.encoders.elmo_files import file_pair
     from calque.encoders.loading import BUNDLED, load_encoder
     from calque.encoders.sense_files import has_senses
+    from calque.pretraining.bidirectional import SOFTMAX_FILE, WordModel
     from calque.pretraining.sense_reader import open_masked
     from calque.pretraining.softmax import SenseSoftmax
-    from calque.pretraining.word_model import SOFTMAX_FILE, WordModel
     from calque.tasks.perplexity import masked_perplexity, word_perplexity
 
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)

@@ -80,15 +80,10 @@ def pretrain(
     corpora = run.training_part(read_languages(texts, pretokenized=pretokenized, limit=limit, say=say))
     with writing(out, overwrite=overwrite) as folder:
         run.train(
-            corpora,
-            folder / TRAINING,
-            dictionaries=opened,
-            say=say,
-            checkpoint_every=checkpoint_every,
-            progress=progress,
+            corpora, folder / TRAINING, say, dictionaries=opened, checkpoint_every=checkpoint_every, progress=progress
         )
         named = {} if preset is None else {"preset": preset}
-        record = {**_record(run, corpora, texts), **named, **run.figures(Path(out).name)}
+        record = {**_record(run, corpora, texts), **named, **run.figures(Path(out).name, opened)}
         if is_first():
             run.save(folder)
             (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

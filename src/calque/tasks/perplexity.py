@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from calque.encoders.split import SplitSentences
     from calque.encoders.subwords import Subwords
+    from calque.pretraining.bidirectional import WordModel
     from calque.pretraining.softmax import SenseSoftmax
-    from calque.pretraining.word_model import WordModel
     from calque.text import Sentences
 
 _LOGITS = 100_000_000  # numbers held at once
@@ -111,7 +111,7 @@ def word_perplexity(
     Raises:
         SettingError: no words.
     """
-    from calque.pretraining.word_model import Perplexity
+    from calque.pretraining.bidirectional import Perplexity
 
     sums = model.negative_log_likelihood(sentences)
     perplexity = Perplexity.of(sums)
