@@ -14,7 +14,6 @@ from calque.annotated import Dictionary
 from calque.encoders import load_encoder
 from calque.errors import SettingError
 from calque.pretraining.blocks import Blocks, Mixture
-from calque.runs.study import study
 from calque.text import Sentences
 from command import fails, works
 
@@ -231,38 +230,3 @@ def test_wrong_options_are_one_clear_line(capsys, files, tiny_folder, arguments,
     said = fails(capsys, "align", *texts, *common, *given)
     assert message in said
     assert not (files / "x").exists()
-
-
-def test_settings_say_what_the_result_depends_on():
-    how = method(visible=0.25)
-    assert how.settings()["visible"] == 0.25
-    assert "epochs" not in how.settings()  # of the schedule, which has a place of its own
-
-
-def test_in_a_study(files, with_head):
-    test = "".join(
-        f"{' '.join(a.words)}\t{' '.join(b.words)}\n" for a, b in zip(*TEXTS.values(), strict=True) if a.words
-    )
-    (files / "test.tsv").write_text(test, encoding="utf-8")
-    (files / "study.toml").write_text(
-        f"""
-[encoders]
-tiny = "{with_head}"
-[methods.base]
-[methods.senses]
-epochs = 0.5
-axes = 4
-length = 24
-[supervision.words]
-kind = "dictionary"
-texts = {{ en = "en.txt", de = "de.txt" }}
-limit = 20
-de = "en-de.tsv"
-[tasks.retrieval]
-test = {{ de = "test.tsv" }}
-""",
-        encoding="utf-8",
-    )
-    records = study(files / "study.toml", out=files / "runs")
-    assert {record["method"] for record in records} == {"base", "senses"}
-    assert {record["training_seed"] for record in records} == {None, 0}

@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from calque.encoders import extraction, load_encoder, stores
+from calque.encoders import extraction, load_encoder
 from calque.encoders.elmo import ElmoEncoder, character_rows, sentence_ends
-from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, MissingExtraError, SettingError
-from calque.maps import Rotation
 from calque.nn.elmo import ElmoNetwork, elmo_options, projected_lstm, scalar_mix
-from calque.pairs import WordPairs
-from calque.text import ParallelCorpus, Sentence, Sentences
+from calque.text import Sentence, Sentences
 
 h5py = pytest.importorskip("h5py")
 TEXT = [
@@ -275,27 +272,6 @@ def test_a_broken_number_stays_visible():
     assert projected_lstm(x[:0], [], *weights).shape == (0, 2)
 
 
-def test_characters_are_differentiable(encoder):
-    words = encoder.network.words
-    rows = torch.from_numpy(character_rows(["a", "harbour", "a", "🙂" * 20]))
-    found = words(rows)
-    torch.testing.assert_close(found[0], found[2])
-    assert words(rows[:0]).shape == (0, 6)
-    step = torch.randn(261, 5, generator=torch.Generator().manual_seed(0))
-    weight = torch.randn(4, 6, generator=torch.Generator().manual_seed(1)).double()
-    words.double()
-    gradient = torch.autograd.grad((words(rows) * weight).sum(), words.characters)[0]
-    values = []
-    with torch.no_grad():
-        for sign in (1, -1):
-            words.characters += sign * 1e-6 * step
-            values.append(float((words(rows) * weight).sum()))
-            words.characters -= sign * 1e-6 * step
-    words.float()
-    assert (values[0] - values[1]) / 2e-6 == pytest.approx(float((gradient * step).sum()), rel=1e-4)
-    assert not gradient[5].any()  # a byte that no word has
-
-
 # -- files -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("rows", "n_characters"), [(261, 261), (261, 262), (262, 262)])
 def test_what_is_saved_is_what_was_read(tmp_path, rows, n_characters):
@@ -447,48 +423,3 @@ def test_fingerprint_tells_what_decides_the_vectors(folder, encoder):
         others[-1].network.words.characters[5, 0] += 1
     assert len({encoder.fingerprint, *(other.fingerprint for other in others)}) == 5
     assert load_encoder(folder, device="cpu").fingerprint == encoder.fingerprint
-
-
-# -- out and other rooms -----------------------------------------------------------------------------------------------
-def test_a_stopped_run_is_continued_bit_by_bit(encoder, tmp_path, monkeypatch):
-    encoder.budget = 40
-    text = Sentences.of([[w for w in words if "\0" not in w] for words in WORDS] * 8, "en")
-    whole = encoder.encode_layers(text, [1, 2])
-    monkeypatch.setattr(stores, "FLUSH_SECONDS", 0.0)
-    read, calls = encoder.network.forward, []
-
-    def stop(*args, **kwargs):
-        calls.append(1)
-        if len(calls) == 7:
-            raise KeyboardInterrupt
-        return read(*args, **kwargs)
-
-    monkeypatch.setattr(encoder.network, "forward", stop)
-    with pytest.raises(KeyboardInterrupt):
-        encoder.encode_layers(text, [1, 2], out=tmp_path)
-    found = encoder.encode_layers(text, [1, 2], out=tmp_path)
-    n_batches = len(calls) - 1
-    for layer in (1, 2):
-        assert np.array_equal(found[layer].data, whole[layer].data)
-    calls.clear()
-    monkeypatch.setattr(encoder.network, "forward", read)
-    encoder.encode_layers(text, [1, 2], out=tmp_path / "anew")
-    assert n_batches > 8
-    assert (tmp_path / "layer-01.safetensors").is_file()
-    mixed = ElmoEncoder(encoder.network, mix=[1, 2, 3])
-    assert np.array_equal(mixed.encode(text, out=tmp_path / "x" / "mixed").data, mixed.encode(text).data)
-    assert mixed.encode(text, dtype="float16").data.dtype == np.float16
-
-
-def test_it_can_be_mapped(folder, tmp_path):
-    encoder = load_encoder(folder, layer=1, device="cpu")
-    words = [[*"abcdefgh"], [*"ijklmnop"]]
-    corpus = ParallelCorpus.of(words, [[word * 2 for word in sentence] for sentence in words], langs=("en", "xx"))
-    links = np.arange(8)
-    pairs = WordPairs(np.repeat([0, 1], 8), np.tile(links, 2), np.tile(links, 2), n_sentences=2)
-    mapped = MappedEncoder.fit(encoder, corpus, pairs, make=Rotation, towards="en")  # type: ignore[arg-type]
-    mapped.save(tmp_path)
-    again = load_encoder(tmp_path, device="cpu")
-    assert isinstance(again, MappedEncoder)
-    assert again.fingerprint == mapped.fingerprint
-    assert np.array_equal(again.encode(corpus.target).data, mapped.encode(corpus.target).data)

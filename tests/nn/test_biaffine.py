@@ -2,13 +2,11 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.algebra.trees import maximum_spanning_trees
 from calque.errors import SettingError
 from calque.nn.biaffine import MLP, Biaffine
 
@@ -70,31 +68,6 @@ def test_labels_equal_the_loop(left, right, biases, lengths, seed, out):
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64).view(-1, out))
 
 
-def test_labels_of_chosen_pairs_are_those_of_all_pairs():
-    form, dependents, heads, chosen, sizes = draw(3, 5, 1, (True, True), [3, 4])
-    arcs, labels = form.arcs(dependents, heads, sizes), form.labels(dependents, heads, chosen, sizes)
-    sentence, word = torch.tensor([0, 0, 0, 1, 1, 1, 1]), torch.tensor([0, 1, 2, 0, 1, 2, 3])
-    torch.testing.assert_close(arcs[sentence, word, chosen], labels[:, 0])
-
-
-def test_gradcheck():
-    form, dependents, heads, chosen, sizes = draw(2, 3, 1, (True, False), [2, 0, 3])
-
-    def arcs(dependents, heads, weight):
-        found = torch.func.functional_call(Form(form), {"form.weight": weight}, (dependents, heads, sizes))
-        return found[found.isfinite()]
-
-    class Form(torch.nn.Module):
-        def __init__(self, form):
-            super().__init__()
-            self.form = form
-
-        def forward(self, *arguments):
-            return self.form.arcs(*arguments)
-
-    assert torch.autograd.gradcheck(arcs, (dependents, heads, form.weight))
-
-
 def test_the_loss_ignores_padding():
     """A cross entropy over the padded table is that of the sentences one at a time, and so is its gradient."""
     form, dependents, heads, chosen, sizes = draw(4, 4, 1, (True, False), [3, 0, 1, 4])
@@ -115,27 +88,6 @@ def test_the_loss_ignores_padding():
         torch.autograd.grad(loss, variables), torch.autograd.grad(sum(alone), variables), strict=True
     ):
         torch.testing.assert_close(one, other)
-
-
-def test_learns_trees():
-    """Words point at their heads by their vectors; scores, loss and decoding fit together."""
-    torch.manual_seed(0)
-    lengths = torch.tensor([4, 6, 5])
-    heads = torch.tensor([2, 0, 2, 3, 0, 1, 2, 2, 6, 1, 3, 3, 0, 5, 3])
-    words, root = torch.randn(15, 24), torch.nn.Parameter(torch.randn(1, 24))
-    dependent, head, form = MLP(24, 16), MLP(24, 16), Biaffine(16, 16, 1, bias_right=False)
-    optimiser = torch.optim.Adam([root, *dependent.parameters(), *head.parameters(), *form.parameters()], lr=0.02)
-    gold = torch.nn.utils.rnn.pad_sequence(heads.split(lengths.tolist()), batch_first=True, padding_value=-100)
-    for _ in range(60):
-        with_root = torch.cat([root, words])
-        states = head(with_root, torch.cat([torch.tensor([1]), lengths]))
-        scores = form.arcs(dependent(words, lengths), states, lengths)
-        loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), gold.flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    found = maximum_spanning_trees(scores.detach().numpy(), lengths.numpy())
-    np.testing.assert_array_equal(found, heads)
 
 
 def test_mlp():

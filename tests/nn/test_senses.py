@@ -157,48 +157,7 @@ def test_of_equally_near_senses_the_first():
     assert select(table, torch.ones(6, DIM), torch.arange(6)).tolist() == table.index[:, 0].tolist()
 
 
-def test_direction_counts_and_length_does_not():
-    table = SenseTable([2], 3, axes=3, queue=3)
-    table.open()
-    table.projection[:] = torch.eye(3)
-    table.centres[:] = torch.tensor([[0.001, 0.0, 0.0], [100.0, 100.0, 0.0]])
-    states = torch.tensor([[500.0, 1.0, 0.0], [0.002, 0.0015, 0.0], [0.0, 0.0, 0.0]])
-    assert select(table, states, torch.tensor([0, 0, 0])).tolist() == [0, 1, 0]
-
-
-def test_selection_learns_nothing_and_is_as_exact_within_autocast():
-    table = small_table()
-    table.open()
-    states, words = torch.randn(400, DIM, requires_grad=True), torch.randint(len(SENSES), (400,))
-    exact = select(table, states, words)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(select(table, states, words), exact)
-    assert not any(buffer.requires_grad for buffer in table.buffers())
-
-
 # -- centres and projection ----------------------------------------------------------------------------------------------
-def test_a_centre_moves_by_the_mean_of_its_members():
-    table = small_table()
-    before = table.centres.clone()
-    states = torch.tensor([[1.0] * DIM, [3.0] * DIM, [10.0] * DIM])
-    table.follow(states, torch.tensor([4, 4, 0]), 0.25)
-    torch.testing.assert_close(table.centres[4], 0.75 * before[4] + 0.25 * 2.0)
-    torch.testing.assert_close(table.centres[0], 0.75 * before[0] + 0.25 * 10.0)
-    others = [c for c in range(len(table)) if c not in (0, 4)]
-    assert torch.equal(table.centres[others], before[others])
-    assert table.counts.tolist() == [1, 0, 0, 0, 2, *[0] * 9]
-
-
-@pytest.mark.parametrize("sizes", [[4, 5, 3, 9, 2, 11, 1], [25], [10, 10, 1], [0, 3]])
-def test_the_queue_holds_the_last_states(sizes):
-    table, last = SenseTable([1], 2, axes=1, queue=10), deque(maxlen=10)
-    numbers = iter(range(1, 1000))
-    for size in sizes:
-        states = [[float(next(numbers)), 0.5] for _ in range(size)]
-        table.remember(torch.tensor(states).view(-1, 2), torch.zeros(len(states), dtype=torch.int64))
-        last.extend(states)
-        assert sorted(row for row in table.queue.tolist() if row[0]) == list(last)
-    assert int(table.seen) == sum(sizes)
 
 
 def test_principal_axes_are_right_singular_vectors_of_the_centred_states():
@@ -272,12 +231,6 @@ def test_opening(start):
         torch.testing.assert_close(together, weight[first] @ state + bias[first])
 
 
-def test_opening_where_no_word_has_several_senses():
-    table = SenseTable([1, 1], 3, axes=2, queue=4)
-    table.open(start="fresh")
-    assert table.live.all()
-
-
 def test_pruning():
     table = small_table()
     table.open()
@@ -305,12 +258,6 @@ def test_first_senses_may_begin_with_vectors_of_another_softmax():
     others = [c for c in range(14) if c not in first]
     assert torch.equal(table.weight[others], before[others])
     assert not table.bias[others].any()
-
-
-def test_what_a_checkpoint_holds():
-    table = small_table()
-    assert set(table.state_dict()) == {"weight", "bias", "centres", "projection", "mean", "queue",
-                                       "queued", "seen", "counts", "live"}  # fmt: skip
 
 
 # -- numbers that cannot be ------------------------------------------------------------------------------------------------

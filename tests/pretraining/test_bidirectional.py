@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from calque.distributed import Processes
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
 from calque.nn import cross_entropy
@@ -360,22 +359,6 @@ def test_dropout_and_what_it_leaves_alone():
     assert not method.model.training
 
 
-def test_bfloat16_where_it_is_safe():
-    exact, rough = small(), small(precision="bfloat16")
-    exact.train({"en": EN})
-    rough.train({"en": EN})
-    assert all(p.dtype == torch.float32 for p in rough.model.parameters())
-    assert rough.history != exact.history
-    assert rough.history[-1]["loss"] == pytest.approx(exact.history[-1]["loss"], rel=0.05)
-
-
-def test_a_process_without_a_sentence_goes_along(monkeypatch):
-    monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
-    method = small(updates=2)
-    method.train({"en": EN})
-    assert [line["loss"] for line in method.history] == [0, 0]
-
-
 @pytest.mark.parametrize(
     "bad",
     [{"updates": 0}, {"seed": -1}, {"learning_rate": np.nan}, {"dropout": 1.0}, {"precision": "half"},
@@ -389,34 +372,6 @@ def test_settings_that_cannot_be(bad):
 def test_a_language_without_words():
     with pytest.raises(SettingError, match="no text in xx"):
         small().train({"en": EN, "xx": Sentences.of([[], []], "xx")})
-
-
-def test_from_the_command_line(tmp_path, capsys):
-    from calque.cli import main
-
-    for lang, text in (("en", EN), ("de", DE)):
-        (tmp_path / lang).write_text("".join(" ".join(sentence.words) + "\n" for sentence in text))
-    given = ["pretrain", f"en={tmp_path / 'en'}", f"de={tmp_path / 'de'}", "--pretokenized", "--model", "elmo"]
-    given += ["--hidden", "8", "--dim", "8", "--batch", "4", "--vocabulary", "100", "--out", str(tmp_path / "out")]
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main([*given, *arguments])
-        return int(end.value.code or 0), capsys.readouterr().err
-
-    code, err = run("--updates", "5")
-    assert code == 0, err
-    assert "sentences: en 13, de 2" in err
-    record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
-    assert (record["updates"], record["languages"]["de"]["words"]) == (5, 5)
-    assert "| de | 2 | 5 |" in (tmp_path / "out" / "README.md").read_text()
-    encoder = load_encoder(tmp_path / "out", device="cpu")
-    assert (encoder.dim, encoder.n_layers) == (16, 2)
-    assert WordModel.open(tmp_path / "out").perplexity(EN).both > 1
-    assert record["scores"] == []
-    assert "already holds an encoder" in run("--updates", "5")[1]
-    assert "--heads does not apply to an ELMo" in run("--heads", "2")[1]
-    assert "expected bert or elmo" in run("--model", "gpt")[1]
 
 
 def test_perplexity_of_what_was_held_out(tmp_path, capsys):

@@ -244,13 +244,6 @@ def test_a_checkpoint_knows_the_weights_that_training_started_from(texts, tokeni
         small(start=tmp_path / "first", updates=3).train(texts, tokenizer, folder=tmp_path / "run")
 
 
-def test_a_process_without_a_block_goes_along(texts, tokenizer, monkeypatch):
-    monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
-    method = small(updates=2)
-    method.train(texts, tokenizer)
-    assert [line["loss"] for line in method.history] == [0, 0]
-
-
 def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folder):
     first = small(learning_rate=5e-3)
     first.train(texts, tokenizer)
@@ -267,16 +260,3 @@ def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folde
         small(start=tmp_path / "nothing").train(texts, tokenizer)
     with pytest.raises(SettingError, match="blocks are up to 41 long"):
         small(start=tmp_path / "first", length=41, positions=64).train(texts, tokenizer)
-
-
-def test_positions_begin_as_waves():
-    """Two places so far apart have the same product wherever they stand."""
-    from calque.pretraining.masked import _waves
-
-    table = torch.empty(50, 16)
-    _waves(table, 0.1)
-    products = table @ table.T
-    for apart in (1, 5, 20):
-        diagonal = torch.diagonal(products, apart)
-        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-5, rtol=0)
-    assert table.std() == pytest.approx(0.1, rel=0.4)

@@ -47,26 +47,6 @@ def test_one_table_selects_what_the_training_selects():
     assert len(set(got.tolist())) > 1
 
 
-def test_both_directions_vote_by_the_sum_of_their_cosines():
-    tables = [a_table(20, 6, 1), a_table(20, 6, 1)]
-    with torch.no_grad():
-        tables[1].weight.copy_(torch.randn_like(tables[1].weight))
-        tables[1].centres.copy_(torch.randn_like(tables[1].centres))
-    inventory = SenseInventory.of_both(*tables)
-    states, words = [torch.randn(100, 6) for _ in tables], torch.arange(100) % 20
-    got = inventory.select(states, words).tolist()
-    for k, word in enumerate(words.tolist()):
-        scores = []
-        for number in range(int(inventory.n_senses[word])):
-            score = 0.0
-            for side, table in enumerate(tables):
-                state = (states[side][k] - table.mean) @ table.projection
-                centre = (table.centres[inventory.classes[side, word, number]] - table.mean) @ table.projection
-                score += float(state @ centre / state.norm() / centre.norm())
-            scores.append(score)
-        assert got[k] == int(np.argmax(scores)) + 1
-
-
 def test_the_nearest_senses_are_those_of_the_largest_cosine():
     tables = [a_table(20, 6, 1), a_table(20, 6, 1)]
     with torch.no_grad():

@@ -98,15 +98,6 @@ def test_with_translations_over_all_senses():
     assert_as_literal(head, drawn_targets(head.senses[0]), None, [live] * 25, [0.0] * 22)
 
 
-def test_with_one_sense_each_it_is_the_plain_softmax():
-    head = SenseSoftmax([small_table([1] * 10, pruned=[])], negatives=None)
-    words, states = torch.arange(10), torch.randn(10, DIM)
-    table = head.senses[0]
-    expected = torch.nn.functional.cross_entropy(states @ table.weight.t() + table.bias, words, reduction="sum")
-    found = head.loss(states, Targets(words[:, None], torch.ones(10, 1)), 0)
-    torch.testing.assert_close(found, expected)
-
-
 # -- a sample ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("correction", [True, False])
 def test_over_a_sample_it_is_the_literal_one(correction):
@@ -156,22 +147,6 @@ def test_a_sample_never_holds_a_pruned_sense_and_follows_its_probabilities():
     assert one is not None
     assert other is not None
     assert np.array_equal(one.words, other.words)
-
-
-def test_the_correction_makes_the_sample_speak_for_all_senses():
-    table = small_table([2] * 200, pruned=range(1, 400, 8))
-    sampler, rng = SenseSampler(table), np.random.default_rng(1)
-    scores = rng.normal(size=400)
-    sums, plain = [], []
-    for _ in range(600):
-        found = sampler.draw(60, rng)
-        assert found is not None
-        values = scores[found.words]
-        sums.append(np.exp(values - sampler.log_expected(found.words, found.tries)).sum())
-        plain.append(np.exp(values).sum())
-    everything = np.exp(scores[table.live.numpy()]).sum()
-    assert np.mean(sums) == pytest.approx(everything, rel=0.1)
-    assert np.mean(plain) < 0.4 * everything
 
 
 def test_few_senses_are_all_taken():
@@ -245,17 +220,6 @@ def test_targets_of_three_languages():
     head = SenseSoftmax([table], negatives=None)
     live = [c for c in range(22) if c not in PRUNED]
     assert_as_literal(head, Targets(*(x[:30] for x in found)), None, [live] * 30, [0.0] * 22)
-
-
-def test_without_translations_the_sense_alone_is_predicted():
-    table = small_table()
-    training = SenseTraining([table], Senses(), 10, Processes())
-    states, words = torch.randn(30, DIM), torch.randint(10, (30,))
-    found = training.targets({0: states}, words, torch.zeros(30, dtype=torch.int64))
-    assert found.classes.tolist() == [
-        literal_targets(table, state, word, [])[0] for state, word in zip(states, words.tolist(), strict=True)
-    ]
-    assert found.weights.tolist() == [[1.0]] * 30
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

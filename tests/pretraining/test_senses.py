@@ -357,15 +357,6 @@ def test_how_many_senses_a_word_has():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_a_warm_up_all_senses_are_there_at_once(kind):
-    method = model(kind, {"warmup": 0, "below": 0.0, "start": "kept"}, updates=2)
-    train(method)
-    for table in tables_of(method):
-        assert table.live.all()
-        assert (torch.bincount(table.words, (table.counts > 0).double()) > 1).any()
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_dictionary_needs_senses(kind):
     plain = model(kind)
     plain.senses = None
@@ -389,9 +380,3 @@ def test_settings_that_cannot_be(bad, message):
     with pytest.raises(SettingError, match=message) as error:
         Senses(**bad)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_model_that_is_too_small_for_the_projection(kind):
-    with pytest.raises(SettingError, match="cannot be projected onto 17 axes"):
-        train(model(kind, {"axes": 17}))

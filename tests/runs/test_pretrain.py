@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from calque.encoders import load_encoder
 from calque.encoders.sense_files import SENSES_FILE, open_senses, save_senses
-from calque.errors import SettingError
 from calque.nn.senses import SenseTable
 from calque.pretraining.bidirectional import BiLanguageModel, WordModel
 from calque.pretraining.masked import MaskedLanguageModel
 from calque.pretraining.senses import Senses
-from calque.runs.pretrain import PRESETS, of_model, of_senses, pretrain
+from calque.runs.pretrain import of_model, of_senses, pretrain
 from command import fails, run, works
 
 EN = "the a cat dog bank river money tree sees eats near house old red walks House"
@@ -154,28 +152,6 @@ def test_a_bert_of_transformers_predicts_by_the_most_selected_sense(trained):
 
 
 @pytest.mark.parametrize("model", ["elmo", "bert"])
-def test_the_encoder_has_the_size_of_one_without_senses(model, texts, tmp_path, capsys):
-    works(capsys, *command(texts, tmp_path / "senses", model, *with_dictionary(texts), "--quiet"))
-    plain = command(texts, tmp_path / "plain", model, "--quiet")
-    for _ in range(2):
-        at = plain.index("--sense-option")
-        del plain[at : at + 2]
-    works(capsys, *plain)
-    records = {name: json.loads((tmp_path / name / "calque-run.json").read_text()) for name in ("senses", "plain")}
-    assert "senses" not in records["plain"]
-    assert "senses" not in records["plain"]["settings"]
-    if model == "elmo":
-        assert records["senses"]["parameters"] == records["plain"]["parameters"]
-        assert "weight.1" in load_file(tmp_path / "plain" / "softmax.safetensors")  # a table of each direction
-    sizes = {
-        name: sum(p.numel() for p in AutoModel.from_pretrained(tmp_path / name).parameters())
-        for name in records
-        if model == "bert"
-    }
-    assert len(set(sizes.values())) <= 1
-
-
-@pytest.mark.parametrize("model", ["elmo", "bert"])
 def test_a_run_that_dies_while_it_writes_is_gone_on_with(model, texts, tmp_path, capsys, monkeypatch):
     """To the same bytes, and until then there is no folder of that name."""
     from calque.encoders import sense_files
@@ -257,14 +233,6 @@ def test_what_cannot_be_is_one_line(more, said, texts, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("model", ["elmo", "bert"])
-def test_a_side_without_text_is_one_line(model, texts, tmp_path, capsys):
-    (tmp_path / "empty").write_text("\n\n")
-    given = ["pretrain", f"en={texts / 'en.txt'}", f"de={tmp_path / 'empty'}", "--model", model, *SIZES[model]]
-    line = fails(capsys, *given, "--updates", 2, "--out", tmp_path / "out", *with_dictionary(texts))
-    assert "empty" in line or "no text in de" in line or "de" in line.split(": ")[-1]
-
-
 # -- options and presets -----------------------------------------------------------------------------------------------
 def test_presets_are_the_tables_of_the_paper():
     """Tables 6 to 8, and Appendix D."""
@@ -291,21 +259,6 @@ def test_presets_are_the_tables_of_the_paper():
     assert bert.senses is not None
     assert (bert.senses.axes, bert.senses.rate, bert.senses.warmup, bert.senses.below) == (14, 0.01, 20_000, 0.0)
     assert len(bert.senses.tables(np.full(10, 100), 16)[0]) == 10 * 5
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("several", [False, True])
-def test_every_preset_makes_every_model_with_senses_and_without(preset, several):
-    senses = {model: Senses(senses=3, **of_senses(preset, model)) for model in ("elmo", "bert")}
-    for some in (None, senses["elmo"]):
-        assert BiLanguageModel(senses=some, **of_model(preset, "elmo", several)).tables == 2
-    for some in (None, senses["bert"]):
-        given = of_model(preset, "bert", several)
-        made = MaskedLanguageModel(senses=some, **{k: v for k, v in given.items() if k not in ("vocabulary", "lower")})
-        assert made.length <= made.positions
-    assert (of_model(preset, "elmo", several).get("alpha") == 0.0) == several
-    with pytest.raises(SettingError, match="unknown preset"):
-        of_model("paperr", "elmo", several)
 
 
 def test_what_is_named_counts_instead_of_the_preset(texts, tmp_path, capsys):
