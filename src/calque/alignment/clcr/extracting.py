@@ -153,53 +153,40 @@ def _chosen_words(embeddings: Embeddings, chosen: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KeyPointScores:
-    """What a classifier says of the words of a text, and what the pivots say.
+    """What a classifier predicts for the words of a text, and what the pivots are.
 
     Attributes:
         probabilities: float32 `[n_words]`.
         marked: bool `[n_words]`, whether the word is a pivot.
-        covered: bool `[n_words]`, whether it has a vector; the others do not count.
-        offsets: int64 `[n_sentences + 1]`.
-        threshold: δ.
+        counts: sums of which `STATISTICS` are made, int64 `[n_sentences, 6]`, over the words that have a vector: words, those
+            predicted rightly, pivots predicted, words predicted to be pivots, pivots, and words whose probability is
+            neither low nor high.
     """
 
     probabilities: np.ndarray
     marked: np.ndarray
-    covered: np.ndarray
-    offsets: np.ndarray
-    threshold: float
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Sums of which `STATISTICS` are made, int64 `[n_sentences, 6]`: words, those judged right, pivots said rightly,
-        words said to be pivots, pivots, and words whose probability is neither low nor high."""
-        said = self.probabilities > self.threshold
-        low, high = _AMBIGUOUS
-        between = (self.probabilities > low) & (self.probabilities < high)
-        outcomes = (np.ones_like(said), said == self.marked, said & self.marked, said, self.marked, between)
-        table = np.stack(outcomes, axis=1) & self.covered[:, None]
-        running = np.concatenate([np.zeros((1, len(outcomes)), dtype=np.int64), np.cumsum(table, axis=0)])
-        return np.diff(running[self.offsets], axis=0)
+    counts: np.ndarray
 
 
 def score_key_points(
     head: KeyPointHead, embeddings: Embeddings, pivots: WordPairs, *, threshold: float = 0.2
 ) -> KeyPointScores:
-    """Judge a classifier by the pivots of a text that it has not seen (Table 2).
+    """Compare a classifier with the pivots of a text that it has not seen (Table 2).
 
     Args:
         embeddings, pivots: as in `Extracting.train`.
-        threshold: δ: a word with P > δ is said to be a pivot.
+        threshold: δ: a word with P > δ is predicted to be a pivot.
 
     Raises:
-        SettingError: links of other sentences, or vectors of another size.
+        SettingError: links of other sentences.
     """
-    if embeddings.dim != head.settings["dim"]:
-        raise SettingError(f"vectors of {embeddings.dim} dimensions for a head on {head.settings['dim']}")
-    marked = linked_words(embeddings, pivots)
-    return KeyPointScores(
-        head.probabilities(embeddings.data), marked, covered_words(embeddings), embeddings.offsets, threshold
-    )
+    marked, probabilities = linked_words(embeddings, pivots), head.probabilities(embeddings.data)
+    said, (low, high) = probabilities > threshold, _AMBIGUOUS
+    between = (probabilities > low) & (probabilities < high)
+    outcomes = (np.ones_like(said), said == marked, said & marked, said, marked, between)
+    table = np.stack(outcomes, axis=1) & covered_words(embeddings)[:, None]
+    running = np.concatenate([np.zeros((1, len(outcomes)), dtype=np.int64), np.cumsum(table, axis=0)])
+    return KeyPointScores(probabilities, marked, np.diff(running[embeddings.offsets], axis=0))
 
 
 def share(part: int, whole: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -218,4 +205,4 @@ STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "recall": share(2, 4),
     "ambiguous": share(5, 0),
 }
-"""Figures of Table 2, and the share of words that are judged neither way, from sums `[…, 6]` of `KeyPointScores.counts`."""
+"""Figures of Table 2, and the share of words that are judged neither way, from sums `[…, 6]` of `KeyPointScores`."""

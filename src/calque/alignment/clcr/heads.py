@@ -23,7 +23,6 @@ from calque.vectors import Embeddings
 
 H = TypeVar("H", bound=nn.Module)
 
-_SAMPLED = 256  # rows that tell vectors of one encoder from those of another
 SCHEDULE = Schedule(
     epochs=10.0, learning_rate=2e-3, warmup=0.05, decay="linear", betas=(0.9, 0.999), epsilon=1e-8, clip=5.0
 )
@@ -56,8 +55,7 @@ class HeadTraining:
         folder: where checkpoints go, each head's under its own name; they stay, also those of heads that are ready, until
             whoever calls removes them. None keeps none.
         checkpoint_every, progress: see `Loop`.
-        identity: what the result depends on besides, such as the encoder's fingerprint; of vectors only a sample is looked
-            at.
+        identity: what the result depends on besides, such as the encoder's fingerprint for the vectors.
     """
 
     schedule: Schedule = SCHEDULE
@@ -116,19 +114,10 @@ class HeadTraining:
         loop = Loop(
             objective, schedule=self.schedule, processes=processes, title=name, progress=self.progress,
             folder=None if self.folder is None else Path(self.folder) / name, checkpoint_every=self.checkpoint_every,
-            identity={**self.identity, **identity, "batch": self.batch, "vectors": _sampled(embeddings.data),
-                      "words": digest(chosen, embeddings.offsets)},
+            identity={**self.identity, **identity, "batch": self.batch, "words": digest(chosen, embeddings.offsets)},
         )  # fmt: skip
         history = loop.run(BatchPlan([source.lengths[asked]], batch=self.batch, seed=self.schedule.seed))
         return Trained(head.eval(), history)
-
-
-def _sampled(data: np.ndarray) -> str:
-    """A fingerprint of some of the rows of what may be many gigabytes."""
-    rows = (
-        np.linspace(0, max(0, len(data) - 1), _SAMPLED).astype(np.int64) if len(data) else np.zeros(0, dtype=np.int64)
-    )
-    return f"{list(data.shape)} {data.dtype} {digest(data[rows])}"
 
 
 def digest(*arrays: np.ndarray) -> str:

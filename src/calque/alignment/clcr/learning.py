@@ -219,7 +219,7 @@ def _learn_order(
     for kind in (other, how.kind) if compare else (how.kind,):
         trained = replace(how, kind=kind, training=_inside(how.training, lang)).train(learning.vectors, learning.pivots)
         heads[kind] = trained.head
-        for beam, counts in score_order(trained.head, judging.vectors, judging.pivots).counts.items():
+        for beam, counts in score_order(trained.head, judging.vectors, judging.pivots).items():
             model = beam if beam == "as it stands" else f"{kind}, {beam}"
             if beam != "as it stands" or kind == how.kind:
                 found.judged += [
