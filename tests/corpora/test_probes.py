@@ -107,11 +107,6 @@ def test_a_bracket_too_few_or_too_many_costs_one_tree_at_most(tmp_path, text, li
     assert [words for words, _ in shown(found)] == left
 
 
-def test_trees_whose_lines_begin_at_the_margin(tmp_path):
-    path = write(tmp_path, "a.mrg", "(S\n(NP (NN cat))\n(VP (VB go)))\n(S\n(NP (NN dog))\n(VP (VB go)))\n")
-    assert [words for words, _ in shown(read_probe(path, lang="en"))] == ["cat go", "dog go"]
-
-
 def test_entities_are_spans_of_whatever_scheme(tmp_path):
     path = write(tmp_path, "a.tsv", "Ann\tS-PER\nin\tO\nOld\tB-LOC\nYork\tE-LOC\n\nso\tO\n")
     text = read_probe(path, lang="en")
@@ -179,16 +174,6 @@ def test_json_lines_come_back_as_they_went(tmp_path, source):
         assert first["targets"][0] == {"span1": [1, 2], "span2": [0, 1], "label": "A0"}
 
 
-def test_a_word_with_a_space_cannot_be_written(tmp_path):
-    text = ProbeText(
-        Sentences.of([["10 000", "ans"]], "fr"), np.array([0, 1]), np.array([[[0, 1]]]), Labels.of(["NUM"]),
-        np.array([0, 1]), "pos",
-    )  # fmt: skip
-    with pytest.raises(InputError, match="sentence 1 has a word with a space in it"):
-        write_edges(text, tmp_path / "out.jsonl")
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 GOOD = {"text": "a b c", "targets": [{"span1": [0, 1], "label": "X"}]}
 
 
@@ -223,10 +208,3 @@ def test_spans_outside_of_their_sentence_are_no_probe():
             ProbeText(sentences, np.array([0, 0, 1]), np.array([[span]]), labels, one, "x")
     with pytest.raises(InputError, match="1 spans for 2 targets"):
         ProbeText(sentences, np.array([0, 0, 2]), np.array([[[0, 1]]]), labels, one, "x")
-
-
-def test_some_of_the_sentences(tmp_path):
-    text = read_probe(write(tmp_path, "a.json", lines(SRL, {"text": "He slept", "targets": []}, SRL)), lang="en")
-    part = text.take(np.array([2, 1]))
-    assert shown(part) == [shown(text)[2], shown(text)[1]]
-    assert part.lines.tolist() == [3, 2]

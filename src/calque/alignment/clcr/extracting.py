@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from calque.algebra.noisy_labels import flip_rates, importance
-from calque.alignment.clcr.heads import HeadTraining, Trained, digest
+from calque.alignment.clcr.heads import HeadTraining, Trained
 from calque.errors import CalqueWarning, SettingError, check_number
 from calque.nn.key_points import KeyPointHead
 from calque.nn.pivots import covered_words
@@ -140,10 +139,8 @@ class Extracting:
             return sums(each[:, None], given.lengths)[:, 0]
 
         lengths = _chosen_words(embeddings, chosen)
-        settings: dict[str, Any] = {"head": "key points", "hidden": self.hidden, "dropout": self.dropout}
         make = partial(KeyPointHead, embeddings.dim, self.hidden, self.dropout)
-        identity = {**settings, "labels": digest(linked[chosen]), "weights": digest(weights)}
-        return self.training.fit(make, embeddings, chosen, losses, lengths, name=name, identity=identity)
+        return self.training.fit(make, embeddings, chosen, losses, lengths, name=name)
 
 
 def _chosen_words(embeddings: Embeddings, chosen: np.ndarray) -> np.ndarray:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from calque.alignment.clcr.extracting import share, source_rows
-from calque.alignment.clcr.heads import HeadTraining, Trained, digest
+from calque.alignment.clcr.heads import HeadTraining, Trained
 from calque.errors import SettingError, check_number
 from calque.nn.key_points import ORDERS, Order
 from calque.nn.pivots import covered_words
@@ -115,13 +115,11 @@ class Reordering:
             which = torch.from_numpy(places)
             return head.losses(given.rows, positions[which], given.lengths, ranks[which])
 
-        settings: dict[str, Any] = {"dim": embeddings.dim, "hidden": self.hidden, "dropout": self.dropout}
         kind = ORDERS[self.kind]
+        make = partial(kind, dim=embeddings.dim, hidden=self.hidden, dropout=self.dropout)
         found: Trained[Order] = self.training.fit(
-            partial(kind, **settings), embeddings, gold.chosen, losses, kind.questions(gold.lengths),
-            name=f"order-{self.kind}",
-            identity={**settings, "head": self.kind, "order": digest(gold.positions, gold.ranks)},
-        )  # fmt: skip
+            make, embeddings, gold.chosen, losses, kind.questions(gold.lengths), name=f"order-{self.kind}"
+        )
         counts = {"sentences": int((gold.lengths > 0).sum()), "key_points": len(gold.ranks), **gold.skipped}
         return replace(found, counts=counts)
 
