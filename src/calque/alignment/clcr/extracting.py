@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from calque.algebra.noisy_labels import flip_rates, importance
 from calque.alignment.clcr.heads import HeadTraining, Trained
-from calque.errors import CalqueWarning, SettingError, check_number
+from calque.errors import CalqueWarning, SettingError
 from calque.nn.key_points import KeyPointHead
 from calque.nn.pivots import covered_words
 from calque.nn.pooling import sums
@@ -74,10 +74,6 @@ class Extracting:
     hidden: int = 256
     dropout: float = 0.1
     training: HeadTraining = field(default_factory=HeadTraining)
-
-    def __post_init__(self):
-        check_number("hidden", self.hidden, least=1, whole=True)
-        check_number("dropout", self.dropout, least=0, below=1)
 
     def train(self, embeddings: Embeddings, pivots: WordPairs) -> Trained[KeyPointHead]:
         """Learn which words are pivots.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from calque.alignment.clcr.extracting import share, source_rows
 from calque.alignment.clcr.heads import HeadTraining, Trained
-from calque.errors import SettingError, check_number
+from calque.errors import SettingError
 from calque.nn.key_points import ORDERS, Order
 from calque.nn.pivots import covered_words
 from calque.offsets import offsets_of
@@ -89,8 +89,6 @@ class Reordering:
     def __post_init__(self):
         if self.kind not in ORDERS:
             raise SettingError(f"an order is relative or absolute, got {self.kind!r}")
-        check_number("hidden", self.hidden, least=1, whole=True)
-        check_number("dropout", self.dropout, least=0, below=1)
 
     def train(self, embeddings: Embeddings, pivots: WordPairs) -> Trained[Order]:
         """Learn the order of the pivots.
