@@ -337,7 +337,9 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         if lang != self.pivot and "reorder" in self.steps:
             model, lengths = self.parts[lang].order, np.diff(offsets)
             assert model is not None
-            found = model.search(*map(torch.from_numpy, (vectors, words, lengths)), self.beam)[0]
+            found, _ = model.search(
+                torch.from_numpy(vectors), torch.from_numpy(words), torch.from_numpy(lengths), self.beam
+            )
             order = np.repeat(offsets[:-1], lengths) + found
             vectors, words = vectors[order], words[order]
         return self._transformed(lang, Embeddings(vectors, offsets)), words

@@ -117,7 +117,8 @@ def learn(
         _learn_key_points(found, lang, learning, judging, extract, threshold, compare)
     if "reorder" in steps:
         for text, sides in zip(first.texts, by_text, strict=True):
-            _learn_order(found, text.lang, pivot, *sides["own"], reorder, compare)
+            learning, judging = sides["own"]
+            _learn_order(found, text.lang, pivot, learning, judging, reorder, compare)
     return found
 
 
