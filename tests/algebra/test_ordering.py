@@ -109,22 +109,6 @@ def test_any_beam_is_the_literal_one_sentence_by_sentence(kind, lengths, seed, w
     assert cost == pytest.approx([value for _, value in expected], abs=1e-9)
 
 
-def test_greedy_takes_the_cheapest_next_word():
-    scores = drawn("relative", 8, 3)
-    table, left, expected = log_odds(scores, 8), set(range(8)), []
-    while left:
-        best = min(sorted(left), key=lambda i: sum(pair_cost(table, i, j) for j in left - {i}))
-        expected.append(best)
-        left -= {best}
-    assert relative_order(scores, np.array([8]), beam=1)[0].tolist() == expected
-
-
-def test_a_wider_beam_is_worth_it():
-    """Greedy loses where the cheapest beginning has an expensive end."""
-    costs = [relative_order(drawn("relative", 9, 5), np.array([9]), beam=width)[1][0] for width in (1, 200)]
-    assert costs[1] < costs[0] - 0.1
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [1, 3, 10])
 def test_of_equal_costs_the_order_of_the_sentence_is_taken(kind, width):

@@ -100,22 +100,6 @@ def test_texts_without_words_give_neither_a_crash_nor_nan():
     assert empty[0].equal(empty[1])
 
 
-def test_a_pair_does_not_depend_on_the_batch():
-    lengths = [5, 30, 1, 12, 9, 2, 28, 1]
-    esim, rows, sizes = draw(6, 3, 8, lengths, 0)
-    together, texts = esim(rows, sizes), rows.split(lengths)
-    for k in range(4):
-        alone = esim(torch.cat([texts[k], texts[4 + k]]), sizes[[k, 4 + k]])
-        torch.testing.assert_close(alone[0], together[k], rtol=0, atol=1e-6)
-
-
-def test_float64_gives_the_same():
-    """The way of other devices, through `torch.nn.LSTM`."""
-    esim, rows, sizes = draw(6, 3, 8, [5, 3, 0, 1, 9, 2], 0)
-    found = esim(rows, sizes)
-    torch.testing.assert_close(esim.double()(rows.double(), sizes).float(), found, rtol=1e-5, atol=1e-6)
-
-
 def test_large_products_do_not_overflow():
     rows = torch.cat([torch.full((2, 3), 40.0), torch.tensor([[60.0, 0, 0], [0, 30.0, 30.0]])])
     assert soft_alignment(rows, torch.tensor([2, 2])).tolist() == [[30.0, 15.0, 15.0]] * 2 + [[40.0] * 3] * 2

@@ -112,10 +112,3 @@ def test_the_search_is_over_the_scores(rows):
     model = RelativeOrder(6, 5, reach=3)
     expected = relative_order(model(rows, POSITIONS, LENGTHS).detach().numpy(), LENGTHS.numpy(), beam=1)
     assert all(map(np.array_equal, model.search(rows, POSITIONS, LENGTHS, 1), expected))
-
-
-def test_nothing_to_order():
-    for model in (RelativeOrder(6, 5), AbsoluteOrder(6, 5)):
-        nothing = torch.zeros(0, dtype=torch.int64)
-        assert model.search(torch.zeros(0, 6), nothing, nothing)[0].shape == (0,)
-        assert model.losses(torch.zeros(0, 6), nothing, torch.tensor([0, 0]), nothing).tolist() == [0, 0]

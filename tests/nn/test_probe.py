@@ -67,22 +67,6 @@ def test_scores_and_gradients_are_those_of_the_formula(targets, layers):
     assert all(gradient.abs().max() > 0 for gradient in found[0][1:])
 
 
-def test_the_two_spans_have_parameters_of_their_own():
-    torch.manual_seed(0)
-    probe = Probe(DIM, LABELS, spans=2).eval()
-    rows, one, other = torch.randn(4, DIM), [([0], [1])], [([1], [0])]
-    there, back = (probe(rows, [spans_of(each, k) for k in range(2)]) for each in (one, other))
-    assert not torch.allclose(there, back)
-    assert len(list(probe.pools)) == 2
-
-
-def test_the_order_of_a_spans_words_says_nothing():
-    torch.manual_seed(0)
-    probe, rows = Probe(DIM, LABELS).eval(), torch.randn(4, DIM)
-    a, b = (probe(rows, [spans_of([(span,)], 0)]) for span in ([0, 1, 3], [3, 0, 1]))
-    torch.testing.assert_close(a, b)
-
-
 def test_attention_of_any_size_does_not_overflow():
     pool = SpanPooling(2, 2)
     with torch.no_grad():

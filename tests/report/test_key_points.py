@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from itertools import pairwise
 
 import pytest
 
 from calque.errors import InputError
 from calque.report import report
-from calque.report.numbers import Figure
-from calque.report.plots.words import Word, _lines, sentence
-from calque.report.reading import read_results
 from html_page import Page
 from key_point_record import MODELS, PHASES, RANKS, WORDS, record, write_key_points
-from report_results import HOSTILE, run_record, study, write
+from report_results import HOSTILE, study, write
 
 UPDATES = (400, 30, 1, 90)
 
@@ -125,13 +121,6 @@ def test_curves_of_the_phases(page):
     assert len([e for e in own if e["attrs"].get("class") == "curve"]) == 6  # one update makes no curve
 
 
-def test_encoders_without_weights_have_one_phase(tmp_path):
-    page = html(write_key_points(tmp_path / "fixed", updates=(3,)))
-    texts = [e["text"] for e in inside(page, "text", id="key-points-phases-plot")]
-    assert "transforms" in texts
-    assert not any("encoder of" in text for text in texts)
-
-
 def test_words_with_their_probabilities(page):
     panel = inside(page, "svg", id="key-points-words-plot")[2]  # of German
     own = [e for e in page.elements if panel in e["above"]]
@@ -143,21 +132,6 @@ def test_words_with_their_probabilities(page):
     bars = [float(e["attrs"]["height"]) for e in own if e["attrs"].get("class") == "bar"]
     expected = [p for pair in zip(*(example["probabilities"][m] for m in MODELS), strict=True) for p in pair]
     assert bars == pytest.approx([max(1.0, 44 * p) for p in expected], abs=0.01)
-
-
-def test_words_stand_apart_and_in_their_order():
-    words = [
-        Word("w" * (k % 30 + 1), k % 3 == 0, (Figure(0.5, None, None, "p", ("f:1",), percent=False),))
-        for k in range(64)
-    ]
-    assert [word for line in _lines(words, 700) for word, _ in line] == words
-    assert all(sum(wide for _, wide in line) <= 700 for line in _lines(words, 700))
-    drawing = Page(sentence(words, [("P", 1)], threshold=0.2, title="t", description="d").standalone())
-    bars = [e["attrs"] for e in drawing.find("rect") if e["attrs"].get("class") == "bar"]
-    boxes = [(float(b["x"]), float(b["y"]), float(b["width"])) for b in bars]
-    assert len(boxes) == 64
-    assert all(a[1] < b[1] or a[0] + a[2] < b[0] for a, b in pairwise(boxes))
-    assert all(x >= 0 and x + wide <= 760 for x, _, wide in boxes)
 
 
 def test_matrices_gold_and_predicted(page):
@@ -182,15 +156,6 @@ def test_matrices_gold_and_predicted(page):
         assert [round(v, 2) for row in found for v in row] == pytest.approx(
             [v for row in table for v in row], abs=0.006
         )
-
-
-def test_without_a_comparison(tmp_path):
-    page = html(write_key_points(tmp_path / "plain", compare=False))
-    labels = [e["text"] for e in inside(page, "p", id="key-points-order-plot") if e["attrs"].get("class") == "over"]
-    assert labels == ["Pairs, gold", "Pairs, predicted"]
-    svg = inside(page, "svg", id="key-points-words-plot")[0]
-    bars = [e for e in page.elements if svg in e["above"] and e["attrs"].get("class") == "bar"]
-    assert len(bars) == len(WORDS["en"])
 
 
 def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path):
@@ -243,24 +208,6 @@ def test_a_study_has_the_figures_as_lines_under_the_names_of_its_methods(tmp_pat
     assert "linear" not in page.find("section")[0]["text"]  # the verdict
 
 
-def test_of_many_examples_the_first_are_drawn(tmp_path):
-    place = write_key_points(tmp_path / "many", updates=())
-    plain = record()
-    plain["examples"] = [{**each, "sentence": k} for each in plain["examples"] for k in range(30)]
-    (place / "calque-run.json").write_text(json.dumps(plain))
-    page = html(place)
-    choices = [
-        json.loads(e["attrs"]["data-choice"])
-        for e in inside(page, "div", id="key-points-words-plot")
-        if "data-choice" in e["attrs"]
-    ]
-    assert [(c["language"], c["sentence"]) for c in choices] == [
-        (lang, str(k + 1)) for lang in WORDS for k in range(20)
-    ]
-    assert len([e for e in inside(page, "div", id="key-points-order-plot") if "data-choice" in e["attrs"]]) == 20
-    assert "the first ones" in inside(page, "p", id="key-points-words-plot")[0]["text"]
-
-
 def test_other_forms(folder, tmp_path):
     written = report([folder], out=tmp_path / "r.md", plots=tmp_path / "plots")
     text = written.path.read_text(encoding="utf-8")
@@ -294,11 +241,3 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path):
     (place / "calque-run.json").write_text(json.dumps(plain))
     with pytest.raises(InputError, match=r"calque-run\.json: scores/3 has no value"):
         html(place)
-
-
-def test_a_run_that_made_something_else_is_no_result(tmp_path):
-    (tmp_path / "calque-run.json").write_text(json.dumps(run_record()))
-    with pytest.raises(InputError, match=r"holds no results: expected .*calque clcr train"):
-        read_results([tmp_path])
-    with pytest.raises(InputError, match="no results in"):
-        read_results([tmp_path, tmp_path])

@@ -76,15 +76,6 @@ def test_scores_are_those_of_the_official_scripts(said, right):
         assert answer_scores(said, right, normalizer("mlqa", lang)) == pytest.approx(expected)
 
 
-def test_some_by_hand():
-    squad = normalizer("squad", "de")
-    assert answer_scores("The U.S. house", ["us House!"], squad) == (1.0, 1.0)
-    assert answer_scores("in old Rome", ["Rome", "Old York"], squad) == (pytest.approx(0.5), 0.0)
-    assert answer_scores("die Stadt", ["Stadt"], squad)[1] == 0.0  # SQuAD's script knows English articles alone
-    assert answer_scores("die Stadt", ["Stadt"], normalizer("mlqa", "de-AT")) == (1.0, 1.0)
-    assert answer_scores("北京市", ["北京"], normalizer("mlqa", "zho"))[0] == pytest.approx(0.8)
-
-
 def test_what_there_is_no_script_for():
     with pytest.raises(
         SettingError, match="scoring=mlqa has no rules for tr, only for en, es, vi, de, ar, hi, zh; take"

@@ -1,7 +1,6 @@
 """Question answering: what a head learns, what an encoder reads of a question, and what counts as right."""
 
 import json
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +10,8 @@ import torch
 from calque.corpora.squad import read_questions
 from calque.errors import CalqueWarning, SettingError
 from calque.tasks.answering import Answering, PassageRows, SpanAnswers
-from calque.tasks.datasets import Dataset, warn_of_shared
+from calque.tasks.datasets import Dataset
 from calque.tasks.experiment import Experiment
-from calque.text import Sentences
 from command import fails, works
 from planted import Planted, jobs, questions
 
@@ -36,19 +34,6 @@ def test_vectors_without_meaning_answer_by_chance():
     )[1]
     assert score.metric == "em"
     assert score.value < 0.35
-
-
-def test_a_passage_is_encoded_once_for_all_its_questions():
-    seen = []
-
-    class Counting(Planted):
-        def encode(self, sentences, **options):
-            seen.append(len(sentences))
-            return super().encode(sentences, **options)
-
-    job = Answering([questions(30, "en", each=10)], [questions(4, "de")], hidden=4, seeds=(0, 1), options={"epochs": 1})
-    job.evaluate(Counting())
-    assert sorted(seen) == [2, 3, 4, 30]
 
 
 def test_questions_of_several_texts_stay_with_their_passages():
@@ -223,13 +208,3 @@ def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
     assert "--upos does not apply to qa; it is for parsing" in fails(capsys, *job, "--upos", 3)
     (tmp_path / "bad.de.json").write_text("{", encoding="utf-8")
     assert "bad.de.json line 1: not JSON" in fails(capsys, *job[:6], "bad.de.json")
-
-
-def test_test_questions_that_are_learnt_from_are_told_by_question_and_passage():
-    same, other = questions(20, "en"), questions(20, "en", 5)
-    with pytest.warns(CalqueWarning, match="20 of 20 test sentences are in the training text"):
-        warn_of_shared(same, [other, same])
-    moved = replace(other, data=replace(other.data, questions=Sentences.joined([same.data.questions])))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_of_shared(same, [moved])

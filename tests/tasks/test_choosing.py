@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from calque.corpora.choices import ChoiceText
 from calque.errors import CalqueWarning, SettingError
-from calque.tasks.choosing import ChoiceHead, Choosing
+from calque.tasks.choosing import Choosing
 from calque.tasks.datasets import Dataset
 from calque.tasks.experiment import Experiment
 from calque.text import Sentences
@@ -32,44 +31,6 @@ def test_answers_stay_with_their_passage():
     assert given.lengths.tolist() == [len(text.words) for text in texts]
     right = run.answers.of_texts("labels", given.numbers).tolist()
     assert right == [int(flat[n][0].right[flat[n][1]]) for n in numbers]
-
-
-def test_a_passage_is_encoded_once_for_all_its_answers():
-    seen = []
-
-    class Counting(Planted):
-        def encode(self, sentences, **options):
-            seen.append([max(len(sentence) for sentence in sentences), len(sentences)])
-            return super().encode(sentences, **options)
-
-    job = Choosing([choices(6, "en")], [choices(2, "de")], head="mean", seeds=(0, 1), options={"epochs": 1})
-    job.evaluate(Counting())
-    assert seen == [[6, 30], [6, 10]]
-
-
-def test_scores_are_those_of_each_answer_by_itself():
-    """The scores of an answer do not depend on its place, nor on the other questions of the batch."""
-    score = torch.nn.Linear(3, 1)
-    head = ChoiceHead(_Summed(score), 4)
-    rows = torch.randn(16, 3)  # two questions: 8 passages, then 8 answers, of one row each
-    found = head(rows, torch.ones(16, dtype=torch.int64))
-    passages, answers = rows[:8].view(4, 2, 3), rows[8:].view(4, 2, 3)
-    expected = torch.stack([
-        torch.stack([score(passages[k, s] + answers[k, s])[0] for k in range(4)]) for s in range(2)
-    ])  # fmt: skip
-    torch.testing.assert_close(found, expected)
-
-
-class _Summed(torch.nn.Module):
-    """Of a pair of one row each the score of their sum."""
-
-    def __init__(self, score):
-        super().__init__()
-        self.score = score
-
-    def forward(self, rows, lengths):
-        first, second = rows.chunk(2)
-        return self.score(first + second)
 
 
 def test_esim_finds_the_answer_that_the_passage_has():
@@ -117,7 +78,7 @@ def test_questions_that_two_languages_share_are_said():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"head": "match"}, "unknown head 'match', expected one of esim, mean, bilstm, cls"),
+        ({"head": "match"}, "unknown head 'match', expected one of mean, bilstm, esim, cls"),
         ({"head": "cls"}, "head cls reads the first special subword, which needs a tuned encoder"),
         ({"head": "mean", "tune": True}, "head mean is for frozen vectors"),
     ],

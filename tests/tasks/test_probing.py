@@ -9,17 +9,12 @@ import pytest
 import torch
 
 from calque.corpora.probes import of_treebank, write_edges
-from calque.encoders.random_vectors import RandomVectors
 from calque.errors import SettingError
 from calque.report.questions import sort_questions
 from calque.report.reading import read_results
 from calque.report.subjects import find_subjects
-from calque.runs.study.options import options_of
-from calque.runs.study.values import check
 from calque.tasks.datasets import Dataset
-from calque.tasks.probing import Probing
-from calque.tasks.targets import KeyPointVectors, ProbeAnswers
-from calque.training.sources import WordRows
+from calque.tasks.probing import KeyPointVectors, Probing
 from calque.vectors import Embeddings
 from command import fails, works
 from planted import QUICK, KeyPoints, Planted, asked, spans, trees, words, write_trees
@@ -95,18 +90,6 @@ def test_a_target_may_have_several_labels_or_none():
     assert {0, 1, 2} == set(several.tolist())
     f1, precision, recall = job.evaluate(Planted())
     assert min(f1.value, precision.value, recall.value) > 0.93
-
-
-def test_random_vectors_tell_words_apart_and_nothing_else():
-    """A bag of words: the word's own number is learnt, where all words were seen; its neighbour's is not."""
-    found = [
-        Probing([tags(300, "en", behind=k)], [tags(80, "en", 1, behind=k)], **SMALL)
-        .evaluate(RandomVectors(24))[0]
-        .value
-        for k in (0, 1)
-    ]
-    assert found[0] > 0.97
-    assert found[1] < 0.65
 
 
 def test_the_mix_finds_the_layer_that_has_the_answer():
@@ -234,15 +217,8 @@ def test_labels_on_words_that_are_no_key_points_are_missed():
 def test_an_encoder_must_say_which_words_its_key_points_are():
     text = tags(5, "en").data.sentences
     vectors, good = KeyPoints().encode(text), KeyPoints().key_points(text)
-    points = {
-        "has no key_points": None,
-        "vectors of them": SimpleNamespace(data=good.data[1:], offsets=np.maximum(good.offsets - 1, 0)),
-        "no words of their sentences": SimpleNamespace(data=good.data + 90, offsets=good.offsets),
-    }
-    for fact, found in points.items():
-        own = {} if found is None else {"key_points": lambda sentences, found=found: found}
-        with pytest.raises(SettingError, match=fact):
-            KeyPointVectors.of(SimpleNamespace(name="points", **own), vectors, text)
+    with pytest.raises(SettingError, match="has no key_points"):
+        KeyPointVectors.of(SimpleNamespace(name="points"), vectors, text)
     np.testing.assert_array_equal(KeyPointVectors.of(KeyPoints(), vectors, text).words, good.data)
     twice = KeyPointVectors.joined([KeyPointVectors.of(KeyPoints(), vectors, text)] * 2)
     np.testing.assert_array_equal(twice.words, np.tile(good.data, 2))
@@ -277,18 +253,6 @@ def test_the_encoder_may_learn_too(tiny_encoder):
     score = job.evaluate(tiny_encoder)[0]
     assert score.settings["features"] == "tuned"
     assert score.value > 0.9
-
-
-def test_answers_of_several_texts_are_those_of_each():
-    first, second = random_targets(6, "en", 0, 2), random_targets(8, "fr", 0, 2)
-    one, other = (ProbeAnswers.of(each.data, ("A", "B", "C")) for each in (first, second))
-    both = ProbeAnswers.joined([one, other])
-    given = WordRows(torch.zeros(int(other.lengths.sum()), 2), torch.from_numpy(other.lengths), np.arange(8))
-    mine, theirs = other.asked(given), both.asked(WordRows(given.rows, given.lengths, np.arange(8) + 6))
-    for a, b in zip(mine.spans, theirs.spans, strict=True):
-        assert torch.equal(a.rows, b.rows)
-    assert torch.equal(other.gold(mine.targets, 3), both.gold(theirs.targets, 3))
-    assert both.of_texts("labels", np.array([6])).tolist() == other.of_texts("labels", np.array([0])).tolist()
 
 
 def test_two_probes_of_one_file_are_two_questions(tmp_path):
@@ -345,16 +309,6 @@ def test_every_probe_from_files_to_scores(files, tiny_folder, capsys, arguments,
         assert len(found["settings"]["layer_weights"]) == 4
 
 
-def test_a_table_for_people_and_baselines_by_name(files, tiny_folder, capsys):
-    texts = ("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "pos")
-    for encoder in ("calque.encoders.random_vectors:RandomVectors", f"{tiny_folder}"):
-        more = ("--layer", 0) if encoder == f"{tiny_folder}" else ()
-        said, _ = works(capsys, "evaluate", encoder, *job_of(*texts), *more)
-        rows = [line.split() for line in said.splitlines()]
-        assert [row[3] for row in rows if row[:1] == ["de_tree.conllu"]] == ["f1", "precision", "recall"]
-        assert "frozen features, head edge probe, mean of 1 run" in said
-
-
 @pytest.mark.parametrize(
     ("arguments", "fact"),
     [
@@ -368,27 +322,3 @@ def test_a_table_for_people_and_baselines_by_name(files, tiny_folder, capsys):
 )  # fmt: skip
 def test_what_cannot_be_probed_is_one_line(files, tiny_folder, capsys, arguments, fact):
     assert fact in fails(capsys, "evaluate", tiny_folder, *job_of(*arguments))
-
-
-def test_a_study_knows_the_options():
-    known = options_of("probing")
-    check("tasks.p", {"probe": "dependencies", "mix": [0, 4, -1], "width": 128, "hidden": 64, "subtypes": True}, known)
-    for wrong, expected in (({"mix": 3}, "expected a list of whole numbers"), ({"width": 0}, "above 0")):
-        with pytest.raises(SettingError, match=expected):
-            check("tasks.p", wrong, known)
-
-
-def test_other_tasks_have_no_probe(files, tiny_folder, capsys):
-    line = fails(
-        capsys,
-        "evaluate",
-        tiny_folder,
-        "pos",
-        "--train",
-        "en_tree.conllu",
-        "--test",
-        "de_tree.conllu",
-        "--probe",
-        "pos",
-    )
-    assert "--probe does not apply to pos; it is for probing" in line

@@ -10,8 +10,7 @@ from calque.corpora.origins import origins_of
 from calque.encoders.base import Encoder
 from calque.errors import CalqueError, CalqueWarning, SettingError
 from calque.pairs import WordPairs
-from calque.tasks import Score, WordRetrieval, retrieve
-from calque.tasks.bootstrap import interval, ratio
+from calque.tasks import WordRetrieval, retrieve
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
 from calque.tasks.retrieval import form_numbers, with_ends
 from calque.text import ParallelCorpus, Sentences
@@ -167,19 +166,6 @@ def test_accuracy_equals_the_definition(seed, contextual, candidates, similarity
         assert scores[name.replace("accuracy", "form")].value >= score.value
 
 
-def test_the_parts_of_the_definition_matter():
-    """Each argument changes a figure somewhere, so that the comparison above can fail."""
-    changes = [{"candidates": "linked"}, {"similarity": "cosine"}, {"k": 1}, {"contextual": False}]
-    changed = [False] * len(changes)
-    for seed in range(12):
-        corpus, pairs, source, target = toy(seed, n_sentences=30)
-        encoder = Fixed(en=source, de=target)
-        plain = WordRetrieval(corpus, pairs, bootstrap=0).evaluate(encoder)[0].value
-        for place, change in enumerate(changes):
-            changed[place] |= WordRetrieval(corpus, pairs, bootstrap=0, **change).evaluate(encoder)[0].value != plain
-    assert all(changed)
-
-
 def test_a_perfect_encoder_is_right_and_a_random_one_guesses():
     rng = np.random.default_rng(0)
     n, length, dim = 300, 6, 30
@@ -215,22 +201,6 @@ def test_words_without_a_vector_are_dropped_and_counted_or_wrong():
     settings = task.evaluate(Fixed(en=source, de=target))[0].settings
     assert settings["links_without_vector"] == settings["source_words_without_vector"] == 1
     assert settings["target_words_without_vector"] == 0
-
-
-def test_any_occurrence_of_the_right_form_is_found_by_form():
-    """Two sentences whose vectors are exchanged: no word finds its own translation, two of three find its form."""
-    corpus = ParallelCorpus.of([["The", "cat"], ["the"]], [["Der", "Kater"], ["DER"]], ("en", "de"))
-    pairs = WordPairs([0, 0, 1], [0, 1, 0], [0, 1, 0], n_sentences=2)
-    eye = np.eye(3, dtype=np.float32)
-    source, target = Embeddings(eye, np.array([0, 2, 3])), Embeddings(eye[[2, 1, 0]], np.array([0, 2, 3]))
-    scores = {s.metric: s.value for s in WordRetrieval(corpus, pairs).evaluate(Fixed(en=source, de=target))}
-    assert scores["accuracy.all"] == pytest.approx(1 / 3)
-    assert scores["form.all"] == scores["form.all.en-de"] == scores["form.all.de-en"] == 1.0
-    none = Embeddings(eye[[2, 1, 0]] * [[0], [1], [1]], np.array([0, 2, 3]), np.array([False, True, True]))
-    wrong = WordRetrieval(corpus, pairs, uncovered="wrong", similarity="cosine").evaluate(Fixed(en=source, de=none))
-    by_metric = {score.metric: score for score in wrong}
-    assert by_metric["form.all"].n == 3
-    assert by_metric["form.all.en-de"].value == pytest.approx(1 / 3)  # the cat: a link without a vector is wrong
 
 
 def test_figures_by_origin_are_those_of_its_links_alone():
@@ -362,28 +332,6 @@ def test_seen_pairs_in_a_text_of_many_blocks(monkeypatch):
     assert not whole.all()
     monkeypatch.setattr(overlap, "_BLOCK", 7)
     np.testing.assert_array_equal(seen_pairs(corpus, pairs, train, train_pairs), whole)
-
-
-def test_the_bootstrap_is_that_of_a_loop_over_sentences():
-    rng = np.random.default_rng(0)
-    sums = rng.integers(0, 9, (40, 2)) + np.array([0, 9])
-    value, low, high = interval(sums, lambda s: ratio(s[..., 0], s[..., 1]), samples=2000, seed=1)
-    drawn = [sums[rng.integers(0, 40, 40)].sum(axis=0) for _ in range(2000)]
-    expected = np.quantile([a / b for a, b in drawn], [0.025, 0.975])
-    assert value == sums[:, 0].sum() / sums[:, 1].sum()
-    np.testing.assert_allclose([low, high], expected, atol=0.01)
-    assert high - low > 0.05
-    again = interval(sums, lambda s: ratio(s[..., 0], s[..., 1]), samples=2000, seed=1)
-    assert again == (value, low, high)
-    assert interval(sums, lambda s: ratio(s[..., 0], s[..., 1]), samples=0)[1:] == (value, value)
-
-
-def test_a_score_is_one_line_of_json():
-    score = Score("retrieval", "x.tsv", ("en", "de"), "accuracy.all", 0.5, 0.4, 0.6, 7, 0, {"k": 10})
-    plain = json.loads(score.to_json())
-    assert plain == {**score.to_dict(), "languages": ["en", "de"]}
-    assert (plain["queries"], plain["settings"], plain["value"]) == (7, {"k": 10}, 0.5)
-    assert "50.0 [40.0, 60.0] n=7" in str(score)
 
 
 @pytest.mark.parametrize(

@@ -229,19 +229,3 @@ def test_what_the_command_line_cannot_do_is_one_line(files, capsys, tiny_folder)
     assert "add --dev" in fails(capsys, *job, "--test", "test")
     assert "has no pooling of its own" in fails(capsys, *job, "--test", "test.tsv", "--sentence-pooling", "own")
     assert "--train does not apply to sentences" in fails(capsys, *job, "--test", "test.tsv", "--train", "x")
-
-
-def test_a_study_has_it_with_a_row_for_each_encoder(files, capsys, tiny_folder):
-    (files / "study.toml").write_text(
-        f'seeds = 1\n[encoders]\ntiny = "{tiny_folder}"\n[methods.base]\n'
-        '[tasks.found]\ntask = "sentences"\ntest = { de = "test.tsv" }\naltered = "en=altered.tsv"\n'
-        'similarity = "csls"\nsentence_pooling = "subwords"\n'
-        '[tasks.mined]\ntask = "sentences"\ntest = { de = "test" }\ndev = { de = "sample" }\n'
-    )
-    works(capsys, "study", "study.toml", "--out", "out", "-q")
-    records = [json.loads(line) for line in (files / "out" / "results.jsonl").read_text().splitlines()]
-    metrics = [(record["task"], record["metric"]) for record in records]
-    assert ("found", "xsim++.de-en") in metrics
-    assert ("mined", "f1") in metrics
-    assert records[0]["settings"]["similarity"] == "csls"
-    assert records[0]["settings"]["pooled"] == "subwords"

@@ -384,34 +384,30 @@ def _asked(number: int, values: Any, pairs: bool | None, path: str | PathLike[st
     if not words:
         return Flaw(number, "empty text", "the text has no words, expected a sentence", path)
     for k, each in enumerate(listed, 1):
-        target = _target(each, len(words), pairs)
-        if isinstance(target, str):
-            reason, _, fact = target.partition(": ")
-            return Flaw(number, reason, f"target {k} of {len(listed)}: {fact}", path)
+        target = _target(each, len(words))
+        if target is None:
+            fact = f"is {each!r:.80}, expected label, span1 and maybe span2, [start, end] with 0 <= start < end <= {len(words)}"
+            return Flaw(number, "no target", f"target {k} of {len(listed)} {fact}", path)
+        if pairs is not None and pairs != (len(target.spans) == 2):
+            fact = f"target {k} of {len(listed)} has {'one span' if pairs else 'two spans'}, unlike those before it"
+            return Flaw(number, "one or two spans", fact, path)
         pairs = len(target.spans) == 2
         targets.append(target)
     return Asked(number, words, targets)
 
 
-def _target(given: Any, n_words: int, pairs: bool | None) -> Target | str:
-    """A target, or what is wrong with it: `reason: fact`."""
+def _target(given: Any, n_words: int) -> Target | None:
+    """Return a target of a text, or None if it is none."""
     if not isinstance(given, Mapping):
-        return f"no target: {given!r:.40}, expected an object with span1 and label"
-    names = ["span1", *(["span2"] if given.get("span2") is not None else [])]
-    if pairs is not None and pairs != (len(names) == 2):
-        return f"one or two spans: {'no span2' if pairs else 'span2'}, unlike the targets before; give all of them one or two"
-    spans = []
-    for name in names:
-        span = given.get(name)
+        return None
+    spans = [given.get("span1"), *([] if given.get("span2") is None else [given["span2"]])]
+    for span in spans:
         if not (isinstance(span, list) and len(span) == 2 and all(type(place) is int for place in span)):
-            return f"no span: {name} is {span!r:.40}, expected the first word and the one behind the last, as [2, 4]"
-        start, end = span
-        if not 0 <= start < end <= n_words:
-            fact = f"{name} is [{start}, {end}], but the text has {n_words} words"
-            return f"span not in the text: {fact}; expected [start, end] with 0 <= start < end <= {n_words}"
-        spans.append((start, end))
-    label = given.get("label")
-    labels = label if isinstance(label, list) else [label]
+            return None
+        if not 0 <= span[0] < span[1] <= n_words:
+            return None
+    labels = given.get("label")
+    labels = labels if isinstance(labels, list) else [labels]
     if not all(isinstance(name, str | int) and name != "" for name in labels):
-        return f"no label: label is {label!r:.40}, expected a string or a list of strings"
-    return Target(spans, list(dict.fromkeys(map(str, labels))))
+        return None
+    return Target([(start, end) for start, end in spans], list(dict.fromkeys(map(str, labels))))

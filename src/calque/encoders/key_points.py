@@ -326,36 +326,23 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         if "extract" not in self.steps:
             words = np.arange(states.n_words) - np.repeat(states.offsets[:-1], np.diff(states.offsets))
             return self._transformed(lang, states), words
-        probabilities = self.probabilities(lang, states)
-        rows = np.flatnonzero(key_points(probabilities, states.offsets, self.threshold, states.covered))
+        head = self.parts[lang].head
+        assert head is not None
+        rows = np.flatnonzero(
+            key_points(head.probabilities(states.data), states.offsets, self.threshold, states.covered)
+        )
         offsets = np.searchsorted(rows, states.offsets)
         words = rows - np.repeat(states.offsets[:-1], np.diff(offsets))
         vectors = np.ascontiguousarray(states.data[rows], dtype=np.float32)
         if lang != self.pivot and "reorder" in self.steps:
             model, lengths = self.parts[lang].order, np.diff(offsets)
             assert model is not None
-            found = model.search(*map(torch.from_numpy, (vectors, words, lengths)), self.beam)[0]
+            found, _ = model.search(
+                torch.from_numpy(vectors), torch.from_numpy(words), torch.from_numpy(lengths), self.beam
+            )
             order = np.repeat(offsets[:-1], lengths) + found
             vectors, words = vectors[order], words[order]
         return self._transformed(lang, Embeddings(vectors, offsets)), words
-
-    def probabilities(self, lang: str, states: Embeddings) -> np.ndarray:
-        """P of each word that it is a key point, float32 `[n_words]`; 0 for a word without a vector.
-
-        Args:
-            lang: one of the languages.
-            states: of its encoder.
-
-        Raises:
-            SettingError: the step extract was not learnt.
-        """
-        head = self.parts[lang].head
-        if head is None:
-            raise SettingError(f"step extract was not learnt for {lang}: train with --steps transform,extract")
-        found = head.probabilities(states.data)
-        if states.covered is not None:
-            found[~states.covered] = 0.0
-        return found
 
     @torch.inference_mode()
     def _transformed(self, lang: str, states: Embeddings) -> Embeddings:

@@ -82,9 +82,6 @@ class SpanPooling(nn.Module):
         if not len(spans.lengths):
             return words.new_zeros(0, self.project.out_features)
         device, rows = words.device, spans.rows.to(words.device)
-        if 2 * len(rows) < len(words):  # as of entities: most words are in no span, and need not be projected
-            used, rows = rows.unique(return_inverse=True)
-            words = words[used]
         projected = self.project(words)
         owner = owners(spans.lengths, device)
         scores = F.embedding(rows, self.attention(projected))[:, 0]

@@ -84,9 +84,6 @@ class Transform(nn.Module):
             other.outer.weight.copy_(self.outer.weight.double() * s_t)
         return other
 
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.settings.items())
-
 
 def attention_distance(
     keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, temperature: float = 1.0, score: Score = "distance"

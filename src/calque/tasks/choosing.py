@@ -18,7 +18,7 @@ from calque.errors import CalqueWarning, InputError, SettingError
 from calque.nn.esim import ESIM
 from calque.nn.pooling import means
 from calque.offsets import offsets_of, ranges
-from calque.tasks.classification import FirstHead, TextHead, has_segments
+from calque.tasks.classification import FirstHead, TextHead, has_segments, text_head
 from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.grouped import GroupedAnswer, GroupedSource, GroupedSplit, side_by_side
 from calque.training.sources import FrozenSource, VectorSource
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.text import Sentences
 
-HEADS = ("esim", "mean", "bilstm", "cls")
 WORD_HEADS = ("mean", "cosine")
 LABELS = ("different", "same")
 
@@ -49,7 +48,7 @@ class Choosing(GroupedAnswer[ChoiceText]):
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; None for cls where the encoder learns, else esim.
+        head: esim, mean, bilstm or cls; None for cls where the encoder learns, else esim.
         hidden: of the dense layers and of the LSTMs in each direction.
         dropout: before each dense layer; of esim see `Classification`.
     """
@@ -68,17 +67,7 @@ class Choosing(GroupedAnswer[ChoiceText]):
         dev: Sequence[Dataset[ChoiceText]] = (),
         **protocol: Any,
     ):
-        self.kind_of_head = ("cls" if tune else "esim") if head is None else head
-        if self.kind_of_head not in HEADS:
-            raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
-        if tune and self.kind_of_head != "cls":
-            raise SettingError(
-                f"head {head} is for frozen vectors: with tune=True (--tune) the head is cls, leave it out"
-            )
-        if self.kind_of_head == "cls" and not tune:
-            raise SettingError(
-                "head cls reads the first special subword, which needs a tuned encoder: add tune=True (--tune)"
-            )
+        self.kind_of_head = text_head(head, tune, "esim")
         self.hidden, self.dropout = hidden, dropout
         self.choices = train[0].data.choices if train else 2
         for each in (*train, *tests, *dev):

@@ -76,19 +76,9 @@ class Classification(OneAnswer[LabelledText]):
         if kind not in self.names:
             raise SettingError(f"unknown kind of classification {kind!r}, expected nli or sentiment")
         self.name: str = kind
-        self.kind_of_head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
-        if self.kind_of_head not in HEADS:
-            raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
+        self.kind_of_head = text_head(head, tune, "bilstm" if kind == "nli" else "mean")
         if self.kind_of_head == "esim" and kind != "nli":
             raise SettingError(f"head esim compares two texts, and {kind} has single ones: take mean or bilstm")
-        if tune and self.kind_of_head != "cls":
-            raise SettingError(
-                f"head {head} is for frozen vectors: with tune=True (--tune) the head is cls, leave it out"
-            )
-        if self.kind_of_head == "cls" and not tune:
-            raise SettingError(
-                "head cls reads the first special subword, which needs a tuned encoder: add tune=True (--tune)"
-            )
         self.columns = 2 if kind == "nli" else 1
         for each in (*train, *tests, *protocol.get("dev", ())):
             if len(each.data.texts) != self.columns:
@@ -169,6 +159,24 @@ class Classification(OneAnswer[LabelledText]):
             said, true = predicted[:, None] == np.arange(n), gold[:, None] == np.arange(n)
             counts["macro-f1"] = np.stack([said & true, said, true], axis=2).reshape(len(gold), 3 * n)
         return counts
+
+
+def text_head(head: str | None, tune: bool, default: str) -> str:
+    """Return the name of a head for texts; by default cls where the encoder learns.
+
+    Raises:
+        SettingError: there is no such head, or it is not for encoders that learn, or for others.
+    """
+    head = ("cls" if tune else default) if head is None else head
+    if head not in HEADS:
+        raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
+    if tune and head != "cls":
+        raise SettingError(f"head {head} is for frozen vectors: with tune=True (--tune) the head is cls, leave it out")
+    if head == "cls" and not tune:
+        raise SettingError(
+            "head cls reads the first special subword, which needs a tuned encoder: add tune=True (--tune)"
+        )
+    return head
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:

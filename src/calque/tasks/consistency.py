@@ -60,7 +60,7 @@ class Consistency(Task):
         self,
         text: Sentences,
         *,
-        base: Before | Encoder | str | None = None,
+        base: Encoder | str | None = None,
         letters: int = LETTERS,
         pairs: int = PAIRS,
         bootstrap: int = 1000,
@@ -69,7 +69,7 @@ class Consistency(Task):
     ):
         if letters < 1 or pairs < 1:
             raise SettingError(f"letters={letters}, pairs={pairs}: expected at least 1 of either")
-        self.base = base if base is None or isinstance(base, Before) else Before(base)
+        self.base = base
         self.text, self.letters, self.pairs = text, letters, pairs
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
@@ -88,19 +88,36 @@ class Consistency(Task):
             for lang, path in map(language_and_path, inputs.test):
                 how: Any = {"pretokenized": words.pretokenized, "limit": words.limit}
                 texts.append((path, read_sentences(path, lang=lang, **how)))
-        before = None if base is None else Before(base)
-        return [cls(text, base=before, letters=letters, seed=words.seed, data=name) for name, text in texts]
+        return [cls(text, base=base, letters=letters, seed=words.seed, data=name) for name, text in texts]
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """The share of words whose nearest other word is the same; with a base, the correlation of similarities."""
         require(encoder, "measured", self.rows)
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
-        base, before = None if self.base is None else self.base.of(encoder), None
+        base, before = self._before(encoder), None
         if base is not None and base.fingerprint != encoder.fingerprint:
             before = vectors_like(base, encoder, self.text, progress=progress)
             about |= {"base": base.name, "base_fingerprint": base.fingerprint}
         vectors = encoder.encode(self.text, progress=progress)
         return self.evaluate_embeddings(vectors, about=about, before=before)
+
+    def _before(self, encoder: Encoder) -> Encoder | None:
+        """Return the encoder before alignment, with the pooling of `encoder`, which was made of it.
+
+        Raises:
+            InputError: nothing can be loaded from there.
+            SettingError: its rows are not words.
+        """
+        if self.base is None:
+            return None
+        if isinstance(self.base, Encoder):
+            loaded = self.base
+        else:
+            loaded, pooling = load_encoder(self.base), getattr(encoder.base or encoder, "pooling", None)
+            if getattr(loaded, "pooling", pooling) != pooling:
+                loaded = load_encoder(self.base, pooling=pooling)
+        require(loaded, "measured", self.rows)
+        return loaded
 
     def evaluate_embeddings(
         self, vectors: Embeddings, *, about: dict[str, Any] | None = None, before: Embeddings | None = None
@@ -154,38 +171,6 @@ class Consistency(Task):
         """Sentences that stand in the text before: their words have their own vectors for neighbours."""
         sentences = [sentence.words for sentence in self.text if len(sentence)]
         return len(sentences) - len(set(sentences))
-
-
-class Before:
-    """The encoder before alignment, loaded once for each pooling that is asked for.
-
-    Args:
-        base: the encoder, or what `load_encoder` takes.
-    """
-
-    def __init__(self, base: Encoder | str):
-        self._base = base
-        self._loaded: dict[str | None, Encoder] = {}
-
-    def of(self, encoder: Encoder) -> Encoder:
-        """The encoder before alignment, with the pooling of `encoder`, which was made of it.
-
-        Raises:
-            InputError: nothing can be loaded from there.
-            SettingError: its rows are not words.
-        """
-        pooling = getattr(encoder.base or encoder, "pooling", None)
-        if pooling not in self._loaded:
-            self._loaded[pooling] = self._opened(pooling)
-            require(self._loaded[pooling], "measured", Consistency.rows)
-        return self._loaded[pooling]
-
-    def _opened(self, pooling: str | None) -> Encoder:
-        if isinstance(self._base, Encoder):
-            return self._base
-        loaded = load_encoder(self._base)
-        other = getattr(loaded, "pooling", pooling) != pooling
-        return load_encoder(self._base, pooling=pooling) if other else loaded
 
 
 def vectors_like(base: Encoder, encoder: Encoder, text: Sentences, *, progress: bool = False) -> Embeddings:

@@ -113,7 +113,8 @@ class SentenceRetrieval(Task):
         self.sentence_pooling: Pooling | None = sentence_pooling
         self.similarity: Similarity = similarity
         self.k = k
-        self.margin, self.margin_k = check_margin(margin), k or 4
+        self.margin: Margin = check_margin(margin)
+        self.margin_k = k or 4
         self.strategy: Strategy = strategy
         self.threshold, self.tokenize, self.bootstrap, self.data = threshold, tokenize, bootstrap, data
         self._side = 0 if altered is None else _altered_side(altered[0], text)

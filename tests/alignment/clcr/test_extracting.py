@@ -1,6 +1,5 @@
 """Key points from noisy labels: flips planted at known rates are estimated, weighed as the formula says, and made up for."""
 
-import shutil
 import warnings
 
 import numpy as np
@@ -14,10 +13,9 @@ from calque.nn.key_points import KeyPointHead
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.tasks.bootstrap import measure
-from calque.training.loop import Loop, Schedule
 from calque.vectors import Embeddings
 
-TRAINING = HeadTraining(schedule=Schedule(epochs=6, learning_rate=5e-3, decay="linear", clip=5.0), batch=16)
+TRAINING = HeadTraining(epochs=6, learning_rate=5e-3, batch=16)
 SETTINGS = {"hidden": 16, "dropout": 0.0, "training": TRAINING}
 
 
@@ -134,42 +132,3 @@ def test_links_of_other_text_are_refused():
 
 def same(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
-
-
-def test_killed_in_any_part_and_resumed_gives_the_same_bits(tmp_path, monkeypatch):
-    """Each of the three classifiers dies once on its way; those that are ready are not trained again."""
-    embeddings, _, pivots = planted(60, 0.2, 0.1)
-    schedule = Schedule(epochs=8, learning_rate=5e-3)
-    settings = {"hidden": 16, "dropout": 0.3}
-    whole = Extracting(**settings, training=HeadTraining(schedule=schedule, batch=16)).train(embeddings, pivots)
-    kept = Extracting(
-        **settings, training=HeadTraining(schedule=schedule, batch=16, folder=tmp_path, checkpoint_every=2)
-    )
-
-    class Killed(Exception):
-        pass
-
-    original, died = Loop.save, set()
-
-    def dying(self):
-        original(self)
-        if self.title not in died:
-            died.add(self.title)
-            raise Killed
-
-    monkeypatch.setattr(Loop, "save", dying)
-    for _ in range(3):
-        with pytest.raises(Killed):
-            kept.train(embeddings, pivots)
-    resumed = kept.train(embeddings, pivots)
-    assert died == {"key-points-1", "key-points-2", "key-points"}
-    assert resumed.rates == whole.rates is not None
-    assert same(resumed.head, whole.head)
-    assert resumed.history == whole.history
-    other = WordPairs.of([[(0, 0)]] * 60)
-    with pytest.raises(SettingError, match="belongs to a run with other settings or data: labels was"):
-        kept.train(embeddings, other)
-    with pytest.raises(SettingError, match="belongs to a run with other settings or data: vectors was"):
-        kept.train(Embeddings(embeddings.data + 1, embeddings.offsets), pivots)
-    shutil.rmtree(tmp_path)
-    assert same(kept.train(embeddings, pivots).head, whole.head)

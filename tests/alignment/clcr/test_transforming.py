@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import clcr_job
-from calque.alignment.clcr.method import KeyPointAlignment, transform_rate
+from calque.alignment.clcr.method import KeyPointAlignment
 from calque.alignment.clcr.transforming import ScaledSource, Side, Space, Transforming
 from calque.distributed import Processes
 from calque.encoders.batches import collate
@@ -25,7 +25,7 @@ from calque.text import ParallelCorpus
 from calque.training.sources import ChosenWords, TrainedSource
 from calque.vectors import Embeddings
 from linked_text import cancels, make_text
-from planted_vectors import Known, f1, languages
+from planted_vectors import f1, languages
 from two_processes import run_two
 
 
@@ -224,24 +224,6 @@ def test_without_annealing_attention_stays_soft_where_vectors_are_small():
     assert last[0.0] > last[0.01] > last[0.03]
 
 
-def test_transforms_are_for_vectors_as_they_are():
-    """What is learnt between scaled vectors gives the same distances between the vectors, in their own units."""
-    planted = languages(300)
-    method = KeyPointAlignment(towards="bb", epochs=(20, 0, 0), held_out=0.2)
-    found = method.transform(planted.encoders, planted.corpus, planted.links)
-    (text,) = found.texts
-    links = text.links
-    x = torch.from_numpy(text.vectors.data[text.vectors.rows(links.sentence, links.source)])
-    y = torch.from_numpy(text.pivot_vectors.data[text.pivot_vectors.rows(links.sentence, links.target)])
-    with torch.no_grad():
-        left = (found.to_pivot["aa"](x) - y).square().mean() / y.var(0).mean()
-        back = (found.from_pivot["aa"](y) - x).square().mean() / x.var(0).mean()
-    assert left < 0.4
-    assert back < 0.5
-    with pytest.raises(SettingError, match="vectors of shape"):
-        found.to_pivot["aa"](y)
-
-
 # -- phases, with encoders that learn ----------------------------------------------------------------------------------
 def test_one_encoder_learns_at_a_time_and_the_pivots_is_one(tiny_folder, tmp_path, monkeypatch):
     learnt = []
@@ -346,32 +328,6 @@ def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
     assert all(np.isfinite(line["loss"]) for history in found.history.values() for line in history)
 
 
-def test_long_sentences_and_those_of_one_word():
-    rng = np.random.default_rng(0)
-    table = {f"w{k}": rng.standard_normal(8) for k in range(30)}
-    encoders = {lang: Known(lang, table, 0.1) for lang in ("aa", "bb")}
-    sizes = (512, 1, 1, 7)
-    source = [[f"w{w}" for w in rng.integers(0, 30, n)] for n in sizes]
-    target = [[f"w{w}" for w in rng.integers(0, 30, n)] for n in (500, 1, 9, 1)]
-    corpus = ParallelCorpus.of(source, target, ("aa", "bb"))
-    found = KeyPointAlignment(towards="aa", epochs=(2, 0, 0), held_out=0, batch=4, max_words=None).transform(
-        encoders, corpus
-    )
-    assert found.texts[0].counts["trained"] == 4
-    assert found.texts[0].corpus.langs == ("bb", "aa"), "the pivot is the target"
-    assert np.isfinite(found.history["transform-bb"][-1]["loss"])
-
-
-def test_a_sentence_longer_than_its_encoder_reads(tiny_encoder):
-    words = ["the", "cat"] * 60  # 64 subwords is what the tiny encoder reads
-    corpus = ParallelCorpus.of([words, ["a", "cat"]], [["house"], words], ("xx", "en"))
-    method = KeyPointAlignment(towards="en", epochs=(1, 1, 1), held_out=0, max_words=None)
-    with pytest.warns(UncoveredWordsWarning, match="exceed the limit"):
-        found = method.transform({"xx": tiny_encoder, "en": tiny_encoder}, corpus)
-    assert found.texts[0].counts["trained"] == 2
-    assert all(np.isfinite(line["loss"]) for history in found.history.values() for line in history)
-
-
 def test_languages_that_do_not_fit_say_so(tiny_encoder):
     text, _ = make_text("xx", 6, 0)
     encoders = {"en": tiny_encoder, "xx": tiny_encoder}
@@ -415,28 +371,3 @@ def test_languages_that_do_not_fit_say_so(tiny_encoder):
 def test_settings_that_cannot_be_are_refused(settings, message):
     with pytest.raises(SettingError, match=message):
         KeyPointAlignment(towards="en", **settings)
-
-
-def test_narrow_encoders_learn_faster():
-    assert transform_rate(48) == 5e-3
-    assert transform_rate(768) == pytest.approx(6.5e-4, rel=0.01)
-
-
-def test_encoders_that_are_to_be_met_make_all_vectors_alike(tiny_folder):
-    """Which makes the distance small, and is why they are not, unless asked for."""
-    spreads, distances = {}, {}
-    for target in ("fixed", "live"):
-        found, _ = clcr_job.run(
-            str(tiny_folder),
-            None,
-            sizes=(40,),
-            epochs=(4, 8, 0),
-            batch=8,
-            learning_rate=(5e-3, 2e-3, 2e-3),
-            target=target,
-        )
-        before, after = found.spreads["xx"]
-        spreads[target] = after / before
-        distances[target] = mean_of_last(found.history["encoder-xx"], "en-xx", 5)
-    assert spreads["live"] < 0.6 < 0.85 < spreads["fixed"]
-    assert distances["live"] < 0.5 * distances["fixed"]

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from calque.algebra.noisy_labels import flip_rates, importance
-from calque.alignment.clcr.heads import HeadTraining, Trained, digest
-from calque.errors import CalqueWarning, SettingError, check_number
+from calque.alignment.clcr.heads import HeadTraining, Trained
+from calque.errors import CalqueWarning, SettingError
 from calque.nn.key_points import KeyPointHead
 from calque.nn.pivots import covered_words
 from calque.nn.pooling import sums
@@ -75,10 +74,6 @@ class Extracting:
     hidden: int = 256
     dropout: float = 0.1
     training: HeadTraining = field(default_factory=HeadTraining)
-
-    def __post_init__(self):
-        check_number("hidden", self.hidden, least=1, whole=True)
-        check_number("dropout", self.dropout, least=0, below=1)
 
     def train(self, embeddings: Embeddings, pivots: WordPairs) -> Trained[KeyPointHead]:
         """Learn which words are pivots.
@@ -140,10 +135,8 @@ class Extracting:
             return sums(each[:, None], given.lengths)[:, 0]
 
         lengths = _chosen_words(embeddings, chosen)
-        settings: dict[str, Any] = {"head": "key points", "hidden": self.hidden, "dropout": self.dropout}
         make = partial(KeyPointHead, embeddings.dim, self.hidden, self.dropout)
-        identity = {**settings, "labels": digest(linked[chosen]), "weights": digest(weights)}
-        return self.training.fit(make, embeddings, chosen, losses, lengths, name=name, identity=identity)
+        return self.training.fit(make, embeddings, chosen, losses, lengths, name=name)
 
 
 def _chosen_words(embeddings: Embeddings, chosen: np.ndarray) -> np.ndarray:
@@ -153,53 +146,40 @@ def _chosen_words(embeddings: Embeddings, chosen: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KeyPointScores:
-    """What a classifier says of the words of a text, and what the pivots say.
+    """What a classifier predicts for the words of a text, and what the pivots are.
 
     Attributes:
         probabilities: float32 `[n_words]`.
         marked: bool `[n_words]`, whether the word is a pivot.
-        covered: bool `[n_words]`, whether it has a vector; the others do not count.
-        offsets: int64 `[n_sentences + 1]`.
-        threshold: δ.
+        counts: sums of which `STATISTICS` are made, int64 `[n_sentences, 6]`, over the words that have a vector: words, those
+            predicted rightly, pivots predicted, words predicted to be pivots, pivots, and words whose probability is
+            neither low nor high.
     """
 
     probabilities: np.ndarray
     marked: np.ndarray
-    covered: np.ndarray
-    offsets: np.ndarray
-    threshold: float
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Sums of which `STATISTICS` are made, int64 `[n_sentences, 6]`: words, those judged right, pivots said rightly,
-        words said to be pivots, pivots, and words whose probability is neither low nor high."""
-        said = self.probabilities > self.threshold
-        low, high = _AMBIGUOUS
-        between = (self.probabilities > low) & (self.probabilities < high)
-        outcomes = (np.ones_like(said), said == self.marked, said & self.marked, said, self.marked, between)
-        table = np.stack(outcomes, axis=1) & self.covered[:, None]
-        running = np.concatenate([np.zeros((1, len(outcomes)), dtype=np.int64), np.cumsum(table, axis=0)])
-        return np.diff(running[self.offsets], axis=0)
+    counts: np.ndarray
 
 
 def score_key_points(
     head: KeyPointHead, embeddings: Embeddings, pivots: WordPairs, *, threshold: float = 0.2
 ) -> KeyPointScores:
-    """Judge a classifier by the pivots of a text that it has not seen (Table 2).
+    """Compare a classifier with the pivots of a text that it has not seen (Table 2).
 
     Args:
         embeddings, pivots: as in `Extracting.train`.
-        threshold: δ: a word with P > δ is said to be a pivot.
+        threshold: δ: a word with P > δ is predicted to be a pivot.
 
     Raises:
-        SettingError: links of other sentences, or vectors of another size.
+        SettingError: links of other sentences.
     """
-    if embeddings.dim != head.settings["dim"]:
-        raise SettingError(f"vectors of {embeddings.dim} dimensions for a head on {head.settings['dim']}")
-    marked = linked_words(embeddings, pivots)
-    return KeyPointScores(
-        head.probabilities(embeddings.data), marked, covered_words(embeddings), embeddings.offsets, threshold
-    )
+    marked, probabilities = linked_words(embeddings, pivots), head.probabilities(embeddings.data)
+    said, (low, high) = probabilities > threshold, _AMBIGUOUS
+    between = (probabilities > low) & (probabilities < high)
+    outcomes = (np.ones_like(said), said == marked, said & marked, said, marked, between)
+    table = np.stack(outcomes, axis=1) & covered_words(embeddings)[:, None]
+    running = np.concatenate([np.zeros((1, len(outcomes)), dtype=np.int64), np.cumsum(table, axis=0)])
+    return KeyPointScores(probabilities, marked, np.diff(running[embeddings.offsets], axis=0))
 
 
 def share(part: int, whole: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -218,4 +198,4 @@ STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "recall": share(2, 4),
     "ambiguous": share(5, 0),
 }
-"""Figures of Table 2, and the share of words that are judged neither way, from sums `[…, 6]` of `KeyPointScores.counts`."""
+"""Figures of Table 2, and the share of words that are judged neither way, from sums `[…, 6]` of `KeyPointScores`."""

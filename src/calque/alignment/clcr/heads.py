@@ -1,12 +1,10 @@
-"""Training a small head on stored vectors, so that it can be killed at any moment and goes on to the same bits."""
+"""Training a small head on stored vectors."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -14,19 +12,12 @@ from torch import Tensor, nn
 
 from calque.algebra.noisy_labels import FlipRates
 from calque.distributed import Processes
-from calque.errors import SettingError, check_number
-from calque.training.loop import Loop, Schedule
-from calque.training.plan import BatchPlan
+from calque.errors import SettingError
 from calque.training.sources import ChosenWords, SubsetSource, WordRows
-from calque.training.supervised import HeadObjective
+from calque.training.supervised import Supervised
 from calque.vectors import Embeddings
 
 H = TypeVar("H", bound=nn.Module)
-
-_SAMPLED = 256  # rows that tell vectors of one encoder from those of another
-SCHEDULE = Schedule(
-    epochs=10.0, learning_rate=2e-3, warmup=0.05, decay="linear", betas=(0.9, 0.999), epsilon=1e-8, clip=5.0
-)
 
 
 @dataclass(frozen=True)
@@ -35,42 +26,30 @@ class Trained(Generic[H]):
 
     Attributes:
         head: ready for use.
-        history: metrics of every update.
         counts: what it was learnt from, and what was left out.
         rates: flip rates of the labels; None if labels were taken as they are.
     """
 
     head: H
-    history: list[dict[str, float]]
     counts: dict[str, int] = field(default_factory=dict)
     rates: FlipRates | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadTraining:
-    """How heads are trained, and where they stand meanwhile.
+    """How heads are trained.
 
     Args:
-        schedule: how long and how fast.
-        batch: sentences in an update; those of like length together.
-        folder: where checkpoints go, each head's under its own name; they stay, also those of heads that are ready, until
-            whoever calls removes them. None keeps none.
-        checkpoint_every, progress: see `Loop`.
-        identity: what the result depends on besides, such as the encoder's fingerprint; of vectors only a sample is looked
-            at.
+        epochs, learning_rate, batch, seed: see `Supervised`; the rate rises over the first 5% of the updates, and falls
+            linearly after them.
+        progress: show a bar on standard error.
     """
 
-    schedule: Schedule = SCHEDULE
+    epochs: float = 10.0
+    learning_rate: float = 2e-3
     batch: int = 32
-    folder: str | Path | None = None
-    checkpoint_every: int = 200
+    seed: int = 0
     progress: bool = False
-    identity: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self):
-        check_number("batch", self.batch, least=1, whole=True)
-        if self.schedule.learning_rate is None:
-            raise SettingError("a head needs a learning rate, such as 1e-3")
 
     def fit(
         self,
@@ -81,22 +60,17 @@ class HeadTraining:
         questions: np.ndarray,
         *,
         name: str,
-        identity: dict[str, Any],
     ) -> Trained[H]:
         """Minimise the mean loss over all questions.
 
         Args:
-            make: the head, with the weights to begin with; the random state is that of the schedule's seed.
+            make: the head, with the weights to begin with; the random state is that of the seed.
             embeddings: of the texts.
             chosen: bool `[n_words]`, the words that the head sees.
             losses: of the head, for the texts given, summed over the questions of each, `[S]`; it gets the numbers of the
                 words given among those chosen, int64 `[W]`.
             questions: int `[n_sentences]`; a sentence without any is left out.
-            name: of the folder inside `folder`, and of the progress bar.
-            identity: what this head depends on.
-
-        Returns:
-            the head, and the metrics of every update.
+            name: of the progress bar.
 
         Raises:
             SettingError: no question at all.
@@ -105,35 +79,15 @@ class HeadTraining:
         if not len(asked):
             raise SettingError(f"{name}: no sentence to learn from; there are too few links, or words without vectors")
         processes, usual = Processes.alone(), float(questions[asked].mean())
-        torch.manual_seed(self.schedule.seed)
-        head = make().to(processes.device).train()
+        torch.manual_seed(self.seed)
+        head = make().to(processes.device)
         source = ChosenWords(embeddings, chosen, processes.device)
-        objective = HeadObjective(
+        Supervised(
+            epochs=self.epochs, batch=self.batch, learning_rate=self.learning_rate, warmup=0.05, decay="linear",
+            seed=self.seed,
+        ).fit(
             head, SubsetSource(source, asked),
             lambda given: losses(head, given, source.places(given.numbers)) / usual,
-            processes, select=None, patience=None,
+            processes=processes, progress=self.progress, title=name,
         )  # fmt: skip
-        loop = Loop(
-            objective, schedule=self.schedule, processes=processes, title=name, progress=self.progress,
-            folder=None if self.folder is None else Path(self.folder) / name, checkpoint_every=self.checkpoint_every,
-            identity={**self.identity, **identity, "batch": self.batch, "vectors": _sampled(embeddings.data),
-                      "words": digest(chosen, embeddings.offsets)},
-        )  # fmt: skip
-        history = loop.run(BatchPlan([source.lengths[asked]], batch=self.batch, seed=self.schedule.seed))
-        return Trained(head.eval(), history)
-
-
-def _sampled(data: np.ndarray) -> str:
-    """A fingerprint of some of the rows of what may be many gigabytes."""
-    rows = (
-        np.linspace(0, max(0, len(data) - 1), _SAMPLED).astype(np.int64) if len(data) else np.zeros(0, dtype=np.int64)
-    )
-    return f"{list(data.shape)} {data.dtype} {digest(data[rows])}"
-
-
-def digest(*arrays: np.ndarray) -> str:
-    """A fingerprint of arrays, for the identity of a run."""
-    state = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        state.update(np.ascontiguousarray(array).tobytes())
-    return state.hexdigest()
+        return Trained(head)

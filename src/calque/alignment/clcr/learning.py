@@ -11,7 +11,6 @@ import torch
 
 from calque.alignment.clcr import extracting, reordering
 from calque.alignment.clcr.extracting import Extracting, KeyPointScores, score_key_points, share
-from calque.alignment.clcr.heads import HeadTraining
 from calque.alignment.clcr.reordering import LinkedOrder, Reordering, chosen_rows, score_order
 from calque.alignment.clcr.step import Transformed
 from calque.alignment.clcr.text import PairedText
@@ -95,7 +94,7 @@ def learn(
         first: encoders, transforms and texts; of each text P and R are learnt from `train` and scored on `held_out`.
         pivot: the pivot language.
         steps: those wanted; with "transform" alone there is nothing to learn.
-        extract, reorder: how P and R are trained; their folders get one more level for each language.
+        extract, reorder: how P and R are trained.
         threshold: δ that P is scored with.
         compare: also train what Tables 2 and 3 compare with: P from labels as they are, R of the other kind.
         progress: show bars.
@@ -118,7 +117,8 @@ def learn(
         _learn_key_points(found, lang, learning, judging, extract, threshold, compare)
     if "reorder" in steps:
         for text, sides in zip(first.texts, by_text, strict=True):
-            _learn_order(found, text.lang, pivot, *sides["own"], reorder, compare)
+            learning, judging = sides["own"]
+            _learn_order(found, text.lang, pivot, learning, judging, reorder, compare)
     return found
 
 
@@ -191,8 +191,7 @@ def _learn_key_points(
     kinds = (not how.confident, how.confident) if compare else (how.confident,)
     for confident in kinds:  # what is kept comes last
         name = "confident labels" if confident else "labels as they are"
-        training = _inside(how.training, f"{lang}-{name.partition(' ')[0]}")
-        trained = replace(how, confident=confident, training=training).train(learning.vectors, learning.pivots)
+        trained = replace(how, confident=confident).train(learning.vectors, learning.pivots)
         scores[name] = score_key_points(trained.head, judging.vectors, judging.pivots, threshold=threshold)
         found.judged += [
             Judged("key-points", (lang, lang), name, metric, scores[name].counts, statistic)
@@ -217,9 +216,9 @@ def _learn_order(
     other = "absolute" if how.kind == "relative" else "relative"
     heads = {}
     for kind in (other, how.kind) if compare else (how.kind,):
-        trained = replace(how, kind=kind, training=_inside(how.training, lang)).train(learning.vectors, learning.pivots)
+        trained = replace(how, kind=kind).train(learning.vectors, learning.pivots)
         heads[kind] = trained.head
-        for beam, counts in score_order(trained.head, judging.vectors, judging.pivots).counts.items():
+        for beam, counts in score_order(trained.head, judging.vectors, judging.pivots).items():
             model = beam if beam == "as it stands" else f"{kind}, {beam}"
             if beam != "as it stands" or kind == how.kind:
                 found.judged += [
@@ -270,8 +269,3 @@ def order_examples(
 
 def _rounded(values: np.ndarray) -> list[Any]:
     return values.astype(np.float64).round(3).tolist()
-
-
-def _inside(training: HeadTraining, name: str) -> HeadTraining:
-    """Return the same training with a folder of its own."""
-    return training if training.folder is None else replace(training, folder=f"{training.folder}/{name}")

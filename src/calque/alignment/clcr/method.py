@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from calque.alignment.base import Method
 from calque.alignment.clcr.extracting import Extracting
-from calque.alignment.clcr.heads import SCHEDULE, HeadTraining
+from calque.alignment.clcr.heads import HeadTraining
 from calque.alignment.clcr.learning import Judged, learn
 from calque.alignment.clcr.reordering import Reordering
 from calque.alignment.clcr.step import Transformed, TransformStep
@@ -108,7 +108,7 @@ class KeyPointAlignment(Method):
     beam: int = 10
     confident: bool = True
     order: Literal["relative", "absolute"] = "relative"
-    head_epochs: float = SCHEDULE.epochs
+    head_epochs: float = 10.0
     compare: bool = False
 
     def __post_init__(self):
@@ -160,15 +160,10 @@ class KeyPointAlignment(Method):
         corpora = [corpus] if isinstance(corpus, ParallelCorpus) else list(corpus)
         if isinstance(encoder, Encoder) and not isinstance(encoder, PerLanguage):
             encoder = {lang: encoder for each in corpora for lang in each.langs}
-        place = None if folder is None else Path(folder)
         first = self.transform(
-            encoder, corpora, pairs, folder=place, checkpoint_every=checkpoint_every, progress=progress
+            encoder, corpora, pairs, folder=folder, checkpoint_every=checkpoint_every, progress=progress
         )
-        training = HeadTraining(
-            schedule=replace(SCHEDULE, epochs=self.head_epochs, seed=self.seed),
-            folder=None if place is None else place / "heads", checkpoint_every=checkpoint_every, progress=progress,
-            identity={"encoders": {lang: each.fingerprint for lang, each in first.encoders.items()}},
-        )  # fmt: skip
+        training = HeadTraining(epochs=self.head_epochs, seed=self.seed, progress=progress)
         self.learnt = learn(
             first, pivot=self.towards, steps=self._steps, threshold=self.delta, compare=self.compare, progress=progress,
             extract=Extracting(confident=self.confident, training=training),
@@ -219,7 +214,7 @@ class KeyPointAlignment(Method):
             corpus: parallel text, each of the pivot language and another.
             pairs: its word links, which only the threshold of pivots is chosen by; None for none.
             folder: where each phase keeps its checkpoints and metrics; a run that was stopped there is continued, bit by bit
-                the same.
+                the same. P and R, which take minutes, are trained anew.
             checkpoint_every, progress: see `Tuner.tune`.
 
         Raises:

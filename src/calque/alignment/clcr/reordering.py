@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from calque.alignment.clcr.extracting import share, source_rows
-from calque.alignment.clcr.heads import HeadTraining, Trained, digest
-from calque.errors import SettingError, check_number
+from calque.alignment.clcr.heads import HeadTraining, Trained
+from calque.errors import SettingError
 from calque.nn.key_points import ORDERS, Order
 from calque.nn.pivots import covered_words
 from calque.offsets import offsets_of
@@ -89,8 +89,6 @@ class Reordering:
     def __post_init__(self):
         if self.kind not in ORDERS:
             raise SettingError(f"an order is relative or absolute, got {self.kind!r}")
-        check_number("hidden", self.hidden, least=1, whole=True)
-        check_number("dropout", self.dropout, least=0, below=1)
 
     def train(self, embeddings: Embeddings, pivots: WordPairs) -> Trained[Order]:
         """Learn the order of the pivots.
@@ -115,13 +113,11 @@ class Reordering:
             which = torch.from_numpy(places)
             return head.losses(given.rows, positions[which], given.lengths, ranks[which])
 
-        settings: dict[str, Any] = {"dim": embeddings.dim, "hidden": self.hidden, "dropout": self.dropout}
         kind = ORDERS[self.kind]
+        make = partial(kind, dim=embeddings.dim, hidden=self.hidden, dropout=self.dropout)
         found: Trained[Order] = self.training.fit(
-            partial(kind, **settings), embeddings, gold.chosen, losses, kind.questions(gold.lengths),
-            name=f"order-{self.kind}",
-            identity={**settings, "head": self.kind, "order": digest(gold.positions, gold.ranks)},
-        )  # fmt: skip
+            make, embeddings, gold.chosen, losses, kind.questions(gold.lengths), name=f"order-{self.kind}"
+        )
         counts = {"sentences": int((gold.lengths > 0).sum()), "key_points": len(gold.ranks), **gold.skipped}
         return replace(found, counts=counts)
 
@@ -131,40 +127,27 @@ def chosen_rows(embeddings: Embeddings, gold: LinkedOrder) -> Tensor:
     return torch.from_numpy(np.asarray(embeddings.data[gold.chosen], dtype=np.float32))
 
 
-@dataclass(frozen=True)
-class OrderScores:
-    """Orders of the key points of a text, and what they have in common with that of the pivots (Table 3).
-
-    Attributes:
-        gold: the key points and their order in the other language.
-        orders: numbers of the key points in the order found, int64 `[K]`: "as it stands", and one for each beam, "n = 1".
-        counts: sums of which `STATISTICS` are made, int64 `[n_ordered, 8]` for each order: n-grams found again, for n = 1 to
-            4, and n-grams; of the sentences that have at least two key points.
-    """
-
-    gold: LinkedOrder
-    orders: dict[str, np.ndarray]
-    counts: dict[str, np.ndarray]
-
-
 def score_order(
     head: Order, embeddings: Embeddings, pivots: WordPairs, *, beams: Sequence[int] = (1, 10)
-) -> OrderScores:
-    """Compare the order that a model gives the pivots of a text that it has not seen with that in the other language.
+) -> dict[str, np.ndarray]:
+    """Compare the order that a model gives the pivots of a text that it has not seen with that in the other language
+    (Table 3).
 
     Args:
         embeddings, pivots: as in `Reordering.train`.
         beams: n of the search; 1 is greedy.
+
+    Returns:
+        sums of which `STATISTICS` are made, int64 `[n_ordered, 8]`, for the order "as it stands", and for that of each beam,
+        "n = 1": see `ngram_counts`; of the sentences that have at least two key points.
     """
     gold = LinkedOrder.of(embeddings, pivots)
-    own = np.arange(len(gold.ranks)) - np.repeat(offsets_of(gold.lengths)[:-1], gold.lengths)
-    orders = {"as it stands": own}
+    orders = {"as it stands": np.arange(len(gold.ranks)) - np.repeat(offsets_of(gold.lengths)[:-1], gold.lengths)}
     rows, positions, lengths = (chosen_rows(embeddings, gold), *map(torch.from_numpy, (gold.positions, gold.lengths)))
     rows = rows.to(next(head.parameters()).device)
     orders |= {f"n = {beam}": head.search(rows, positions, lengths, beam)[0] for beam in beams}
     kept = gold.lengths > 0
-    counts = {name: ngram_counts(order, gold.ranks, gold.lengths)[kept] for name, order in orders.items()}
-    return OrderScores(gold, orders, counts)
+    return {name: ngram_counts(order, gold.ranks, gold.lengths)[kept] for name, order in orders.items()}
 
 
 def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -212,4 +195,4 @@ def bleu(n: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {f"bleu-{n}": bleu(n) for n in (2, 3, 4)}
-"""Figures of Table 3 from sums `[…, 8]` of `OrderScores.counts`."""
+"""Figures of Table 3 from sums `[…, 8]` as of `score_order`."""

@@ -328,34 +328,30 @@ def choose_threshold(
 
 
 def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
-    """The group that both words of each pair are in, int64 `[n_pairs]`, −1 where there is none; and how many there are."""
-    width = 1 + max(int(words.max(initial=0)) for p in (pairs, links) for words in (p.source, p.target))
-    keys = [
-        [(p.sentence * 2 + side) * width + words for side, words in enumerate((p.source, p.target))]
-        for p in (links, pairs)
-    ]
-    words, ends = np.unique(np.concatenate(keys[0]), return_inverse=True)
-    one, other = ends.reshape(2, -1)
-    label = np.arange(len(words))
-    while True:  # as often as the longest way within a group is long
-        lower = label.copy()
-        least = np.minimum(label[one], label[other])
-        np.minimum.at(lower, one, least)
-        np.minimum.at(lower, other, least)
-        if (lower == label).all():
-            break
-        label = lower
-    kept, group = np.unique(label, return_inverse=True)
-    n_groups = len(kept)
-    found = []
-    for side in keys[1]:
-        place = np.minimum(np.searchsorted(words, side), len(words) - 1)
-        found.append(np.where(words[place] == side, group[place], -1))
-    return np.where(found[0] == found[1], found[0], -1), n_groups
+    """Return the group that both words of each pair are in, int64 `[n_pairs]`, −1 where there is none; and the number of
+    groups."""
+    parent: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+
+    def root(word: tuple[int, int, int]) -> tuple[int, int, int]:
+        while parent.setdefault(word, word) != word:
+            word = parent[word]
+        return word
+
+    for sentence, i, j in zip(links.sentence.tolist(), links.source.tolist(), links.target.tolist(), strict=True):
+        parent[root((sentence, 0, i))] = root((sentence, 1, j))
+    number = {word: k for k, word in enumerate(word for word in parent if parent[word] == word)}
+    group = np.full(len(pairs), -1)
+    for k, (sentence, i, j) in enumerate(
+        zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True)
+    ):
+        ends = (sentence, 0, i), (sentence, 1, j)
+        if all(end in parent for end in ends) and root(ends[0]) == root(ends[1]):
+            group[k] = number[root(ends[0])]
+    return group, len(number)
 
 
 def _first_of_each(group: np.ndarray) -> np.ndarray:
-    """Whether a pair is the first of its group, bool; one that is in no group is not."""
+    """Return whether a pair is the first of its group, bool; one that is in no group is not."""
     first = np.zeros(len(group), dtype=bool)
     numbers, places = np.unique(group, return_index=True)
     first[places[numbers >= 0]] = True
