@@ -63,7 +63,7 @@ def test_with_the_encoder_there_are_several_copies(files, tiny_folder, capsys):
     (("--code-switch", "de.txt"), "--code-switch de.txt: say the language before the name, as in de=de.txt"),
     (("--code-switch", "en=de.txt"), "the training text is in en itself"),
     (("--code-switch-words", 0.3), "--code-switch-words is for code-switched training text: add --code-switch LANG="),
-    (("--code-switch", "de=de.txt", "--code-switch-texts", 1.5), "expected a share, above 0 and at most 1"),
+    (("--code-switch", "de=de.txt", "--code-switch-texts", 1.5), "--code-switch-texts = 1.5, expected a number from 0 to 1"),
     (("--code-switch", "de=none.txt"), "none.txt"),
     (("--code-switch", "de=de.txt", "--train", "ner.train.en.tsv", "de=ner.test.de.tsv"), "in one language"),
     (("--code-switch", "de=de.txt", "--project", "en-fr.tsv", "--langs", "en", "fr"), "--code-switch and --project cannot be"),

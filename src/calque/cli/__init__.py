@@ -38,7 +38,6 @@ _SEVERAL = {
             "--train-links",
             "--translations",
             "--realign",
-            "--realign-links",
         ),
         2,
     ),

@@ -12,14 +12,10 @@ if TYPE_CHECKING:
     from calque.tasks import Score
 
 
-def table(scores: Sequence[Score], *, kinds: bool = False) -> str:
-    """What a person reads of the scores of one task; more of those for which heads were trained.
-
-    Args:
-        scores: of one task.
-        kinds: also the F1 of each kind of span.
-    """
-    return _learnt(scores, kinds) if "seeds" in scores[0].settings else _plain(scores)
+def table(scores: Sequence[Score]) -> str:
+    """What a person reads of the scores of one task; more of those for which heads were trained. The F1 of single kinds of
+    spans is left out; JSON has it."""
+    return _learnt(scores) if "seeds" in scores[0].settings else _plain(scores)
 
 
 def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
@@ -45,11 +41,11 @@ def _plain(scores: Sequence[Score]) -> str:
     return "\n".join([*lines, "", ONE_RUN])
 
 
-def _learnt(scores: Sequence[Score], kinds: bool) -> str:
+def _learnt(scores: Sequence[Score]) -> str:
     """One row for each test set and figure, and below them how they came about."""
     rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
     for score in scores:
-        if score.metric.startswith("f1.") and not kinds:
+        if score.metric.startswith("f1."):
             continue
         value, low, high = score.shown(1)
         sd, gap = score.settings.get("sd"), score.settings.get("gap")
