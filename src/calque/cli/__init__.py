@@ -30,8 +30,6 @@ _SEVERAL = {
             "--text",
             "--ceiling",
             "--translated",
-            "--code-switch",
-            "--code-switch-from",
             "--project",
             "--rename",
             "--links",

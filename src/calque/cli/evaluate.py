@@ -94,20 +94,6 @@ class Texts:
             "between tabs); in English if nothing says otherwise.",
         ),
     ] = None
-    code_switch: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LANG=FILE...",
-            help="Replace words of --train by translations: dictionaries from the language of --train into LANG.",
-        ),
-    ] = None
-    code_switch_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LANG=FILE...",
-            help="The same with translations that are linked most often in this parallel text, the language of --train first.",
-        ),
-    ] = None
 
 
 #: options of the tasks' classes, whose types and ranges are those of the classes; all others are set by --option NAME=VALUE
@@ -154,9 +140,6 @@ _OPTIONS = {
         "epochs": "Maximum number of epochs.",
         "batch": "Texts per update.",
         "learning_rate": "Peak learning rate.",
-        "code_switch_texts": "Fraction of texts that are code-switched; default: 0.5.",
-        "code_switch_words": "Fraction of their words that are replaced; default: 0.5.",
-        "code_switch_copies": "Number of different copies to learn from; default: 1, with --tune 5.",
     },
 }
 _FLAGS = ("approximate", "by_origin", "lower", "tune")

@@ -23,30 +23,13 @@ D = TypeVar("D")
 
 
 @dataclass(frozen=True)
-class Switched(Generic[D]):
-    """Copies of a training text with words of other languages in it.
-
-    Attributes:
-        data: those texts of all copies that differ from the original, copy by copy.
-        rows: int64 `[copies, n_texts]`, the number of each text in `data`, −1 where it is the original.
-        record: how they were made, and what was counted.
-    """
-
-    data: D
-    rows: np.ndarray
-    record: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Dataset(Generic[D]):
-    """A data set, the language it is in, and what to call it; of a translation also the language that it is `of`, and of a
-    training text the copies that are learnt from in its place."""
+    """A data set, the language it is in, and what to call it; of a translation also the language that it is `of`."""
 
     name: str
     lang: str
     data: D
     of: str | None = None
-    switched: Switched[D] | None = None
 
 
 def read_datasets(
@@ -89,19 +72,6 @@ def read_datasets(
             known[lang, path, most] = data if chosen is None else data.take(chosen)
         datasets.append(Dataset(name_of(path), lang, known[lang, path, most], None if into is None else said))
     return datasets
-
-
-def places_of_copies(train: Sequence[Dataset[Any]]) -> np.ndarray:
-    """Where each copy of each training text stands, if behind all texts stand their `switched` ones: int64 `[copies, n]`."""
-    n, behind, places = 0, sum(len(each.data) for each in train), []
-    for each in train:
-        own, rows = np.arange(n, n + len(each.data)), np.full((1, len(each.data)), -1, dtype=np.int64)
-        if each.switched is not None:
-            rows = each.switched.rows
-        places.append(np.where(rows < 0, own, behind + rows))
-        n, behind = n + len(own), behind + (0 if each.switched is None else len(each.switched.data))
-    most = max(map(len, places))
-    return np.concatenate([each[np.arange(most) % len(each)] for each in places], axis=1)
 
 
 def spread_over(n: int, most: int | None) -> np.ndarray | None:

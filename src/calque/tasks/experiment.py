@@ -6,7 +6,7 @@ import itertools
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -19,11 +19,10 @@ from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.tasks.base import Task
 from calque.tasks.bootstrap import Statistic
-from calque.tasks.datasets import Answers, Dataset, places_of_copies
+from calque.tasks.datasets import Answers, Dataset
 from calque.threads import Threads
 from calque.training.passes import shares_at_once
 from calque.training.sources import (
-    CopiedSource,
     FrozenSource,
     SubsetSource,
     TrainedSource,
@@ -147,14 +146,12 @@ class Learnt:
 
     Attributes:
         epoch, score: what was chosen, and how well it did on development text.
-        cosines: between the gradients of the task and of the alignment, where both were trained at once.
     """
 
     head: nn.Module
     encoder: Any
     epoch: int
     score: float
-    cosines: Sequence[float] = ()
 
 
 class Experiment(Generic[D]):
@@ -189,9 +186,7 @@ class Experiment(Generic[D]):
         langs = [task.sources.index(each.lang) for each in task.train]
         self.groups = np.repeat(langs, sizes)[trained]
         texts = [self._data(each) for each in task.train]
-        copies = [self._data(replace(e, data=e.switched.data)) for e in task.train if e.switched is not None]
-        self.text: Any = type(texts[0]).joined([*texts, *copies])
-        self.copies = places_of_copies(task.train) if copies else None
+        self.text: Any = type(texts[0]).joined(texts)
         if not task.tune:  # the same tensors for every seed
             self.text = task.frozen(self.text, self.processes.device)
             self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
@@ -245,14 +240,14 @@ class Experiment(Generic[D]):
                 return float(np.mean(np.nan_to_num(values)))
 
             supervised.fit(
-                head, self.trained(source, seed), lambda given: task.losses(head, given, self.answers), groups=self.groups,
+                head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
                 processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
                 progress=self.progress, title=f"{task.name} {seed}",
             )  # fmt: skip
         head.eval()
         if realign is not None and realign.when == "after":  # the epoch is chosen by then, and the head stays as it is
             encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
-        return Learnt(head, encoder, supervised.best_epoch, supervised.best, supervised.cosines)
+        return Learnt(head, encoder, supervised.best_epoch, supervised.best)
 
     def _start(self) -> TrainableEncoder:
         """The encoder that training starts from: the same for every seed, aligned once where that comes first."""
@@ -261,12 +256,6 @@ class Experiment(Generic[D]):
             if self.task.realign is not None and self.task.realign.when == "before":
                 self._aligned = self.task.realign.align(self.encoder, progress=self.progress)  # type: ignore[arg-type]
         return self._aligned  # type: ignore[return-value]
-
-    def trained(self, source: VectorSource, seed: int) -> VectorSource:
-        """The texts to learn from, or the copies that take their place."""
-        if self.copies is None:
-            return SubsetSource(source, self.kept)
-        return CopiedSource(source, self.kept, self.copies, seed=seed)
 
     def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
         """Sums of every test set, by figure."""

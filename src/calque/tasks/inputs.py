@@ -36,8 +36,6 @@ class Inputs:
         translated: test text in other languages, translated into the one that is learnt from (translate-test).
         links, train_links: word links of parallel texts, Pharaoh format.
         text: plain text, `LANG=FILE`.
-        code_switch, code_switch_from: dictionaries and parallel texts, `LANG=FILE`, whose translations take the place of words
-            of the training text; each goes from the language of that to another.
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
         realign: alignment of the encoder on parallel text in the run that trains it; see `calque.runs.realign`.
         first_senses: WordNet's `index.sense`.
@@ -58,8 +56,6 @@ class Inputs:
     links: Sequence[str] = ()
     train_links: Sequence[str] = ()
     text: Sequence[str] = ()
-    code_switch: Sequence[str] = ()
-    code_switch_from: Sequence[str] = ()
     project: Sequence[str] = ()
     realign: Realignment | None = None
     first_senses: str | None = None
@@ -128,7 +124,7 @@ class Inputs:
 
 #: the fields that name files
 FILES = (
-    "test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "code_switch", "code_switch_from", "project",
+    "test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "project",
     "realign", "first_senses", "altered",
 )  # fmt: skip
 #: what `calque.runs.realign` can be told

@@ -72,10 +72,9 @@ def _row_of(name: str, kind: type[Task]) -> TaskRow:
 _LINKING = ("langs", "model", "symmetrize", "seed")
 _TRAINED = (
     "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
-    "decay", "clip", "on_error", "test_limit", "code_switch_texts", "code_switch_words", "code_switch_copies",
-    "code_switch_seed", *REALIGN, *_LINKING,
+    "decay", "clip", "on_error", "test_limit", *REALIGN, *_LINKING,
 )  # fmt: skip
-_ANNOTATED = ("test", "train", "dev", "ceiling", "translated", "code_switch", "code_switch_from", "realign")
+_ANNOTATED = ("test", "train", "dev", "ceiling", "translated", "realign")
 
 
 def _tags(help: str, title: str) -> TaskRow:

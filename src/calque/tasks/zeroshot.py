@@ -15,10 +15,7 @@ from calque.tasks.base import Languages, Score, Task
 from calque.tasks.bootstrap import Statistic, measure_all
 from calque.tasks.ceiling import WithCeilings
 from calque.tasks.datasets import Dataset, read_datasets, warn_of_shared
-from calque.tasks.experiment import Experiment, Learnt, Select, TrainedTask
-from calque.tasks.gradients import gradient_cosine
-from calque.tasks.switching import settings_of, with_copies
-from calque.training.gradients import GradientCosine
+from calque.tasks.experiment import Experiment, Select, TrainedTask
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -58,7 +55,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         seed: for the record.
     """
 
-    files = ("test", "train", "dev", "ceiling", "translated", "code_switch", "code_switch_from", "realign")
+    files = ("test", "train", "dev", "ceiling", "translated", "realign")
     languages: ClassVar[Languages] = "files"
     #: tasks that the class serves, if there are several: its first argument then
     names: ClassVar[tuple[str, ...]] = ()
@@ -128,10 +125,6 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         decay: Literal["constant", "linear", "cosine"] | None = None,
         clip: float | None = None,
         per_epoch: int | None = None,
-        code_switch_texts: float | None = None,
-        code_switch_words: float | None = None,
-        code_switch_copies: int | None = None,
-        code_switch_seed: int | None = None,
         **own: Any,
     ) -> list[Task]:
         """The task, together with what is learnt from text in the languages of its tests where there is such text
@@ -144,8 +137,6 @@ class ZeroShot(TrainedTask[D], Generic[D]):
             tune, select: see the class.
             on_error: "raise", or "skip" to leave out what cannot be read.
             epochs, batch, learning_rate, patience, warmup, decay, clip, per_epoch: settings of `Supervised`.
-            code_switch_texts, code_switch_words, code_switch_seed: of `CodeSwitch`, by default 0.5, 0.5 and 0.
-            code_switch_copies: see `calque.tasks.switching.switched`; by default 1 of frozen features, 5 with `tune`.
             own: of `read`, and of the task itself.
         """
         if not inputs.train:
@@ -166,11 +157,6 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         tests += read_datasets(inputs.translated, read, inputs.test_limit, known, inputs.say, into=train[0].lang)
         for each in tests:
             warn_of_shared(each, [*train, *(text for text in ceiling if text.lang == each.lang)])
-        switching = {"texts": code_switch_texts, "words": code_switch_words, "copies": code_switch_copies,
-                     "seed": code_switch_seed}  # fmt: skip
-        train = with_copies(
-            train, inputs, {name: value for name, value in switching.items() if value is not None}, tune=tune
-        )
         make = partial(
             cls, *((inputs.task,) if cls.names else ()), tune=tune, seeds=range(seeds),
             options={name: value for name, value in options.items() if value is not None},
@@ -209,7 +195,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
-            **self.found(runs), **settings_of(self.train), **_realigned(experiment, runs),
+            **self.found(runs), **({} if self.realign is None else self.realign.settings()),
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
@@ -228,18 +214,6 @@ class ZeroShot(TrainedTask[D], Generic[D]):
                 for metric, measured, of_runs, spread in measures
             ]  # fmt: skip
         return _with_gaps(scores, self.sources)
-
-
-def _realigned(experiment: Experiment[Any], runs: Sequence[Learnt]) -> dict[str, Any]:
-    """What is said of an alignment in the same run."""
-    realign = experiment.task.realign
-    if realign is None:
-        return {}
-    said = {**realign.settings(), "gradient_cosine": gradient_cosine(experiment, realign).about()}
-    if realign.when == "during":
-        during = [value for run in runs for value in run.cosines]
-        said["gradient_cosine_during"] = GradientCosine.of(during).about()
-    return said
 
 
 def _protocol(test: Dataset[Any]) -> dict[str, Any]:

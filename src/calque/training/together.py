@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from calque.distributed import Processes
 from calque.errors import SettingError, check_number
-from calque.training.gradients import cosine, take_gradients
 from calque.training.objective import Objective
 from calque.training.plan import Plan
 
@@ -99,21 +98,15 @@ class Together(Objective[Joined]):
         processes: of this run.
 
     Attributes:
-        cosines: between both gradients in the weights that both train, one for each update that had both. Where they
-            alternate, the second's is one update younger. In several processes, of which each knows only its share of a
-            gradient, there are none.
         seconds: how many updates of the second there were.
     """
 
     def __init__(self, first: Objective[Any], beside: Beside, processes: Processes):
         self.module, self._first, self._beside = first.module, first, beside
-        self._alone = processes.world == 1
         frozen = {id(weight) for weight in beside.frozen}
         every = [p for p in beside.objective.module.parameters() if p.requires_grad]
         self._shared = nn.ParameterList(p for p in every if id(p) not in frozen)
-        self.cosines: list[float] = []
         self.seconds = 0
-        self._last: list[Tensor | None] | None = None
 
     def turns(self, update: Joined) -> list[tuple[Joined, nn.Module]]:
         first, seconds = update
@@ -125,19 +118,12 @@ class Together(Objective[Joined]):
         first, seconds = update
         terms = {} if first is None else self._first.backward(first)
         if self._beside.how == "alternating":
-            if first is not None:
-                self._last = [weight.grad for weight in self._shared]
-                return terms
-            terms = self._second(seconds)
-            self._compare(self._last, [weight.grad for weight in self._shared])
-            self._last = None  # each update is compared once, and its gradient is not held any longer
-            return terms
+            return terms if first is not None else self._second(seconds)
         if not seconds:
             return terms
-        own = take_gradients(self._shared)
+        own = _take_gradients(self._shared)
         terms |= self._second(seconds)
-        other = take_gradients(self._shared)
-        self._compare(own, other)
+        other = _take_gradients(self._shared)
         for weight, a, b in zip(self._shared, own, other, strict=True):
             part = None if b is None else b * (self._beside.weight / len(seconds))
             weight.grad = part if a is None else a if part is None else a + part
@@ -163,10 +149,6 @@ class Together(Objective[Joined]):
             for weight in self._beside.frozen:
                 weight.requires_grad_(True)
 
-    def _compare(self, own: Sequence[Tensor | None] | None, other: Sequence[Tensor | None]) -> None:
-        if self._alone and own is not None:
-            self.cosines.append(cosine(own, other))
-
     def after_update(self, step: int) -> None:
         self._first.after_update(step)
         self._beside.objective.after_update(self.seconds)
@@ -185,3 +167,12 @@ class Together(Objective[Joined]):
         self._first.load_state(state["first"])
         self._beside.objective.load_state(state["second"])
         self.seconds = state["seconds"]
+
+
+def _take_gradients(weights: Iterable[nn.Parameter]) -> list[Tensor | None]:
+    """Return the gradients of some weights, which have none afterwards."""
+    taken = []
+    for weight in weights:
+        taken.append(weight.grad)
+        weight.grad = None
+    return taken

@@ -12,7 +12,7 @@ from calque.alignment import METHODS
 from calque.corpora.languages import name_and_path
 from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
-from calque.runs.study.options import OF_LINKS, OF_ROWS, PARTS, SWITCHES, of_anchors
+from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
 from calque.runs.study.plan import BASE, Study, Training, is_for, listed, seeds_of, supervision_of, trainings
 from calque.tasks.table import TASKS
 
@@ -200,7 +200,7 @@ class Grid:
     def _on_links(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
         """From the linked words of parallel texts; for a method that needs no links, from their sides."""
         words, files, links = self._linked(texts, langs, about["method"])
-        settings = {**about, "words": words, **_given(texts, *OF_LINKS)}
+        settings = {**about, "words": words}
         return self._reading(base, "align", settings, {"text": files}, {"links": links}, label=label)
 
     def _linked(self, texts, langs: Sequence[str], method: str) -> tuple[dict[str, Any], list[str], list[str]]:
@@ -266,7 +266,7 @@ class Grid:
     def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:
         """The steps of a task for one encoder: one, or one for each language."""
         plan, task = self.plan, TASKS[given["task"]]
-        own = (*PARTS, *SWITCHES, *OF_ROWS, "texts", "translations")
+        own = (*PARTS, *OF_ROWS, "texts", "translations")
         about = {"load": row.load, **{key: v for key, v in given.items() if key not in own}}
         if task.languages == "pairs":
             tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
@@ -279,10 +279,6 @@ class Grid:
                 return []
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
         files = {part: [file for _, file in several] for part, several in texts.items()}
-        for part in SWITCHES:
-            if part in given:
-                about["langs"][part] = list(given[part])
-                files[part] = [plan.path(file) for file in given[part].values()]
         if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
             files["keys"] = [key for part in ("train", "test") for file in files[part] for key in keys_of(file)]

@@ -16,8 +16,6 @@ Types = dict[str, Any]
 
 #: annotated files, each in a language, of tasks whose files say their own
 PARTS = ("train", "test", "dev", "ceiling", "translated")
-#: files by the language into which they translate words of the training text
-SWITCHES = ("code_switch", "code_switch_from")
 #: what a study calls files otherwise
 SETTINGS = {"text": "texts"}
 ENTRIES = Sequence[int]
@@ -48,8 +46,6 @@ OF_ENCODER: Types = {
 OF_METHOD = ("method", "supervision", "encoders", "views")
 #: what a view of key points says where its steps are not all; see `load_encoder`
 OF_VIEW: Types = {"steps": str, "delta": Share}
-#: which links of parallel text are learnt from
-OF_LINKS: Types = {"min_posterior": Share}
 #: alignment in the run that trains an encoder for a task, `realign = { when = "before" }`
 OF_REALIGNMENT: Types = {
     "supervision": str, "when": Literal["before", "during", "after"], "how": Literal["alternating", "summed"], "method": str,
@@ -95,7 +91,7 @@ def of_senses() -> Types:
 def of_supervision(kind: str) -> Types:
     """Settings of a supervision that are not its languages."""
     if kind == "parallel":
-        return {"kind": str, "limit": Count, "pretokenized": bool, **OF_LINKS}
+        return {"kind": str, "limit": Count, "pretokenized": bool}
     entries = {"entries": ENTRIES} if kind == "dictionary" else {}
     return {"kind": str, "texts": _BY_LANGUAGE, **entries, **of_anchors()}
 
@@ -153,9 +149,8 @@ def of_task(task: str) -> Types:
     files = {SETTINGS.get(name, name): shape for name in (*PARTS, "text") if name in row.files}
     if "key points" in TASKS.load(task).rows:
         files["translations"] = Mapping[str, Sequence[str]]
-    files |= {name: _BY_LANGUAGE for name in SWITCHES if name in row.files}
     files |= {"realign": Mapping[str, Any]} if "realign" in row.files else {}
-    unnamed = (*PARTS, *SWITCHES, "text", "links", "train_links", "project", "realign")
+    unnamed = (*PARTS, "text", "links", "train_links", "project", "realign")
     others = {name: str for name in row.files if name not in unnamed}
     read = {"pretokenized": bool, "test_limit": Count} if row.languages == "files" or "text" in row.files else {}
     return {

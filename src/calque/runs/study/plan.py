@@ -12,13 +12,13 @@ from calque.corpora.languages import language_of, name_and_path
 from calque.errors import SettingError
 from calque.runs.dictionary import IDENTICAL, STARTS
 from calque.runs.pretrain import pair_of
-from calque.runs.study.options import OF_LINKS, of_anchors
+from calque.runs.study.options import of_anchors
 
 BASE = "base"
 RANDOM_STARTS = tuple(start for start in STARTS if start != IDENTICAL)
 KINDS = ("parallel", "dictionary", "text")
 #: settings in a table of supervision that are not languages
-OWN = ("kind", "texts", "entries", *OF_LINKS, *of_anchors())
+OWN = ("kind", "texts", "entries", *of_anchors())
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Study:
             name, each with the `steps` of the encoder that it shows, such as "transform,extract", or "pivots"; or a table with
             `steps` and `delta`.
         supervision: by name, `kind` and what belongs to it. "parallel" (the default): a file for each language,
-            `limit`, `pretokenized` and `min_posterior`, as options of `calque align`. "dictionary": a dictionary for each
-            language, `texts` by language whose words get anchors, and options of these; `entries = [first, end]` takes
-            these of the dictionary's source words only. "text": such texts alone, for starts, and for methods that need no
-            translations (`means`, `lsar`, `lir`); these take the two sides of parallel text for texts, too.
+            `limit`, `pretokenized`. "dictionary": a dictionary for each language, `texts` by language whose words get
+            anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
+            "text": such texts alone, for starts, and for methods that need no translations (`means`, `lsar`, `lir`); these
+            take the two sides of parallel text for texts, too.
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options;
             `encoders` and `methods`, the only ones that it is for; `translations`, for "pivots": by language the test file in
             the pivot language (`towards`) and the one in the language itself, line by line the same; `realign`, with

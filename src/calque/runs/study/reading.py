@@ -18,7 +18,6 @@ from calque.runs.pretrain import check_warmup, pair_of, settings_for
 from calque.runs.study.key_points import check_encoders_of_each, check_rows, check_views
 from calque.runs.study.options import (
     OF_ENCODER,
-    OF_LINKS,
     OF_METHOD,
     OF_REALIGNMENT,
     PARTS,
@@ -331,11 +330,7 @@ def _check_realign(study: Study, where: str, task: Mapping[str, Any]) -> None:
     check(where, given, OF_REALIGNMENT)
     if not task.get("tune"):
         raise SettingError(f"{where}: an encoder is realigned in the run that trains it for the task: set tune = true")
-    texts = study.supervision[supervision_of(study, where, given)]
-    if chosen := [name for name in OF_LINKS if name in texts]:
-        raise SettingError(
-            f"{where}: its supervision has {chosen[0]}, and a realignment learns from all links: name another"
-        )
+    supervision_of(study, where, given)
     how = {name: value for name, value in given.items() if name not in ("supervision", "options")}
     options = given.get("options", {})
     try:

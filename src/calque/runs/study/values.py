@@ -37,7 +37,6 @@ Count = Annotated[int, Range(1)]
 Few = Annotated[int, Range(1, 1000)]
 Layer = Annotated[int, Range(-1000, 1000)]
 Share = Annotated[float, Range(0, 1, below=True)]
-Ratio = Annotated[float, Range(0, 1)]
 Cosine = Annotated[float, Range(-1, 1)]
 Files = str | Sequence[str]
 Label = NewType("Label", str)  # text that may be empty
@@ -48,10 +47,9 @@ _COUNTS = frozenset([
     "per_epoch", "patience", "max_words", "hidden", "layers", "arc", "label", "heads", "dim", "inner", "positions",
     "length", "updates", "vocabulary", "max_characters", "character_dim", "min_count", "negatives", "tables",
     "restarts", "frequent", "k", "words", "most_rounds", "judge_updates", "selected_on", "width",
-    "code_switch_copies",
 ])  # fmt: skip
-_OWN = {"dropout": Share, "layer": Layer, "stay_layers": Sequence[Layer], "rename": Mapping[str, Label], "mix": Sequence[Layer],
-        "code_switch_texts": Ratio, "code_switch_words": Ratio}  # fmt: skip
+_OWN = {"dropout": Share, "layer": Layer, "stay_layers": Sequence[Layer], "rename": Mapping[str, Label],
+        "mix": Sequence[Layer]}  # fmt: skip
 
 
 @cache

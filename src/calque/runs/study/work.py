@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
 from calque.runs.steps import Step
-from calque.runs.study.options import PARTS, SWITCHES
+from calque.runs.study.options import PARTS
 
 if TYPE_CHECKING:
     from calque.linking import Words
@@ -64,16 +64,13 @@ def _entries(step: Step, folder: Path) -> None:
 
 
 def _align(step: Step, folder: Path) -> None:
-    from calque.linking import Words, read_filter
+    from calque.linking import Words
     from calque.runs.align import align
 
     how, options = _shared(step, folder)
     langs, words = [tuple(pair) for pair in options.pop("langs")], Words(**options.pop("words"))
-    link_filter = read_filter(langs, min_posterior=options.pop("min_posterior", None))
     links = [str(Path(place) / LINKS) for place in step.after["links"]]
-    done = align(
-        step.files["text"], langs=langs, links=links, words=words, link_filter=link_filter, options=options, **how
-    )
+    done = align(step.files["text"], langs=langs, links=links, words=words, options=options, **how)
     _write_scores(folder, done.record.get("scores", []))
 
 
@@ -165,7 +162,6 @@ def _score(step: Step, folder: Path) -> None:
             given["altered"] = f"{lang}={file}" if lang else file
     else:
         given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
-        given |= {name: _texts(step, name) for name in SWITCHES if name in files}
         given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
     if "realign" in options:
         given["realign"] = _realignment_of(step, Words(**options.pop("realign")["words"]))
