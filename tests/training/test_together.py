@@ -55,7 +55,7 @@ def gradients(module):
 
 
 def trained(first, beside, plan, processes=None):
-    together = Together(first, beside, Processes())
+    together = Together(first, beside)
     schedule = Schedule(epochs=EPOCHS, learning_rate=RATE, warmup=0.3, decay="linear")
     Loop(together, schedule=schedule, processes=processes or Processes(), identity={}).run(plan)
     return together, schedule
@@ -68,7 +68,7 @@ def test_the_summed_gradient_is_that_of_the_sum():
     total.backward()
     expected = gradients(first.module)
     first.module.zero_grad()
-    together = Together(first, Beside(second, Steps(), how="summed", weight=weight), Processes())
+    together = Together(first, Beside(second, Steps(), how="summed", weight=weight))
     ((part, trains),) = together.turns((1, due))
     terms = together.backward(part)
     assert trains is first.module

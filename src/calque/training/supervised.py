@@ -98,7 +98,7 @@ class Supervised:
         objective: Objective[Any] = learning
         updates: Plan[Any] = plan
         if beside is not None:
-            objective = Together(learning, beside, processes)
+            objective = Together(learning, beside)
             updates = TogetherPlan(plan, beside.plan, epochs=self.schedule.epochs, passes=beside.passes)
         loop = Loop(
             objective, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,

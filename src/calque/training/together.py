@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from calque.distributed import Processes
 from calque.errors import SettingError, check_number
 from calque.training.objective import Objective
 from calque.training.plan import Plan
@@ -95,13 +94,12 @@ class Together(Objective[Joined]):
     Args:
         first: its module has all that is trained.
         beside: the second.
-        processes: of this run.
 
     Attributes:
         seconds: how many updates of the second there were.
     """
 
-    def __init__(self, first: Objective[Any], beside: Beside, processes: Processes):
+    def __init__(self, first: Objective[Any], beside: Beside):
         self.module, self._first, self._beside = first.module, first, beside
         frozen = {id(weight) for weight in beside.frozen}
         every = [p for p in beside.objective.module.parameters() if p.requires_grad]
@@ -117,17 +115,24 @@ class Together(Objective[Joined]):
     def backward(self, update: Joined) -> dict[str, float]:
         first, seconds = update
         terms = {} if first is None else self._first.backward(first)
-        if self._beside.how == "alternating":
-            return terms if first is not None else self._second(seconds)
         if not seconds:
             return terms
-        own = _take_gradients(self._shared)
+        if self._beside.how == "alternating":
+            return self._second(seconds)
+        own = self._take_gradients()
         terms |= self._second(seconds)
-        other = _take_gradients(self._shared)
+        other = self._take_gradients()
         for weight, a, b in zip(self._shared, own, other, strict=True):
             part = None if b is None else b * (self._beside.weight / len(seconds))
             weight.grad = part if a is None else a if part is None else a + part
         return terms
+
+    def _take_gradients(self) -> list[Tensor | None]:
+        """Return the gradients of the shared weights, which have none afterwards."""
+        taken = [weight.grad for weight in self._shared]
+        for weight in self._shared:
+            weight.grad = None
+        return taken
 
     def _second(self, updates: Sequence[Any]) -> dict[str, float]:
         """Add the gradients of the second's updates; the terms are means over them."""
@@ -167,12 +172,3 @@ class Together(Objective[Joined]):
         self._first.load_state(state["first"])
         self._beside.objective.load_state(state["second"])
         self.seconds = state["seconds"]
-
-
-def _take_gradients(weights: Iterable[nn.Parameter]) -> list[Tensor | None]:
-    """Return the gradients of some weights, which have none afterwards."""
-    taken = []
-    for weight in weights:
-        taken.append(weight.grad)
-        weight.grad = None
-    return taken
