@@ -287,7 +287,7 @@ def test_a_study_must_train_what_it_realigns(plan):
 
 
 def test_ceilings_are_not_realigned(linked, tags, tiny_encoder):
-    from calque.tasks.ceiling import WithCeilings
+    from calque.tasks.zeroshot import WithCeilings
 
     def make(train, tests, **given):
         return job((train[0], tests[0]), seeds=(0,), **given)
