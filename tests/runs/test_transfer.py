@@ -146,7 +146,8 @@ def test_senses_from_files_to_scores(files, tiny_folder, capsys, monkeypatch):
     assert json.loads(said.splitlines()[-1])["value"] == pytest.approx(2 * 2 / (2 + 3))
     (files / "index.sense").write_text("y%1 1 1 1\n")
     found = {}
-    for name, more in {"first": ("--first-senses", "index.sense"), "none": ("--option", "restrict=none"), "cut": ("--test-limit", 2),
+    for name, more in {"first": ("--first-senses", "index.sense"), "none": ("--option", "restrict=none"),
+                       "cut": ("--test-limit", 2),
                        "short": ("--limit", 1)}.items():  # fmt: skip
         code, said, news = run(capsys, *arguments, *more, "--json", "-q")
         found[name] = json.loads(said.splitlines()[-1])
@@ -209,8 +210,10 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
     (("parsing", "--train", "en_tree.conllu", "--test", "en_tree.conllu", "--rename", "a=b"), "--rename does not apply"),
     (("sentiment", "--train", "mood.en.tsv", "--test", "mood.de.tsv", "--rename", "bad="), "only one label"),
     (("nli", "--train", "ner.train.en.tsv", "--test", "mood.de.tsv", "--column", "2"), "--column does not apply to nli; it is"),
-    (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--option", "entries=x"), "--option entries = 'x', expected a list"),
-    (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--option", "entries=[9]"), "dict.tsv: 3 source words, none from 9"),
+    (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--option", "entries=x"),
+     "--option entries = 'x', expected a list"),
+    (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--option", "entries=[9]"),
+     "dict.tsv: 3 source words, none from 9"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(arguments, fact, files, tiny_folder, capsys, monkeypatch):
     monkeypatch.chdir(files)
