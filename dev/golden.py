@@ -143,16 +143,16 @@ evaluate/retrieval-two: evaluate @align/three/out retrieval --test @in/test.tsv 
   es --json
 evaluate/aligned: evaluate @align/rotation/out retrieval <test> --out scores.jsonl
 evaluate/word-alignment: evaluate mini word-alignment --test @in/gold.tsv --langs en de --out scores.jsonl
-evaluate/ner: evaluate mini ner --train en=@in/ner.tsv --test en=@in/ner.test.tsv de=@in/ner.de.tsv --per-type
+evaluate/ner: evaluate mini ner --train en=@in/ner.tsv --test en=@in/ner.test.tsv de=@in/ner.de.tsv
   --test-limit 30 <quick>
 evaluate/ner-linear: evaluate @align/rotation/out ner --train en=@in/ner.tsv --dev de=@in/ner.de.tsv --select target
   --head linear-crf --test de=@in/ner.de.tsv --ceiling de=@in/ner.de.tsv --rename LOC=PER --unknown miss --epochs 2
   --seeds 2 --json
 evaluate/slots: evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv de=@in/slots.de.tsv --format
-  facebook --per-type --unknown drop <quick> ; evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv
+  facebook --unknown drop <quick> ; evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv
   <tune>
 evaluate/pos: evaluate mini pos --train en=@in/pos.tsv --test en=@in/pos.test.tsv de=@in/pos.de.tsv --column 2 --dropout
-  0.1 --patience 1 --per-epoch 50 --learning-rate 0.01 <quick> ; evaluate mini pos --train en=@in/tree.conllu --test
+  0.1 --option patience=1 --option per_epoch=50 --learning-rate 0.01 <quick> ; evaluate mini pos --train en=@in/tree.conllu --test
   en=@in/tree.test.conllu <quick>
 evaluate/pos-tune: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.de.tsv --layer 3 --limit 60 <tune>
 evaluate/projection: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.de.tsv --project @in/train.tsv --langs
@@ -167,10 +167,10 @@ evaluate/sentiment-tune: evaluate mini sentiment --train en=@in/mood.jsonl --tes
 evaluate/parsing: evaluate mini parsing --train en=@in/tree.conllu --test en=@in/tree.test.conllu de=@in/tree.de.conllu
   --upos 4 <quick>
 evaluate/lexicon: evaluate mini lexicon --test @in/dict.tsv --langs en de <texts> --out scores.jsonl ; evaluate mini
-  lexicon --test @in/dict.tsv --langs en de <texts> --entries 10-40 --lower --similarity cosine --limit 60 --json
+  lexicon --test @in/dict.tsv --langs en de <texts> --option entries=[10,40] --lower --similarity cosine --limit 60 --json
 evaluate/wsd: evaluate mini wsd --train @in/senses.data.xml --test @in/senses.test.data.xml --out scores.jsonl ;
   evaluate mini wsd --train @in/senses.data.xml --test @in/senses.test.data.xml --first-senses @in/index.sense
-  --restrict none --test-limit 20 --json
+  --option restrict=none --test-limit 20 --json
 
 neighbours/mini: neighbours --encoder mini --lang1 en --sentence1 "The bank closes early today." --word1 bank --lang2 de
   --text2 @in/de.txt -k 4

@@ -157,7 +157,7 @@ def test_without_a_way_of_its_own_a_class_gets_the_inputs(own):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_row_says_what_its_class_says(task):
     row, kind = TASKS[task], TASKS.load(task)
-    assert {*row.files, *row.options} - {*FIELDS, "per_type"} == set(option_names(kind))
+    assert {*row.files, *row.options} - {*FIELDS} == set(option_names(kind))
     assert "test" in row.files
     if hasattr(kind, "names"):  # zero-shot tasks say it for those from elsewhere that build on them
         assert (row.files, row.languages) == (kind.files, kind.languages)

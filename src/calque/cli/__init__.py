@@ -35,7 +35,6 @@ _SEVERAL = {
             "--train-links",
             "--translations",
             "--realign",
-            "--realign-links",
         ),
         2,
     ),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from calque.cli.about_task import TaskCommand
-from calque.cli.checks import given, output_file
-from calque.cli.evaluating import Measuring, Reading, Realigning, Texts, Training
+from calque.cli.checks import given, language, output_file, positive
 from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news, numbers
 from calque.cli.tracking import Tracking
 from calque.errors import SettingError
@@ -28,12 +27,185 @@ _OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
 
 
 @dataclass(frozen=True)
+class Texts:
+    """Files."""
+
+    test: Annotated[list[str], typer.Option(metavar="FILE...", help="Test files, one or more.")]
+    train: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the "
+            "language. wsd: text with senses. retrieval: the text used for alignment, to tell seen from unseen pairs.",
+        ),
+    ] = None
+    dev: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose the "
+            "threshold of mining on.",
+        ),
+    ] = None
+    ceiling: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Training text in the test languages, translated (translate-train) or annotated; its scores are shown for "
+            "comparison.",
+        ),
+    ] = None
+    translated: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Test text translated into the language of --train (translate-test); de=FILE is a translation from German.",
+        ),
+    ] = None
+    links: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Word links of --test; for word-alignment the gold links (default: third column). sentences: gold pairs, lines "
+            "of two ids (default: PREFIX.gold)."
+        ),
+    ] = None
+    train_links: Annotated[list[str] | None, typer.Option(help="Word links of --train.")] = None
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE...", help="Text to average word vectors over, in both languages."),
+    ] = None
+    project: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Label projection: project tags over the word links of this parallel text (with --langs) and train on the "
+            "result.",
+        ),
+    ] = None
+    first_senses: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train."),
+    ] = None
+    altered: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANG=FILE",
+            help="xsim++: altered sentences of --test that are candidates, too (LASER's JSON, or original, altered and kind "
+            "between tabs); in English if nothing says otherwise.",
+        ),
+    ] = None
+
+
+#: options of the tasks' classes, whose types and ranges are those of the classes; all others are set by --option NAME=VALUE
+_OPTIONS = {
+    "What is measured": {
+        "candidates": "Search all words (all) or linked words only (linked); default: all.",
+        "similarity": "csls (default) or cosine. sentences: cosine (default), csls, or a margin, ratio or distance.",
+        "sentence_pooling": "A sentence's vector: own (what a sentence-transformers folder says; default there), words (mean of "
+        "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
+        "margin": "Margin of xsim and mining: ratio (default), distance or absolute (the cosine as it is).",
+        "contextual": "Only the first occurrence of each word form.",
+        "approximate": "Search with an index, for millions of words; its recall is shown.",
+        "by_origin": "Also show each origin of the pairs, named in the third column of --test.",
+        "base": "The encoder before alignment, to compare similarities of words with.",
+        "letters": "Minimum number of letters of a word that is asked for; default: 4.",
+        "method": "mutual (default), iterative, softmax or transport.",
+        "lower": "Ignore case.",
+    },
+    "How files are read": {
+        "rename": "Rename labels; OLD= drops one.",
+        "unknown": "What to do with test labels missing from training: raise (default), miss, drop or skip.",
+        "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
+        "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, snips, hub; labels: "
+        "header, pairs, label-text, text-label, jsonl, hub.",
+        "column": "Number or name of the column with the tags; default: the last.",
+        "probe": "What to make spans of: pos, dependencies (CoNLL-U), constituents (bracketed trees), entities (tags of "
+        "spans); or the name of the labels in JSON lines.",
+    },
+    "How the task is learnt": {
+        "seeds": "Number of training runs, each with its own seed; default: 3.",
+        "tune": "Fine-tune the encoder too, not only a head on frozen vectors.",
+        "select": "Take the epoch that is best on source text (source, default), best on average over all of --dev, other "
+        "languages included (target: a leak, which the table reports), or last.",
+        "head": "ner, slots, pos: bilstm-crf (default), linear (default with --tune), linear-crf. nli, sentiment: mean "
+        "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
+        "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
+        "default there). qa: match (words of passage and question aligned, then LSTMs), linear (only with --tune, and the "
+        "default there). choice: esim (default), mean, bilstm, cls, as for nli. wic: mean (two dense layers on both words; "
+        "default), cosine (a threshold on their cosine).",
+        "hidden": "Hidden size of the head.",
+        "dropout": "Dropout of the head.",
+        "upos": "Dimensions of part-of-speech embeddings; 0: words alone.",
+        "mix": "Mix these layers, e.g. 0,4,8 or 0-12; the weight of each is learnt.",
+        "epochs": "Maximum number of epochs.",
+        "batch": "Texts per update.",
+        "learning_rate": "Peak learning rate.",
+    },
+}
+_FLAGS = ("approximate", "by_origin", "lower", "tune")
+_SPELLED = {"contextual": " /--non-contextual", "method": "--extract"}
+_METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "mix": "LAYERS"}
+
+
+def _option(name: str, help: str) -> tuple[str, Any, Any]:
+    """Make the field of an option, which is read as text; the task's class decides what it means."""
+    named, metavar = [_SPELLED[name]] if name in _SPELLED else [], _METAVARS.get(name, "VALUE")
+    if name == "contextual" or name in _FLAGS:
+        flag = typer.Option(*(named or [f"--{name.replace('_', '-')}"]), help=help)
+        return name, Annotated[bool, flag], name == "contextual"
+    several = list[str] | None if name == "rename" else str | None
+    return name, Annotated[several, typer.Option(*named, metavar=metavar, help=help)], None
+
+
+def _group(title: str) -> type[Any]:
+    options = [_option(*each) for each in _OPTIONS[title].items()]
+    return make_dataclass("".join(title.split()), options, frozen=True, namespace={"__doc__": f"{title}."})
+
+
+Measuring, Reading, Training = map(_group, _OPTIONS)
+
+
+@dataclass(frozen=True)
+class Realigning:
+    """Realignment, with --tune."""
+
+    realign: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Also align the encoder on this parallel text (with --langs) in the run that trains it for the task.",
+        ),
+    ] = None
+    realign_when: Annotated[str, typer.Option(help="Align before, during or after the training for the task.")] = (
+        "before"
+    )
+    realign_how: Annotated[
+        str,
+        typer.Option(
+            help="during: updates of the task and of the alignment take turns (alternating), or their gradients are added "
+            "(summed)."
+        ),
+    ] = "alternating"
+    realign_method: Annotated[str, typer.Option(help="contrastive or finetune, or package.module:Class.")] = (
+        "contrastive"
+    )
+    realign_towards: Annotated[
+        str | None,
+        typer.Option(callback=language, help="Language that the others are aligned with; default: the one of --train."),
+    ] = None
+    realign_weight: Annotated[
+        float, typer.Option(callback=positive, help="summed: weight of the gradient of the alignment.")
+    ] = 1.0
+    realign_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the method, e.g. epochs=3 or freeze=2; repeatable."),
+    ] = None
+
+
+@dataclass(frozen=True)
 class Output:
     """Results."""
 
-    per_type: Annotated[
-        bool, typer.Option("--per-type", help="Also show the F1 of each span type; --json always has it.")
-    ] = False
     record: Annotated[bool, typer.Option("--record", help="Add the scores to the model card in ENCODER.")] = False
     against: Annotated[
         Path | None,
@@ -48,6 +220,51 @@ class Output:
     quiet: Quiet = False
 
 
+class TaskCommand(TyperCommand):
+    """A command whose help is about the task that stands before `--help`, or lists the tasks and what all of them have."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = [word for word in args if not word.startswith("-")]
+        ctx.meta["task"] = next((word for word in words[1:] if word in TASKS), None)
+        return super().parse_args(ctx, args)
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        task = ctx.meta["task"]
+        if task is None:
+            return super().format_help_text(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"{task}: {TASKS[task].help}")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        task = ctx.meta["task"]
+        for title, parameters in self._sections(ctx, task).items():
+            rows = [row for each in parameters if (row := each.get_help_record(ctx)) is not None]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        if task is None:
+            with formatter.section("Tasks"):
+                formatter.write_dl([(name, row.help) for name, row in TASKS.items()])
+            formatter.write_paragraph()
+            formatter.write_text("calque evaluate ENCODER TASK --help lists the options of a task.")
+        elif more := [name for name in TASKS[task].options if name not in {each.name for each in self.params}]:
+            with formatter.section("Others, as --option NAME=VALUE"):
+                formatter.write_text(", ".join(more))
+
+    def _sections(self, ctx: Any, task: str | None) -> dict[str, list[Any]]:
+        """Sort arguments and options by title: those of a task, or without a task those that every task has."""
+        groups = evaluate.groups.values()
+        titles = {param.name: (group.__doc__ or "").rstrip(".") for group in groups for param in fields(group)}
+        own = () if task is None else TASKS[task].takes
+        listed: dict[str, list[Any]] = {"Arguments": [], **{title: [] for title in titles.values()}, "Others": []}
+        for param in self.get_params(ctx):
+            if param.name in own or not (users(param.name) or param.name == "option"):
+                title = "Arguments" if param.param_type_name == "argument" else titles.get(param.name, "Others")
+                listed[title].append(param)
+        return listed
+
+
 @grouped
 def evaluate(
     context: typer.Context,
@@ -56,9 +273,9 @@ def evaluate(
     ],
     task: Annotated[str, typer.Argument(metavar="TASK", help="One of those below, or package.module:Class.")],
     texts: Texts,
-    measuring: Measuring,
-    reading: Reading,
-    training: Training,
+    measuring: Measuring,  # type: ignore[valid-type]
+    reading: Reading,  # type: ignore[valid-type]
+    training: Training,  # type: ignore[valid-type]
     realigning: Realigning,
     loading: Loading,
     linking: Linking,
@@ -121,19 +338,13 @@ def evaluate(
         test_limit=test_limit,
         say=news(output.quiet),
     )
+    options = _options(task, [measuring, reading, training], named, option or [])
     if realigning.realign:
-        inputs = replace(inputs, realign=_realignment(realigning, inputs, named, linking, training))
-    options = {name: value for group in (measuring, reading, training)
-               for name, value in vars(group).items() if name in named and name not in FILES}  # fmt: skip
-    for name, read in (("entries", _range), ("rename", _renaming), ("mix", _layers)):
-        if name in options:
-            options[name] = read(options[name])
-    if option:
-        from calque.runs.study.options import options_of
-
-        options |= by_name(option, options_of(task))
+        if not options.get("tune"):
+            raise SettingError("--realign aligns an encoder in the run that trains it: add --tune")
+        inputs = replace(inputs, realign=_realignment(realigning, inputs, named, linking))
     every = [file for name in FILES if name in files for file in _listed(files[name])]
-    every += [*(realigning.realign or []), *(realigning.realign_links or [])]
+    every += realigning.realign or []
     output_file("--out", output.out, [*every, encoder], langs or [])
     from calque.runs.evaluate import evaluate as run
     from calque.runs.shown import table
@@ -151,7 +362,7 @@ def evaluate(
     if output.as_json:
         print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
     else:
-        print(table(scores, kinds=output.per_type))
+        print(table(scores))
 
 
 def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool, realigned: bool) -> None:
@@ -173,9 +384,28 @@ def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, project
             )
 
 
-def _realignment(
-    realigning: Realigning, inputs: Inputs, named: Mapping[str, str], linking: Linking, training: Training
-) -> Realignment:
+def _options(task: str, groups: Sequence[Any], named: Mapping[str, str], items: Sequence[str]) -> dict[str, Any]:
+    """Read the options of a task in the types that its class says."""
+    from calque.runs.study.options import options_of
+    from calque.runs.study.values import Few, parsed
+
+    own = {name: value for group in groups for name, value in vars(group).items() if name in named}
+    if not own and not items:
+        return {}
+    known = options_of(task)
+    options = by_name(items, known) if items else {}
+    for name, value in own.items():
+        if name == "rename":
+            options[name] = _renaming(value)
+        elif name == "mix":
+            options[name] = _layers(value)
+        else:
+            wanted = Few if name == "seeds" else known[name]
+            options[name] = parsed(named[name], value, wanted) if isinstance(value, str) else value
+    return options
+
+
+def _realignment(realigning: Realigning, inputs: Inputs, named: Mapping[str, str], linking: Linking) -> Realignment:
     """What --realign and its options say."""
     from calque.alignment import METHODS
     from calque.runs.realign import realign_on
@@ -184,30 +414,18 @@ def _realignment(
     method, symmetrize = realigning.realign_method, linking.symmetrize
     if "symmetrize" not in named and method in METHODS:
         symmetrize = METHODS[method].symmetrize
-    if realigning.realign_links and "model" in named:
-        raise SettingError("--model has no effect with --realign-links: the words are linked already")
     items = realigning.realign_option or []
     options = by_name(items, options_of_method(method), "--realign-option") if items else {}
     options |= {"seed": linking.seed} if "seed" in named and "seed" not in options else {}
-    if not training.tune:
-        raise SettingError("--realign aligns an encoder in the run that trains it: add --tune")
     return realign_on(
-        realigning.realign or [], langs=inputs.langs, links=realigning.realign_links or [],
-        words=replace(linking, symmetrize=symmetrize).words(False, None), say=inputs.say,
-        when=realigning.realign_when, how=realigning.realign_how, method=method, towards=realigning.realign_towards,
-        weight=realigning.realign_weight, options=options,
+        realigning.realign or [], langs=inputs.langs, words=replace(linking, symmetrize=symmetrize).words(False, None),
+        say=inputs.say, when=realigning.realign_when, how=realigning.realign_how, method=method,
+        towards=realigning.realign_towards, weight=realigning.realign_weight, options=options,
     )  # fmt: skip
 
 
 def _listed(files: str | Sequence[str]) -> Sequence[str]:
     return [files] if isinstance(files, str) else files
-
-
-def _range(entries: str) -> tuple[int, ...]:
-    start, dash, stop = entries.partition("-")
-    if not dash or not start.isdecimal() or not (stop.isdecimal() or not stop) or (stop and int(stop) <= int(start)):
-        raise SettingError(f"--entries {entries}: expected FROM-TO, e.g. 0-1500, or 1500- for the rest")
-    return (int(start), int(stop)) if stop else (int(start),)
 
 
 def _layers(mix: str) -> list[int]:
@@ -227,8 +445,4 @@ def _renaming(rename: Sequence[str]) -> dict[str, Any]:
     return labels
 
 
-class _Command(TaskCommand):
-    groups = tuple(evaluate.groups.values())
-
-
-evaluate.command_class = _Command
+evaluate.command_class = TaskCommand

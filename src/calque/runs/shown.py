@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calque.runs.compare import ONE_RUN
 
@@ -12,14 +12,10 @@ if TYPE_CHECKING:
     from calque.tasks import Score
 
 
-def table(scores: Sequence[Score], *, kinds: bool = False) -> str:
-    """What a person reads of the scores of one task; more of those for which heads were trained.
-
-    Args:
-        scores: of one task.
-        kinds: also the F1 of each kind of span.
-    """
-    return _learnt(scores, kinds) if "seeds" in scores[0].settings else _plain(scores)
+def table(scores: Sequence[Score]) -> str:
+    """What a person reads of the scores of one task; more of those for which heads were trained. The F1 of single kinds of
+    spans is left out; JSON has it."""
+    return _learnt(scores) if "seeds" in scores[0].settings else _plain(scores)
 
 
 def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
@@ -45,11 +41,11 @@ def _plain(scores: Sequence[Score]) -> str:
     return "\n".join([*lines, "", ONE_RUN])
 
 
-def _learnt(scores: Sequence[Score], kinds: bool) -> str:
+def _learnt(scores: Sequence[Score]) -> str:
     """One row for each test set and figure, and below them how they came about."""
     rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
     for score in scores:
-        if score.metric.startswith("f1.") and not kinds:
+        if score.metric.startswith("f1."):
             continue
         value, low, high = score.shown(1)
         sd, gap = score.settings.get("sd"), score.settings.get("gap")
@@ -75,17 +71,8 @@ def _notes(scores: Sequence[Score]) -> list[str]:
         "The intervals cover both other training runs and other test texts." if n > 1 else ONE_RUN,
     ]
     if "realign" in about:
-        cosine = about["gradient_cosine"]
-        notes.insert(1, f"Realigned {about['realign']}; cosine of the gradients {_cosine(cosine)} at the start"
-                     + (f", {_cosine(about['gradient_cosine_during'])} during training"
-                        if "gradient_cosine_during" in about else ""))  # fmt: skip
+        notes.insert(1, f"Realigned {about['realign']}")
     left_out = sum({(s.data, s.languages[-1]): s.settings.get("left_out", 0) for s in scores}.values())
     if left_out:
         notes.append(f"{left_out:,} sentences with labels missing from the training text skipped")
     return notes
-
-
-def _cosine(about: Mapping[str, Any]) -> str:
-    """Mean and spread over batches."""
-    mean, sd = about["mean"], about["sd"]
-    return "not known" if mean is None else f"{mean:.3f}" + ("" if sd is None else f" (s.d. {sd:.3f})")

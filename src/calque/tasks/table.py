@@ -77,8 +77,8 @@ _TRAINED = (
 _ANNOTATED = ("test", "train", "dev", "ceiling", "translated", "realign")
 
 
-def _tags(help: str, title: str, *more: str) -> TaskRow:
-    options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column", *more)
+def _tags(help: str, title: str) -> TaskRow:
+    options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column")
     return TaskRow("calque.tasks.tagging:Tagging", help, title, (*_ANNOTATED, "project", "links"), options)
 
 
@@ -123,8 +123,8 @@ TASKS: Table[TaskRow] = Table(
             ("langs", "base", "letters", "seed", "pretokenized"),
             compares=True,
         ),
-        "ner": _tags("Named entities: F1 of whole spans.", "named entities", "per_type"),
-        "slots": _tags("Slots and intents: F1 of whole spans, and accuracy.", "slot filling", "per_type"),
+        "ner": _tags("Named entities: F1 of whole spans.", "named entities"),
+        "slots": _tags("Slots and intents: F1 of whole spans, and accuracy.", "slot filling"),
         "pos": _tags("Parts of speech: accuracy.", "part-of-speech tagging"),
         "nli": _labels("Inference, pairs of texts: accuracy.", "inference"),
         "sentiment": _labels("Sentiment, single texts: accuracy and macro-F1.", "sentiment"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from calque.runs.compare import (
     ONE_RUN,
@@ -36,8 +36,7 @@ encoders, where each target has its own. Bold: better than every other row.
 """
 
 
-@dataclass(frozen=True)
-class _Column:
+class _Column(NamedTuple):
     """A test set."""
 
     lang: str
@@ -47,11 +46,13 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Figure:
-    """What an encoder, or several that differ in nothing but the seed of their training, reached on a test set; or the mean
-    of that over test sets.
+    """A score of one row on a test set, or the mean over test sets.
 
     Attributes:
-        known: with its errors; None where they are not known.
+        value: the score, the mean over training runs.
+        runs: of each training run.
+        percent: whether the score is a fraction.
+        known: the score with its errors; None where they are not known.
         ends: whether its interval is shown rather than its standard deviation.
     """
 
@@ -79,120 +80,104 @@ class _Figure:
         return f"{round((100 if self.percent else 1) * number, digits) + 0.0:.{digits}f}"  # no -0.0
 
 
-@dataclass(frozen=True)
-class _Table:
-    """One figure of a task: what every row reached in every column, of which the mean has the name None; and what has to be
-    known beside it."""
+Figures = Mapping[Row, _Figure]  # of one column
 
-    title: str
-    metric: str
-    rows: tuple[Row, ...]
-    columns: tuple[_Column | None, ...]
-    figures: Mapping[tuple[Row, _Column | None], _Figure]
-    note: str = ""
 
-    def of(self, column: _Column | None) -> dict[Row, Estimate | None]:
-        """Estimates by row, which may be compared."""
-        if self.metric in _OF_TEXTS:
-            return {}
-        return {row: self.figures[row, column].known for row in self.rows if (row, column) in self.figures}
+def tables(records: Sequence[Record]) -> str:
+    """A Markdown table for each task and metric: methods down, test sets across, in per cent; then the mean over the
+    languages that the task was not learnt in, where a row has them all. Several training runs of a method are one row."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in map(_in_columns, records):
+        if record["metric"].partition(".")[2] in _PARTS:
+            groups.setdefault((record["task"], record["metric"]), []).append(record)
+    parts = [(task, metric, mine, _columns(mine)) for (task, metric), mine in groups.items()]
+    compared = [
+        (metric, {row: figure.known for row, figure in figures.items() if metric not in _OF_TEXTS})
+        for _, metric, _, columns in parts
+        for figures in columns.values()
+    ]
+    best = iter(best_of_each(compared))
+    shown = [_table(task, metric, mine, columns, best) for task, metric, mine, columns in parts]
+    several = sum(len(column) > 1 and None not in column.values() for _, column in compared)
+    notes = [_NOTE + rule(several), *([ONE_RUN] if _has_one_run(records) else [])]
+    return "\n\n".join([*shown, *notes])
 
-    def shown(self, best: Sequence[Row | None]) -> str:
-        """As Markdown; `best` has the row that is better than all others, for each column, or None."""
-        tests = [column for column in self.columns if column is not None]
-        heads = ["mean" if column is None else _head(column, tests) for column in self.columns]
-        single = None not in self.columns  # one language, which has no mean to show an interval of
-        heads[1:1] = ["95% interval"] if single else []
-        several = len({supervision for *_, supervision in self.rows if supervision}) > 1
-        lines = [self.title, "", _line(["encoder", "method", *heads]), "|---|---|" + "---:|" * len(heads)]
-        for row in self.rows:
-            encoder, layer, method, supervision = row
-            name = encoder if layer is None else f"{encoder}, layer {layer}"
-            how = f"{method} ({supervision})" if several and supervision else method
-            cells = zip([self.figures.get((row, column)) for column in self.columns], best, strict=True)
-            shown = ["" if figure is None else f"**{figure}**" if row == top else str(figure) for figure, top in cells]
-            first = self.figures.get((row, self.columns[0]))
-            shown[1:1] = ["" if first is None else first.interval] if single else []
-            lines.append(_line([name, how, *shown]))
-        return "\n".join([*lines, *(["", self.note] if self.note else [])])
+
+def _in_columns(record: Record) -> Record:
+    """Return scores that a method has of its own models as rows by model, with the two languages as columns, and the
+    perplexity of masked words, whose metric ends in the language, as a task with languages as columns. Others stay."""
+    model = record["settings"].get("model")
+    if model is not None and record["data"] == f"held out, {model}":
+        record = {**record, "method": f"{record['method']}: {model}", "data": "held out", "direction": True}
+    if record["metric"] == f"perplexity.{record['languages'][-1]}":
+        record = {**record, "task": f"{record['task']}, masked words", "metric": "perplexity"}
+    return record
+
+
+def _columns(records: Sequence[Record]) -> dict[_Column | None, Figures]:
+    """Return the scores of each column, of which the mean over target languages has the name None."""
+    cells: dict[_Column, dict[Row, list[Record]]] = {}
+    for record in records:
+        cells.setdefault(_column(record), {}).setdefault(_row(record), []).append(record)
+    pooled = {
+        column: {row: figure for row, runs in rows.items() if (figure := _pooled(runs)) is not None}
+        for column, rows in cells.items()
+    }
+    targets = [column for column in pooled if column.is_target] or list(pooled)
+    found: dict[_Column | None, Figures] = {column: pooled[column] for column in targets}
+    if len(targets) > 1:
+        means = {row: _mean([pooled[column].get(row) for column in targets]) for row in map(_row, records)}
+        found[None] = {row: mean for row, mean in means.items() if mean is not None}
+    return found | {column: figures for column, figures in pooled.items() if column not in targets}
+
+
+def _table(
+    task: str,
+    metric: str,
+    records: Sequence[Record],
+    columns: Mapping[_Column | None, Figures],
+    best: Iterator[Row | None],
+) -> str:
+    """Write a table as Markdown; `best` yields the row of each column that is better than all others, or None."""
+    name, _, part = metric.partition(".")
+    title = [task, _NAMES.get(name, name), _PARTS[part], "lower is better" if lower_is_better(metric) else ""]
+    rows = list(dict.fromkeys(map(_row, records)))
+    tests = [column for column in columns if column is not None]
+    heads = ["mean" if column is None else _head(column, tests) for column in columns]
+    single = None not in columns  # one language, which has no mean to show an interval of
+    heads[1:1] = ["95% interval"] if single else []
+    several = len({supervision for *_, supervision in rows if supervision}) > 1
+    tops = [next(best) for _ in columns]
+    lines = [f"## {', '.join(filter(None, title))}", "", _line(["encoder", "method", *heads])]
+    lines.append("|---|---|" + "---:|" * len(heads))
+    for row in rows:
+        encoder, layer, method, supervision = row
+        figures = [column.get(row) for column in columns.values()]
+        shown = [
+            "" if each is None else f"**{each}**" if row == top else str(each)
+            for each, top in zip(figures, tops, strict=True)
+        ]
+        shown[1:1] = ["" if figures[0] is None else figures[0].interval] if single else []
+        what = encoder if layer is None else f"{encoder}, layer {layer}"
+        lines.append(_line([what, f"{method} ({supervision})" if several and supervision else method, *shown]))
+    frequent = {Path(r["data"]).name: r["settings"]["frequent"] for r in records if "frequent" in r["settings"]}
+    if frequent:
+        lines += ["", f"Most frequent sense: {', '.join(f'{100 * v:.1f} ({test})' for test, v in frequent.items())}."]
+    return "\n".join(lines)
 
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def tables(records: Sequence[Record]) -> str:
-    """A Markdown table for each task and figure: methods down, test sets across, in per cent; then the mean over the
-    languages that the task was not learnt in, where a row has them all. Several training runs of a method are one row."""
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for record in map(_by_language, map(_by_model, records)):
-        if record["metric"].partition(".")[2] in _PARTS:
-            groups.setdefault((record["task"], record["metric"]), []).append(record)
-    parts = [_table(_title(*about), about[1], mine) for about, mine in groups.items()]
-    columns = [(table.metric, table.of(column)) for table in parts for column in table.columns]
-    best = iter(best_of_each(columns))
-    shown = [table.shown([next(best) for _ in table.columns]) for table in parts]
-    several = sum(len(column) > 1 and None not in column.values() for _, column in columns)
-    notes = [_NOTE + rule(several), *([ONE_RUN] if _has_one_run(records) else [])]
-    return "\n\n".join([*shown, *notes])
-
-
-def _by_model(record: Record) -> Record:
-    """A figure that a method has of its own, which may be of several models: each is a row, and the columns are the two
-    languages. Others stay."""
-    model = record["settings"].get("model")
-    if model is None or record["data"] != f"held out, {model}":
-        return record
-    return {**record, "method": f"{record['method']}: {model}", "data": "held out", "direction": True}
-
-
-def _by_language(record: Record) -> Record:
-    """The perplexity of masked words, whose name ends in its language: the languages are columns. Others stay."""
-    if record["metric"] != f"perplexity.{record['languages'][-1]}":
-        return record
-    return {**record, "task": f"{record['task']}, masked words", "metric": "perplexity"}
-
-
 def _has_one_run(records: Sequence[Record]) -> bool:
-    """Whether something was trained for a figure, and only once."""
-    trained = [r for r in records if r.get("training_seed") is not None or "values" in r["settings"]]
+    """Whether something was trained for a score, and only once."""
     trainings: dict[tuple[Any, ...], list[Record]] = {}
-    for record in trained:
-        trainings.setdefault((record["task"], record["metric"], _row(record), _column(record)), []).append(record)
+    for record in records:
+        if record.get("training_seed") is not None or "values" in record["settings"]:
+            trainings.setdefault((record["task"], record["metric"], _row(record), _column(record)), []).append(record)
     pooled = [figure for each in trainings.values() if (figure := _pooled(each)) is not None]
     return any(len(figure.runs) < 2 for figure in pooled)
-
-
-def _title(task: str, metric: str) -> str:
-    name, _, part = metric.partition(".")
-    about = [task, _NAMES.get(name, name), _PARTS[part], "lower is better" if lower_is_better(metric) else ""]
-    return f"## {', '.join(word for word in about if word)}"
-
-
-def _table(title: str, metric: str, records: Sequence[Record]) -> _Table:
-    cells: dict[tuple[Row, _Column], list[Record]] = {}
-    for record in records:
-        cells.setdefault((_row(record), _column(record)), []).append(record)
-    tests, rows = list(dict.fromkeys(map(_column, records))), list(dict.fromkeys(map(_row, records)))
-    targets = [column for column in tests if column.is_target] or tests
-    columns = [*targets, *([None] if len(targets) > 1 else []), *(c for c in tests if c not in targets)]
-    figures: dict[tuple[Row, _Column | None], _Figure] = {}
-    for place, runs in cells.items():
-        figure = _pooled(runs)
-        if figure is not None:
-            figures[place] = figure
-    for row in rows if len(targets) > 1 else ():
-        mean = _mean([figures.get((row, column)) for column in targets])
-        if mean is not None:
-            figures[row, None] = mean
-    return _Table(title, metric, tuple(rows), tuple(columns), figures, _without_learning(records))
-
-
-def _without_learning(records: Sequence[Record]) -> str:
-    """What the most frequent sense reaches on each test set, where the task says so."""
-    known = {Path(r["data"]).name: r["settings"]["frequent"] for r in records if "frequent" in r["settings"]}
-    parts = [f"{100 * value:.1f} ({name})" for name, value in known.items()]
-    return f"Most frequent sense: {', '.join(parts)}." if parts else ""
 
 
 def _row(record: Record) -> Row:
