@@ -116,7 +116,7 @@ _OPTIONS = {
         "rename": "Rename labels; OLD= drops one.",
         "unknown": "What to do with test labels missing from training: raise (default), miss, drop or skip.",
         "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
-        "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, snips, hub; labels: "
+        "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
         "header, pairs, label-text, text-label, jsonl, hub.",
         "column": "Number or name of the column with the tags; default: the last.",
         "probe": "What to make spans of: pos, dependencies (CoNLL-U), constituents (bracketed trees), entities (tags of "
