@@ -12,9 +12,8 @@ from calque.corpora.edges import write_edges
 from calque.corpora.probes import of_treebank
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import SettingError
-from calque.report.questions import sort_questions
+from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import read_results
-from calque.report.subjects import find_subjects
 from calque.runs.study.options import options_of
 from calque.runs.study.values import check
 from calque.tasks.datasets import Dataset
