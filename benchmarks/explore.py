@@ -18,9 +18,8 @@ from calque.encoders.base import Encoder
 from calque.explore.app import make_app
 from calque.explore.collection import Collection, Gatherer
 from calque.explore.explorer import Explorer
-from calque.explore.neighbourhoods import Neighbourhoods
 from calque.explore.sources import NamedEncoder
-from calque.explore.store import WordVectors
+from calque.explore.vectors import Neighbourhoods, WordVectors
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
@@ -113,7 +112,7 @@ def blank(data: np.ndarray, covered: np.ndarray | None, collection: Collection) 
 
 def measure(explorer: Explorer, options: argparse.Namespace) -> None:
     collection, app = explorer.collection, make_app(explorer)
-    data = explorer.views["random"].layers.get("own").embeddings.data
+    data = explorer.views["random"].layer("own").embeddings.data
     rng = np.random.default_rng(options.seed)
     times: dict[str, list[tuple[float, float]]] = {"product": [], "answer": []}
     for sentence in rng.integers(0, len(collection), options.rounds + 3):

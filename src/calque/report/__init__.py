@@ -67,7 +67,5 @@ def report(
         write_text(path, write(composed))
     written: list[Path] = []
     if plots is not None:
-        from calque.report.plots.svg import write_plots
-
-        written = write_plots(composed.plots(), plots, plot_form)
+        written = formats.write_plots(composed.plots(), plots, plot_form)
     return Written(path, tuple(written))

@@ -5,25 +5,31 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import calque
-from calque.report.document import Block, Cell, Examples, Line, More, Name, Points, Report, Table, Text
+from calque.disk import write_bytes, write_text
+from calque.errors import MissingExtraError, SettingError
+from calque.report.document import Block, Cell, Examples, Line, More, Name, Plot, Points, Report, Table, Text
 from calque.report.numbers import Figure, Number
 from calque.report.plots import svg
 from calque.report.plots.axes import shape
 from calque.report.plots.charts import SIGNS
-from calque.report.plots.svg import Drawing, element
+from calque.report.plots.svg import Drawing, beside, element
 
+PLOT_FORMATS = ("svg", "png")
+_ZOOM = 3  # points of a PNG to a unit of the drawing: 300 to an inch at 6.9 inches' width
 _LIGHT = {"link": "#0b5ca3", "up": "#00704f", "down": "#b3440a", "marked": "#fdeec2"}
 _DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f12"}
 
@@ -254,3 +260,56 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+# -- plots as files of their own, for a paper --------------------------------------------------------------------------
+def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str], form: str = "svg") -> list[Path]:
+    """Write every view of every plot, named by what it shows.
+
+    Args:
+        plots: of a report.
+        folder: made if it is not there.
+        form: svg or png.
+
+    Raises:
+        SettingError: another form.
+        MissingExtraError: png, and resvg-py is not installed.
+    """
+    if form not in PLOT_FORMATS:
+        raise SettingError(f"plots are written as {' or '.join(PLOT_FORMATS)}, not as {form}")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written: dict[str, Path] = {}
+    for plot in plots:
+        several = plot.choices
+        for panel in plot.panels:
+            parts = [plot.id.removesuffix("-plot"), *(value for name, value in panel.choice.items() if name in several)]
+            name = file_name("-".join(parts))
+            while name.casefold() in written:
+                name += "-"
+            drawing = beside(panel.drawings).standalone()
+            path = folder / f"{name}.{form}"
+            if form == "svg":
+                write_text(path, drawing)
+            else:
+                write_bytes(path, png(drawing))
+            written[name.casefold()] = path
+    return list(written.values())
+
+
+def file_name(text: str) -> str:
+    """Letters, digits and hyphens."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "plot"
+
+
+def png(drawing: str) -> bytes:
+    """A drawing as points, three to a unit.
+
+    Raises:
+        MissingExtraError: resvg-py is not installed.
+    """
+    try:
+        import resvg_py
+    except ImportError:
+        raise MissingExtraError("resvg-py", "plots", "writing plots as PNG") from None
+    return bytes(resvg_py.svg_to_bytes(svg_string=drawing, zoom=_ZOOM, background="#ffffff"))
