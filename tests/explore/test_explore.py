@@ -308,11 +308,12 @@ def test_a_typed_sentence_has_the_vectors_of_the_same_sentence_of_the_text(explo
     assert german["languages"][1]["words"][0]["id"] == 8
 
 
-def test_typed_sentences_are_remembered_and_their_number_is_limited(explorer, monkeypatch):
-    monkeypatch.setattr("calque.explore.vectors._TYPED", 2)
-    for text in ("one house", "two houses", "three houses"):
+def test_typed_sentences_are_remembered(explorer):
+    before = explorer.views["tiny"].of_typed.cache_info()
+    for text in ("one house", "two houses", "one house"):
         explorer.neighbours("tiny", None, explorer.typed(text, "en"), 0)
-    assert [typed.text for typed in explorer.views["tiny"].typed] == ["two houses", "three houses"]
+    after = explorer.views["tiny"].of_typed.cache_info()
+    assert (after.misses - before.misses, after.hits - before.hits) == (2, 1)
 
 
 def test_a_word_without_a_vector_is_told(explorer):

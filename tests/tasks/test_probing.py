@@ -10,9 +10,8 @@ import torch
 
 from calque.corpora.probes import of_treebank, write_edges
 from calque.errors import SettingError
-from calque.report.questions import sort_questions
+from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import read_results
-from calque.report.subjects import find_subjects
 from calque.tasks.datasets import Dataset
 from calque.tasks.probing import KeyPointVectors, Probing
 from calque.vectors import Embeddings

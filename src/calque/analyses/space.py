@@ -17,7 +17,6 @@ from calque.tasks.consistency import similarities as correlated
 from calque.tasks.nearest import retrieve
 
 _FORMS = 1000  # isometry: the most frequent forms, whose mean vectors stand for a language
-_COMPONENTS = (1, 3, 10)
 _WORDS, _STEPS = 5000, 100  # language probe: forms of each language, and steps of Newton's method
 
 
@@ -203,18 +202,11 @@ def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
     return ratio(np.square(total).sum(axis=-1) - n, n * (n - 1))
 
 
-def explained_variance(x: np.ndarray) -> np.ndarray:
-    """Return the share of the variance in the first 1, 2, 3 … principal components of vectors; `[min(n, dim)]`."""
-    centred = x - x.mean(axis=0, dtype=np.float64)
-    values = np.linalg.eigvalsh(centred.T @ centred / max(len(x), 1))[::-1][: min(x.shape)].clip(min=0)
-    return np.cumsum(values) / values.sum() if values.sum() > 0 else np.full(len(values), math.nan)
-
-
 def anisotropy(questions: Questions, view: View) -> list[Finding]:
-    """Return the mean cosine of random words (Ethayarajh 2019, §3.2), and the variance that the first components explain.
+    """Return the mean cosine of random words (Ethayarajh 2019, §3.2).
 
-    Groups of `mean-cosine`: words of either language; words of both, one of each; and linked words, which should stand out.
-    All words that have a vector count once each time that they come. In `explained-variance`, x is the number of components.
+    Groups: words of either language; words of both, one of each; and linked words, which should stand out. All words that
+    have a vector count once each time that they come.
     """
     sums = {}  # of each sentence: the sum of its unit vectors, and how many there are; rows without a vector are zero
     for side in SIDES:
@@ -249,16 +241,6 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
         findings.append(questions.finding(
             "anisotropy", view, "mean-cosine", figures, n, group=group, task="anisotropy", percent=False
         ))  # fmt: skip
-    for side, lang in zip(SIDES, questions.langs, strict=True):
-        used = view.units[side][view.covered(side)]
-        shares = explained_variance(used)
-        findings += [
-            questions.finding(
-                "anisotropy", view, "explained-variance", float(shares[k - 1]), len(used), group=lang, x=float(k),
-                task="anisotropy",
-            )
-            for k in _COMPONENTS if k <= len(shares)
-        ]  # fmt: skip
     return findings
 
 

@@ -6,10 +6,9 @@ import json
 import shutil
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
 
 K = 10  # neighbourhood of CSLS, as in the papers
-_BLOCK = 65_536  # rows brought to length 1 at a time
 _FORMAT = 1  # raise it with any change of what a store holds
 _TYPED = 256  # typed sentences whose vectors are remembered
 
@@ -162,11 +160,7 @@ class WordVectors:
             arrays["offsets"][...] = collection.offsets
             if embeddings.covered is not None:
                 arrays["covered"][...] = embeddings.covered
-            for start in range(0, n, _BLOCK):
-                try:
-                    arrays["data"][start : start + _BLOCK] = unit_rows(embeddings.data[start : start + _BLOCK])
-                except SettingError as error:
-                    raise SettingError(f"{error}: the encoder cannot be explored") from error
+            arrays["data"][...] = unit_rows(embeddings.data)
             arrays["hubness"][...] = sums(arrays["data"], embeddings.covered, collection)
         return cls.open(path, collection)
 
@@ -236,7 +230,7 @@ class CollectionView:
         before: whether other encoders were made from it by aligning.
         numbers: the layers' numbers by name; None for what the encoder itself gives.
         own: the name of the encoder's own layer.
-        typed: what was typed lately, with its vectors under every layer.
+        of_typed: gives the vectors of a typed sentence under every layer, of the latest ones from memory.
         senses: those that the encoder has learnt with; None if it has none.
     """
 
@@ -246,7 +240,6 @@ class CollectionView:
     ):  # fmt: skip
         self.encoder, self.name, self.before = named.encoder, named.name, named.before
         self.numbers, self.own = layers_of(named.encoder, layers)
-        self.typed: OrderedDict[Typed, dict[str, Embeddings]] = OrderedDict()
         self.senses: WordSenses | None = None
         if named.folder is not None and has_senses(named.folder):
             self.senses = WordSenses(named.folder, collection)
@@ -254,6 +247,7 @@ class CollectionView:
         self._open: dict[str, WordVectors] = {}
         self._encoded: dict[int | None, Embeddings] = {}
         self._building = threading.Lock()
+        self.of_typed = lru_cache(_TYPED)(self._of_typed)
         for name in self.numbers:
             try:
                 self._open[name] = WordVectors.open(folder / f"{name}.safetensors", collection)
@@ -301,7 +295,8 @@ class CollectionView:
     def vectors(self, layer: str, which: int | Typed) -> Embeddings:
         """Return the vectors of one sentence, of length 1."""
         if isinstance(which, Typed):
-            return self._of_typed(which)[layer]
+            with self._sums.lock:  # a model encodes one sentence at a time
+                return self.of_typed(which)[layer]
         store = self.layer(layer).embeddings
         first, last = self._collection.offsets[which : which + 2]
         covered = None if store.covered is None else np.asarray(store.covered[first:last])
@@ -319,20 +314,13 @@ class CollectionView:
             return self.senses.of_word(words, place)
 
     def _of_typed(self, typed: Typed) -> dict[str, Embeddings]:
-        """A typed sentence under all layers, from memory if it was asked for lately."""
         from calque.encoders.extraction import UncoveredWordsWarning
 
-        with self._sums.lock:  # a model encodes one sentence at a time
-            if typed not in self.typed:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers say so
-                    found = self._encode([Sentence(typed.words, typed.lang)])
-                units = {number: Embeddings(unit_rows(e.data), e.offsets, e.covered) for number, e in found.items()}
-                self.typed[typed] = {name: units[number] for name, number in self.numbers.items()}
-            self.typed.move_to_end(typed)
-            while len(self.typed) > _TYPED:
-                self.typed.popitem(last=False)
-            return self.typed[typed]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers say so
+            found = self._encode([Sentence(typed.words, typed.lang)])
+        units = {number: Embeddings(unit_rows(e.data), e.offsets, e.covered) for number, e in found.items()}
+        return {name: units[number] for name, number in self.numbers.items()}
 
 
 def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:

@@ -47,6 +47,7 @@ def report(
         SettingError: a form that is not known, or a base that is not there.
         MissingExtraError: png, and resvg-py is not installed.
     """
+    from calque.report import formats
     from calque.report.content import compose
     from calque.report.reading import read_results
 
@@ -59,18 +60,11 @@ def report(
         folders = dict.fromkeys(name.rpartition("/")[0].rpartition("/")[2] for name in results.files)
         title = ", ".join(name for name in folders if name) or "Results"
     composed = compose(results, title=title, base=base)
-    if form == "html":
-        from calque.report.page import html as write
-    elif form == "md":
-        from calque.report.text import markdown as write
-    else:
-        from calque.report.text import as_json as write
+    write = {"html": formats.html, "md": formats.markdown, "json": formats.as_json}[form]
     path = Path(out)
     with locked(path, wait=True):
         write_text(path, write(composed))
     written: list[Path] = []
     if plots is not None:
-        from calque.report.plots.svg import write_plots
-
-        written = write_plots(composed.plots(), plots, plot_form)
+        written = formats.write_plots(composed.plots(), plots, plot_form)
     return Written(path, tuple(written))

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from calque.report.numbers import Figure
-from calque.report.questions import Column, Question
-from calque.report.subjects import Subject, Subjects
+from calque.report.questions import Column, Question, Subject, Subjects
 from calque.runs.compare import LEVEL, above_all, holm, lower_is_better, outcome, p_value
 
 Key = tuple[object, ...]

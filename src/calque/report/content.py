@@ -9,11 +9,10 @@ from calque.report import provenance
 from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
 from calque.report.key_points import is_of_training, key_points
-from calque.report.questions import Question, sort_questions
+from calque.report.questions import Question, find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.sections import examples, grouped, points, shape, transfer
 from calque.report.senses import senses
-from calque.report.subjects import find_subjects
 from calque.report.tables import glance, heat_map, question_table
 from calque.report.verdict import metric_name, sentences, summary, task_name
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from calque.report.document import Facts
+from calque.report.questions import Subjects
 from calque.report.reading import Record, Results, RunRecord
-from calque.report.subjects import Subjects
 from calque.runs.compare import rule, runs_of
 
 # What a run's record may say, and what it is called; in this order.

@@ -13,9 +13,8 @@ from calque.report.numbers import Figure, Number, average, figure_of, mean_of, p
 from calque.report.plots.charts import Point, bars, curve, scatter
 from calque.report.plots.svg import Drawing
 from calque.report.plots.words import Dot, projection
-from calque.report.questions import Question
+from calque.report.questions import Question, Subject, Subjects
 from calque.report.reading import Record
-from calque.report.subjects import Subject, Subjects
 from calque.report.verdict import metric_name, task_name
 
 ALL = "mean over languages"

@@ -7,8 +7,8 @@ from typing import Any
 
 from calque.report.document import Cell, Head, Line, Panel, Plot, Section, Table
 from calque.report.plots.words import Sense, neighbourhood
+from calque.report.questions import Subjects
 from calque.report.reading import Record
-from calque.report.subjects import Subjects
 
 _NAMED = 12  # neighbours in the table
 

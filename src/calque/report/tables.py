@@ -8,8 +8,7 @@ from calque.report.claims import Claims, Comparison
 from calque.report.document import Cell, Head, Line, Panel, Plot, Table, Text
 from calque.report.numbers import Figure, Number, difference
 from calque.report.plots.charts import heat
-from calque.report.questions import Column, Question
-from calque.report.subjects import Subject
+from calque.report.questions import Column, Question, Subject
 from calque.report.verdict import metric_name, task_name
 from calque.runs.compare import lower_is_better
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from calque.report.claims import Claims, Comparison
 from calque.report.document import Name, Piece, Text
 from calque.report.numbers import counted, difference, distance
-from calque.report.questions import Column, Question
-from calque.report.subjects import Subject
+from calque.report.questions import Column, Question, Subject
 from calque.runs.compare import lower_is_better
 from calque.tasks.table import TASKS
 

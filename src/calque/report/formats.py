@@ -1,21 +1,115 @@
-"""The report as Markdown, with the tables behind its plots, and as JSON for programs, with the lines of each number."""
+"""The report as one HTML file that needs nothing else, as Markdown with the tables behind its plots, and as JSON."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
 import calque
-from calque.report.document import Block, Cell, Examples, Line, More, Name, Points, Report, Table, Text
+from calque.errors import MissingExtraError, SettingError
+from calque.report.document import Block, Cell, Examples, Line, More, Name, Plot, Points, Report, Table, Text
 from calque.report.numbers import Figure, Number
-from calque.report.page import tally
+from calque.report.plots import svg
+from calque.report.plots.axes import shape
 from calque.report.plots.charts import SIGNS
-from calque.report.plots.svg import Drawing
+from calque.report.plots.svg import Drawing, beside, element
+from calque.storage import write_bytes, write_text
+
+PLOT_FORMATS = ("svg", "png")
+_ZOOM = 3  # points of a PNG to a unit of the drawing: 300 to an inch at 6.9 inches' width
+_LIGHT = {"link": "#0b5ca3", "up": "#00704f", "down": "#b3440a", "marked": "#fdeec2"}
+_DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f12"}
 
 
+# -- HTML --------------------------------------------------------------------------------------------------------------
+def html(report: Report) -> str:
+    """The page. Everything in it that comes from files is escaped; its only script and style are calque's own, by their
+    hashes, and it may fetch nothing."""
+    style, script = _style(), _read("page.js")
+    environment = Environment(
+        loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=False
+    )
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    environment.globals.update(
+        key=key,
+        inline=lambda drawing, name: Markup(drawing.inline(name)),
+        kind_of=lambda block: type(block).__name__,
+        tally=tally,
+    )
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        reading=report.reading,
+        meta=_meta(report),
+        lead_alone=report.glance is not None,
+        version=calque.__version__,
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+
+
+@cache
+def key(number: int) -> Markup:
+    """The sign of a series, for a name beside it."""
+    inside = element("g", shape(number, 7, 7, 5.5), class_=svg.series(number))
+    return Markup(element("svg", inside, class_="key", viewBox="0 0 14 14", aria_hidden="true"))
+
+
+def tally(outcomes: Sequence[str]) -> str:
+    """Signs in words."""
+    counts = Counter(outcomes)
+    words = {"better": "better", "worse": "worse", "unclear": "without a clear difference"}
+    return ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
+
+
+def _meta(report: Report) -> str:
+    files, records, _, dates = zip(*report.files, strict=True)
+    shown = ", ".join(files) if len(files) <= 3 else f"{len(files)} files"
+    return f"{sum(records):,} results from {shown} · {max(dates)[:10]}"
+
+
+@cache
+def _style() -> str:
+    """The style sheet: colours as variables of the page, light and dark, then those of drawings."""
+    light = svg.variables({**svg.LIGHT, **_LIGHT})
+    dark = svg.variables({**svg.DARK, **_DARK})
+    rules = [
+        f":root{{{light}--font:{svg.FONT};color-scheme:light}}",
+        f"@media (prefers-color-scheme:dark){{:root{{{dark}color-scheme:dark}}}}",
+        f':root[data-theme="light"]{{{light}color-scheme:light}}',
+        f':root[data-theme="dark"]{{{dark}color-scheme:dark}}',
+        f"@media print{{:root,:root[data-theme]{{{light}color-scheme:light}}}}",
+        svg.page_rules(),
+    ]
+    return "\n".join([*rules, _read("page.css")])
+
+
+@cache
+def _read(name: str) -> str:
+    return files("calque.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    """For the content security policy. A browser hashes what stands between the tags, with line ends as line feeds."""
+    content = re.sub(r"\r\n?", "\n", content)
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+# -- Markdown ----------------------------------------------------------------------------------------------------------
 def markdown(report: Report) -> str:
     """The whole report."""
     parts = [f"# {escape(report.title)}", "## Verdict", _list(report.summary)]
@@ -166,3 +260,56 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+# -- plots as files of their own, for a paper --------------------------------------------------------------------------
+def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str], form: str = "svg") -> list[Path]:
+    """Write every view of every plot, named by what it shows.
+
+    Args:
+        plots: of a report.
+        folder: made if it is not there.
+        form: svg or png.
+
+    Raises:
+        SettingError: another form.
+        MissingExtraError: png, and resvg-py is not installed.
+    """
+    if form not in PLOT_FORMATS:
+        raise SettingError(f"plots are written as {' or '.join(PLOT_FORMATS)}, not as {form}")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written: dict[str, Path] = {}
+    for plot in plots:
+        several = plot.choices
+        for panel in plot.panels:
+            parts = [plot.id.removesuffix("-plot"), *(value for name, value in panel.choice.items() if name in several)]
+            name = file_name("-".join(parts))
+            while name.casefold() in written:
+                name += "-"
+            drawing = beside(panel.drawings).standalone()
+            path = folder / f"{name}.{form}"
+            if form == "svg":
+                write_text(path, drawing)
+            else:
+                write_bytes(path, png(drawing))
+            written[name.casefold()] = path
+    return list(written.values())
+
+
+def file_name(text: str) -> str:
+    """Letters, digits and hyphens."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "plot"
+
+
+def png(drawing: str) -> bytes:
+    """A drawing as points, three to a unit.
+
+    Raises:
+        MissingExtraError: resvg-py is not installed.
+    """
+    try:
+        import resvg_py
+    except ImportError:
+        raise MissingExtraError("resvg-py", "plots", "writing plots as PNG") from None
+    return bytes(resvg_py.svg_to_bytes(svg_string=drawing, zoom=_ZOOM, background="#ffffff"))
