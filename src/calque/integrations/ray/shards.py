@@ -208,7 +208,8 @@ def shards_of(files: Mapping[str, str], rows: int) -> list[Shard]:
         rows: maximum number of rows of a shard, where the file can be cut.
     """
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return [shard for shards in threads.map(lambda file: _shards(*file, rows), files.items()) for shard in shards]
+        found = threads.map(lambda name: _shards(name, files[name], rows), files)
+        return [shard for shards in found for shard in shards]
 
 
 def _shards(name: str, path: str, rows: int) -> list[Shard]:
