@@ -61,7 +61,7 @@ def read(path, langs=("en", "de"), **settings):
 
 
 def pairs(path, langs=("en", "de")):
-    return [(item.source, item.target) for item in read_po(path, langs).items if hasattr(item, "source")]
+    return [(item.source, item.target) for item in read_po(path, langs) if hasattr(item, "source")]
 
 
 EXPECTED = [

@@ -47,7 +47,7 @@ def test_there_and_back(tmp_path_factory, pairs, name):
     path = tmp_path_factory.mktemp("tmx") / name
     text = HEAD + "".join(unit(en=escape(s), de=escape(t)) for s, t in pairs) + TAIL
     path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
-    assert [(item.source, item.target) for item in read_tmx(path, ("en", "de")).items] == pairs
+    assert [(item.source, item.target) for item in read_tmx(path, ("en", "de"))] == pairs
 
 
 def test_languages_and_what_lacks_one(tmp_path):

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from os import PathLike
 
 from calque.corpora.languages import best_match
-from calque.corpora.lines import LONGEST_LINE, Flaw, Omission, RawCorpus, RawPair
+from calque.corpora.lines import LONGEST_LINE, Flaw, Omission, RawPair
 from calque.corpora.xml import Document
 from calque.errors import InputError
 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}  # they hold markup of the original document; <hi> and <g> hold text
 
 
-def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
-    """Translation units, one after the other, in bounded memory.
+def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Flaw | Omission]:
+    """Read translation units, one after the other, in bounded memory.
 
     `xml:lang` is matched as `best_match` says; a unit that lacks one of the languages is left out and
     counted. Inline tags are stripped, with their content where it is code.
@@ -22,10 +22,6 @@ def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
     Raises:
         InputError: XML that is not well formed, is no TMX, or declares entities, with the line.
     """
-    return RawCorpus(_units(path, langs))
-
-
-def _units(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Flaw | Omission]:
     units = _Units(path, langs)
     for _ in units.parse():
         yield from units.units
@@ -41,7 +37,7 @@ class _Units(Document):
 
     def __init__(self, path: str | PathLike[str], langs: tuple[str, str]):
         super().__init__(path, "tmx", "a TMX document")
-        self.parser.SkippedEntityHandler = self._skipped_entity
+        self.parser.SkippedEntityHandler = lambda name, _: setattr(self, "_unknown", name)
         self._langs = langs
         self.units: list[RawPair | Flaw | Omission] = []
         self._line = 0
@@ -76,9 +72,6 @@ class _Units(Document):
             self._size += len(text)
             if self._size > LONGEST_LINE:
                 raise InputError("a segment of more than 64 MiB, expected a sentence")
-
-    def _skipped_entity(self, name: str, _: bool) -> None:
-        self._unknown = name
 
     def _unit(self) -> RawPair | Flaw | Omission:
         source, target = (best_match(lang, self._sides) for lang in self._langs)
