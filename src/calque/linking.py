@@ -116,8 +116,8 @@ def read_filter(
     Raises:
         SettingError: the languages of a dictionary are not known.
     """
-    from calque.corpora.dictionary import read_dictionary
     from calque.corpora.languages import pair_and_path
+    from calque.corpora.plain import read_dictionary
     from calque.wordalign.filtering import LinkFilter
 
     read, pairs = [], list(dict.fromkeys(langs))

@@ -12,12 +12,21 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from calque.annotated import TaggedText
-from calque.corpora.conllu import COLUMNS, WIDTH, tagged_words
+from calque.corpora.conllu import (
+    COLUMNS,
+    WIDTH,
+    Stanza,
+    TaggedSentence,
+    counted_rows,
+    is_comment,
+    missing_value,
+    read_stanzas,
+    tagged_words,
+)
 from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.rows import Rows, first_of, is_dataset, open_rows, unwritten
 from calque.corpora.slots import annotated_request, is_facebook, read_facebook
-from calque.corpora.stanzas import Stanza, TaggedSentence, counted_rows, is_comment, missing_value, read_stanzas
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
