@@ -64,7 +64,8 @@ def _plain_block(data: bytes, before: int, separator: str) -> Block | None:
     if any(pc.min(pc.binary_length(side)).as_py() == 0 for side in sides):
         return None
     numbers = np.arange(before + 1, before + len(lines) + 1, dtype=np.int64)
-    return Block(numbers, *map(pc.ascii_split_whitespace, sides), tuple(extra), len(data))
+    source, target = map(pc.ascii_split_whitespace, sides)
+    return Block(numbers, source, target, tuple(extra), len(data))
 
 
 def _is_text(data: bytes) -> bool:

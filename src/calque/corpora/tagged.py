@@ -238,7 +238,7 @@ def _tagged_row(
         words, tags = ([value for value, out in zip(values, left, strict=True) if not out] for values in (words, tags))
         if not words:
             return Flaw(number, "no words", "a row without words that have a head, expected a sentence", path)
-    tags = [data.name_of(tag_column, tag) for tag in tags]
+    tags: list[Any] = [data.name_of(tag_column, tag) for tag in tags]
     for value in (*words, *tags, *intents):
         if not isinstance(value, str):
             fact = f"the value {value!r:.40}, expected text, or a number that the data set has a name for"
