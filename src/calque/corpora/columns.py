@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from calque.corpora.lines import BLANK, Flaw, Omission, RawPair, lines_of, read_lines, whole_lines
 from calque.corpora.store import Block
 from calque.errors import InputError
+from calque.storage import scalar, to_numpy
 
 _MOST_COLUMNS = 100  # each becomes a column of the table; a damaged line can have a million
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f]")
@@ -56,10 +57,11 @@ def _plain_block(data: bytes, before: int, separator: str) -> Block | None:
     starts = np.append(0, np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1).astype(np.int32)
     lines = pa.StringArray.from_buffers(len(starts) - 1, pa.py_buffer(starts), pa.py_buffer(data))
     columns = pc.split_pattern(pc.ascii_rtrim(lines, "\n"), separator)
-    count = len(columns[0])
-    if not 2 <= count <= _MOST_COLUMNS or not pc.all(pc.equal(pc.list_value_length(columns), count)).as_py():
+    counts = to_numpy(pc.list_value_length(columns))
+    count = int(counts[0])
+    if not 2 <= count <= _MOST_COLUMNS or (counts != count).any():
         return None
-    source, target, *extra = (pc.list_element(columns, k) for k in range(count))
+    source, target, *extra = (pc.list_element(columns, scalar(np.int32(k))) for k in range(count))
     sides = [pc.ascii_trim(side, " \t") for side in (source, target)]
     if any(pc.min(pc.binary_length(side)).as_py() == 0 for side in sides):
         return None
