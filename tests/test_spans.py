@@ -14,9 +14,7 @@ from calque.spans import detect_scheme, span_counts, span_table, to_bio
 
 TYPES = ("LOC", "PER", "a-b")
 BIO = ["O", *(f"{letter}-{name}" for letter in "BI" for name in TYPES)]
-BIOES = ["O", *(f"{letter}-{name}" for letter in "BIES" for name in TYPES)]
 TEXT = st.lists(st.lists(st.tuples(st.sampled_from(BIO), st.sampled_from(BIO)), max_size=8), max_size=6)
-TEXT_BIOES = st.lists(st.lists(st.tuples(st.sampled_from(BIOES), st.sampled_from(BIOES)), max_size=8), max_size=6)
 # Sentences as stretches: how many words, and of what type (None: outside).
 SPANS = st.lists(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([*TYPES, None])), max_size=5), max_size=5)
 
@@ -148,42 +146,6 @@ def test_counts_are_those_of_conlleval(text):
     assert counts.sentences.sum(axis=0).tolist() == total
     assert {t: c for t, c in zip(counts.types, counts.table.sum(axis=0).tolist(), strict=True) if any(c)} == by_type
     assert counts.sentences.tolist() == [conlleval([sentence])[0] for sentence in text]
-
-
-@given(TEXT_BIOES)
-@settings(max_examples=100, deadline=None)
-def test_spans_and_counts_are_those_of_a_slow_reader(text):
-    gold, guess = [[g for g, _ in s] for s in text], [[p for _, p in s] for s in text]
-    codes, names, offsets = coded(gold)
-    table = span_table(codes, names, offsets)
-    slow = [(int(offsets[k]) + a, int(offsets[k]) + b, t) for k, tags in enumerate(gold) for a, b, t in chunks(tags)]
-    assert [
-        (a, b, table.types[t]) for a, b, t in zip(table.start.tolist(), table.end.tolist(), table.type, strict=True)
-    ] == slow
-    other, other_names, _ = coded(guess)  # numbered otherwise
-    counts = span_counts(codes, other, names, offsets, other_names)
-    pairs = [(set(chunks(g)), set(chunks(p))) for g, p in zip(gold, guess, strict=True)]
-    assert counts.sentences.tolist() == [[len(g & p), len(p), len(g)] for g, p in pairs]
-    assert counts.sentences.dtype == counts.table.dtype == np.int64
-    for name, row in zip(counts.types, counts.table.sum(axis=0).tolist(), strict=True):
-        of = [({x for x in g if x[2] == name}, {x for x in p if x[2] == name}) for g, p in pairs]
-        assert row == [sum(len(g & p) for g, p in of), sum(len(p) for _, p in of), sum(len(g) for g, _ in of)]
-
-
-@given(TEXT_BIOES)
-@settings(max_examples=60, deadline=None)
-def test_counts_are_those_of_seqeval(text):
-    labeling = pytest.importorskip("seqeval.metrics.sequence_labeling")
-    gold, guess = [[g for g, _ in s] for s in text], [[p for _, p in s] for s in text]
-    codes, _, offsets = coded(gold, BIOES)
-    counts = span_counts(codes, coded(guess, BIOES)[0], BIOES, offsets)
-    for k, (g, p) in enumerate(zip(gold, guess, strict=True)):
-        g, p = set(labeling.get_entities(g)), set(labeling.get_entities(p))
-        assert counts.sentences[k].tolist() == [len(g & p), len(p), len(g)]
-    right, predicted, found = counts.sentences.sum(axis=0)
-    if predicted + found:
-        f1 = labeling.f1_score(gold, guess, zero_division=0)
-        assert f1 == pytest.approx(2 * right / (predicted + found), abs=1e-12)
 
 
 @given(SPANS, st.sampled_from(["iob1", "iob2", "bioes", "bilou"]))

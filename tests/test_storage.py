@@ -413,9 +413,10 @@ def test_linking_words_does_not_import_pandas(tmp_path):
 import sys
 from calque.cli import main
 try:
-    main(["words", {str(text)!r}, "--langs", "en", "de", "--out", {str(tmp_path / "out")!r}, "-q"])
+    main(["words", {str(text)!r}, "--langs", "en", "de", "--out", {str(tmp_path / "out")!r}, "-q", *sys.argv[1:]])
 except SystemExit as end:
     assert not end.code, end.code
 assert "pandas" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    for divided in ([], ["--pretokenized"]):
+        subprocess.run([sys.executable, "-c", program, *divided], check=True)

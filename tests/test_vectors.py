@@ -127,15 +127,6 @@ def test_files_that_hold_no_vectors(tmp_path, raw):
     assert caught.value.path == path
 
 
-@given(st.binary(max_size=80))
-@settings(max_examples=100, deadline=None)
-def test_any_bytes(tmp_path_factory, raw):
-    path = tmp_path_factory.mktemp("fuzz") / "v"
-    path.write_bytes(raw)
-    with pytest.raises(InputError):
-        Embeddings.open(path)
-
-
 def test_filling_in_place_and_metadata(tmp_path):
     arrays = create_arrays(tmp_path / "a", {"x": ((4, 2), np.float32), "n": ((0,), np.int64)}, {"layer": "3"})
     arrays["x"][2] = 7

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from contextlib import suppress
 from functools import partial
+from math import isfinite
 from numbers import Integral, Real
+from operator import ge, gt, le, lt
 from os import PathLike, fspath
 from typing import Any
 
@@ -78,16 +79,10 @@ class OutputError(CalqueError):
 
 
 def check_number(
-    name: str,
-    value: Any,
-    *,
-    above: float | None = None,
-    least: float | None = None,
-    below: float | None = None,
-    most: float | None = None,
-    whole: bool = False,
-) -> None:
-    """That a setting is a number within its bounds, and neither NaN nor infinite.
+    name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float | None = None,
+    most: float | None = None, whole: bool = False,
+) -> None:  # fmt: skip
+    """Raise an error unless a setting is a number within its bounds, and neither NaN nor infinite.
 
     Args:
         name: what the setting is called.
@@ -98,23 +93,13 @@ def check_number(
     Raises:
         SettingError: it is not.
     """
-    number = math.nan
-    if isinstance(value, Integral if whole else Real) and not isinstance(value, bool):
-        with suppress(OverflowError):  # 10⁴⁰⁰ is no number that anything is computed with
-            number = float(value)
-    if (
-        math.isfinite(number)
-        and (above is None or number > above)
-        and (least is None or number >= least)
-        and (below is None or number < below)
-        and (most is None or number <= most)
-    ):
-        return
-    bounds = [
-        f"{word} {bound:g}"
-        for word, bound in (("above", above), ("at least", least), ("below", below), ("at most", most))
-        if bound is not None
-    ]
+    tests = {"above": (gt, above), "at least": (ge, least), "below": (lt, below), "at most": (le, most)}
+    given = {word: (holds, bound) for word, (holds, bound) in tests.items() if bound is not None}
+    with suppress(OverflowError):  # 10⁴⁰⁰ is no number that anything is computed with
+        right = isinstance(value, Integral if whole else Real) and not isinstance(value, bool) and isfinite(value)
+        if right and all(holds(value, bound) for holds, bound in given.values()):
+            return
+    bounds = [f"{word} {bound:g}" for word, (_, bound) in given.items()]
     kind = "a whole number" if whole else "a finite number"
     must = f"{' and '.join(bounds)} ({kind})" if bounds else kind
     raise SettingError(f"{name} must be {must}, got {value!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -77,13 +78,11 @@ def file_of(target: str) -> Path:
         SettingError: there is no such module, or it has no file.
     """
     module = target.partition(":")[0]
-    try:
+    with suppress(ImportError, ValueError):
         spec = find_spec(module)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or not spec.origin or not Path(spec.origin).is_file():
-        raise SettingError(f"{target}: there is no module {module}; is it installed, or its folder on PYTHONPATH?")
-    return Path(spec.origin)
+        if spec is not None and spec.origin and Path(spec.origin).is_file():
+            return Path(spec.origin)
+    raise SettingError(f"{target}: there is no module {module}; is it installed, or its folder on PYTHONPATH?")
 
 
 class Table(Mapping[str, R], Generic[R]):

@@ -16,7 +16,6 @@ from typing import IO
 
 import numpy as np
 import pyarrow as pa
-from filelock import FileLock, Timeout
 
 from calque.errors import OutputError, SettingError
 from calque.offsets import offsets_of
@@ -160,6 +159,8 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
         InUseError: another process holds it.
         OutputError: the block failed because the disk is full, whatever its error was.
     """
+    from filelock import FileLock, Timeout  # which imports asyncio
+
     name = Path(out)
     if not when or (name.exists() and not name.is_file() and not name.is_dir()):  # no file can be beside a device
         with naming(out):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
-from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -106,18 +104,6 @@ def test_trees_are_told_from_others_as_by_walking(tmp_path, heads):
     else:
         with pytest.raises(InputError, match=r"line \d+: .*expected (a tree|one root)"):
             read(tmp_path, tree(*heads))
-
-
-PIECES = [b"1", b"2", b"1-2", b"\t", b"\n", b"a", b"_", b"0", b"# x\n", b"\xff", b"\0", tree(0).encode(), b"\t_" * 6]
-
-
-@given(st.one_of(st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_give_a_treebank_or_a_clear_error(tmp_path, raw):
-    for on_error in ("raise", "skip"):
-        with suppress(InputError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", SkippedWarning)
-            assert len(read(tmp_path, raw, on_error=on_error)) > 0
 
 
 def test_nothing_to_read(tmp_path):

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import gzip
 import re
-import warnings
-from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from calque.corpora import SkippedWarning, read_dictionary
 from calque.errors import InputError, SettingError
@@ -60,16 +56,3 @@ def test_arguments_and_empty_files(tmp_path):
         read_dictionary(write(tmp_path, "a b"), langs="en")  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="on_error is 'blank', expected 'raise' or 'skip'"):
         read_dictionary(write(tmp_path, "a b"), langs=LANGS, on_error="blank")  # type: ignore[arg-type]
-
-
-PIECES = st.lists(st.sampled_from([b"a", b" ", b"\t", b"\n", b"\r", b"\xff", b"\0", "\u00a0".encode()]), max_size=30)
-
-
-@given(st.one_of(st.binary(max_size=60), PIECES.map(b"".join)))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_give_a_dictionary_or_a_clear_error(tmp_path, raw):
-    for on_error in ("raise", "skip"):
-        with suppress(InputError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", SkippedWarning)
-            pairs = read_dictionary(write(tmp_path, raw), langs=LANGS, on_error=on_error)
-            assert all(word.strip() == word and word for word in (*pairs.source, *pairs.target))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from calque.corpora import read_parallel
-from calque.errors import CalqueError, InputError, MissingExtraError
+from calque.errors import InputError, MissingExtraError
 
 datasets = pytest.importorskip("datasets")
 LANGS = ("en", "de")
@@ -130,16 +127,6 @@ def test_files_that_are_no_table(tmp_path, content, suffix):
         read_parallel(path, langs=LANGS, format="hub")
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@given(raw=st.one_of(st.binary(max_size=60), st.text('{}[]",:end \n1', max_size=60).map(str.encode)))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_anything_gives_a_corpus_or_a_clear_error(tmp_path_factory, raw):
-    path = tmp_path_factory.mktemp("fuzz") / "f.jsonl"
-    path.write_bytes(raw)
-    for on_error in ("raise", "skip", "blank"):
-        with suppress(CalqueError):
-            read_parallel(path, langs=LANGS, on_error=on_error)
 
 
 def test_empty_folder_and_a_name_without_network(tmp_path):

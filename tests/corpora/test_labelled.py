@@ -6,11 +6,8 @@ import gzip
 import json
 import re
 import warnings
-from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from calque.corpora import SkippedWarning, read_labelled
 from calque.errors import InputError, SettingError
@@ -144,17 +141,3 @@ def test_data_sets_name_their_labels(tmp_path):
     assert rows(read_labelled(plain, lang="en")) == ["a | 0", "b | 1"]
     objects = write(tmp_path, json.dumps([{"text": "a", "label": "x"}]), "f.json")
     assert rows(read_labelled(objects, lang="en")) == ["a | x"]
-
-
-PIECES = [b"a", b"[", b"\t", b"\n", b"-", b"text", b"label", b"premise", b"hypothesis", b"language", b"en", b"\xff", b"\0",
-          b'{"text": "a", "label": 1}', b'{"text": ', b"}", b"\r\n", "\u200bé".encode(), b"\xef\xbb\xbf"]  # fmt: skip
-FORMATS = st.sampled_from(["auto", "header", "pairs", "label-text", "text-label", "jsonl"])
-
-
-@given(st.one_of(st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)), FORMATS)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_give_a_text_or_a_clear_error(tmp_path, raw, format):
-    for on_error in ("raise", "skip"):
-        with suppress(InputError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", SkippedWarning)
-            assert len(read_labelled(write(tmp_path, raw), lang="en", format=format, on_error=on_error)) > 0

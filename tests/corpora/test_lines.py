@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from calque.corpora import gold_links, read_parallel
 from calque.corpora.lines import LONGEST_LINE
-from calque.errors import CalqueError, InputError, SettingError
+from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 
 LANGS = ("en", "de")
@@ -94,26 +94,6 @@ def test_every_flaw_is_counted_and_placed(tmp_path_factory, lines, suffix, newli
         assert "\n" not in str(caught.value)
     elif good:
         assert read(path).table.equals(corpus.table.drop_columns(["line"]))
-
-
-@given(
-    raw=st.one_of(
-        st.binary(max_size=200),
-        st.lists(st.sampled_from([b"a\tb", b"\n", b"\r", b"\xff", b"\0", b" ||| ", b"x"]), max_size=30).map(b"".join),
-    ),
-    name=st.sampled_from(["f.tsv", "f.txt", "f", "f.csv", "f.gz", "f.zst", "f.xz", "f.bz2"]),
-    format=st.sampled_from([None, "tsv", "fast-align"]),
-    on_error=st.sampled_from(["raise", "skip", "blank"]),
-)
-@settings(max_examples=200, deadline=None)
-def test_any_bytes_give_a_corpus_or_a_clear_error(tmp_path_factory, raw, name, format, on_error):
-    path = tmp_path_factory.mktemp("fuzz") / name
-    path.write_bytes(raw)
-    if name == "f.csv":
-        format = format or "tsv"
-    with suppress(CalqueError):
-        corpus = read(path, format=format, on_error=on_error)
-        assert len(corpus) > 0
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
@@ -263,24 +243,6 @@ def test_moses_files_of_unequal_length(tmp_path, on_error):
     assert len(read(prefix, on_error=on_error, limit=2)) == 2
     prefix = moses(tmp_path, b"a\nb\n\n\n", b"x\ny\n")
     assert len(read(prefix, on_error=on_error)) == 2
-
-
-@given(st.lists(st.sampled_from([b"a b", b"", b" ", b"\xff", b"\0"]), max_size=6),
-       st.lists(st.sampled_from([b"x", b"", b"\xed\xa0\x80"]), max_size=6),
-       st.sampled_from(["raise", "skip", "blank"]))  # fmt: skip
-@settings(max_examples=80, deadline=None)
-def test_moses_any_lines(tmp_path_factory, source, target, on_error):
-    prefix = moses(tmp_path_factory.mktemp("moses"), *(b"".join(s + b"\n" for s in side) for side in (source, target)))
-    usable = [k for k, pair in enumerate(zip(source, target, strict=False), 1) if pair == (b"a b", b"x")]
-    with suppress(InputError):
-        corpus = read(prefix, on_error=on_error)
-        if on_error == "skip":
-            assert corpus.lines.tolist() == usable
-            assert sum(corpus.skipped.values()) <= max(len(source), len(target)) - len(usable)
-        else:
-            found = [k for k, pair in enumerate(words(corpus), 1) if pair[0]]
-            assert found == usable
-            assert on_error == "raise" or len(corpus) == min(len(source), len(target))
 
 
 # -- links beside the text -----------------------------------------------------------------------------------

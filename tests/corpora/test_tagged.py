@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import warnings
 from contextlib import suppress
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calque.corpora import SkippedWarning, read_tagged
-from calque.errors import InputError, MissingExtraError, SettingError
+from calque.errors import InputError, SettingError
 
 
 def write(folder, content, name="f.tsv"):
@@ -278,31 +277,7 @@ def test_rows_of_data_sets_that_cannot_be_used(tmp_path):
         read_tagged(write(tmp_path, "{", "f.jsonl"), lang="en")
 
 
-def test_without_the_library(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match=r"calque\[hub\]"):
-        read_tagged(tmp_path, lang="en")
-
-
 # -- anything ----------------------------------------------------------------------------------------------------------
-PIECES = [
-    b"a", b"\t", b"\n", b"\n\n", b" ", b"O", b"B-X", b"I-Y", b"1", b"2", b"1-2", b"-DOCSTART-", b"# intent = x\n",
-    b"\t_", b"0:1:a", b"\xff", b"\0", b"\r\n", "\u2028é".encode(), b"en:", b"es_XX", b"{}", b"\xef\xbb\xbf",
-    b'{"tokenizations": [{"tokens": ["a"], "tokenSpans": [{"start": 0, "length": 1}]}]}',
-]  # fmt: skip
-FORMATS = st.sampled_from(["auto", "columns", "numbered", "conllu", "facebook"])
-
-
-@given(st.one_of(st.binary(max_size=80), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)), FORMATS)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_give_a_text_or_a_clear_error(tmp_path, raw, format):
-    path = write(tmp_path, raw, "fuzz")
-    for on_error in ("raise", "skip"):
-        with suppress(InputError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", SkippedWarning)
-            text = read_tagged(path, lang="en", format=format, on_error=on_error)
-            assert len(text) == len(text.lines) > 0
-            assert all(word.strip() for sentence in text.sentences for word in sentence.words)
 
 
 @given(

@@ -24,7 +24,7 @@ SCRIPT = Path(__file__).parents[2] / "dev" / "fuzz_readers.py"
 @pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
 def test_no_reader_is_brought_down_by_damaged_files():
     """The quick version; `python dev/fuzz_readers.py` gives each reader 1,000 inputs."""
-    done = forked.run(SCRIPT, "--inputs", 10)
+    done = forked.run(SCRIPT, "--inputs", 25)
     assert len(done.stdout.splitlines()) > 25, done.stderr[-2000:]
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failure"), done.stdout
 

@@ -284,13 +284,6 @@ def test_the_last_layer_of_what_is_saved_is_the_one(any_family_folder, tmp_path)
     assert (kept.n_layers, kept.layer, kept.fingerprint) == (whole.n_layers, 1, encoder.fingerprint)
 
 
-def test_bert_and_roberta_are_cut(family_folders, tmp_path):
-    for family in ("bert", "xlm-roberta"):
-        encoder = load_encoder(family_folders(family), layer=1)
-        encoder.save(tmp_path / family)
-        assert load_encoder(tmp_path / family).n_layers == 1
-
-
 def test_modules_of_sentence_transformers_are_kept(tiny_folder, tmp_path):
     base = tmp_path / "base"
     shutil.copytree(tiny_folder, base)

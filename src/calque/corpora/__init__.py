@@ -9,11 +9,10 @@ from calque.named import exported
 if TYPE_CHECKING:
     from calque.corpora.choices import read_choices
     from calque.corpora.conllu import read_treebank
-    from calque.corpora.dictionary import read_dictionary
     from calque.corpora.harvest import SkippedWarning
     from calque.corpora.labelled import read_labelled
     from calque.corpora.parallel import gold_links, read_parallel
-    from calque.corpora.plain import read_sentences
+    from calque.corpora.plain import read_dictionary, read_sentences
     from calque.corpora.probes import read_probe
     from calque.corpora.senses import read_senses
     from calque.corpora.squad import read_questions
@@ -27,7 +26,7 @@ __getattr__ = exported(
         "SkippedWarning": "calque.corpora.harvest:SkippedWarning",
         "gold_links": "calque.corpora.parallel:gold_links",
         "read_choices": "calque.corpora.choices:read_choices",
-        "read_dictionary": "calque.corpora.dictionary:read_dictionary",
+        "read_dictionary": "calque.corpora.plain:read_dictionary",
         "read_labelled": "calque.corpora.labelled:read_labelled",
         "read_parallel": "calque.corpora.parallel:read_parallel",
         "read_probe": "calque.corpora.probes:read_probe",

@@ -92,7 +92,9 @@ def read_choices(path: str | PathLike[str], *, lang: str, on_error: OnError = "r
     passage, listed = first_of(_PASSAGES, data.columns), first_of(_LISTS, data.columns)
     numbered = sorted(name for name in data.columns if _ANSWERS.fullmatch(name))
     told = first_of(_RIGHT, data.columns)
-    if data.columns and (passage is None or told is None or "question" not in data.columns or not (listed or numbered)):
+    if not data.columns:
+        losses.settle(0)
+    if not (passage and told and "question" in data.columns and (listed or numbered)):
         expected = (
             "flores_passage, question, mc_answer1 to mc_answer4 and correct_answer_num, or article, question, options and "
             "answer"
@@ -106,7 +108,7 @@ def read_choices(path: str | PathLike[str], *, lang: str, on_error: OnError = "r
     for number, row in data.rows:
         answers = [row[name] for name in numbered] if listed is None else row[listed]
         answers = answers if isinstance(answers, list) else []
-        right = _place(row[told], str(told), len(answers))
+        right = _place(row[told], told, len(answers))
         texts = [split(text) if isinstance(text, str) else [] for text in (row[passage], row["question"], *answers)]
         if wrong := _wrong(texts, len(columns) - 1 if columns else None, right, row[told]):
             losses.take(Flaw(number, *wrong, path))

@@ -14,38 +14,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calque.corpora.lines import BLANK, Flaw, Omission, RawCorpus, RawPair, lines_of, read_lines, whole_lines
+from calque.corpora.lines import BLANK, Flaw, Omission, RawPair, lines_of, read_lines, whole_lines
 from calque.corpora.store import Block
 from calque.errors import InputError
+from calque.storage import scalar, to_numpy
 
 _MOST_COLUMNS = 100  # each becomes a column of the table; a damaged line can have a million
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f]")
 
 
-def read_tsv(path: str | PathLike[str], *, divided: bool = False) -> RawCorpus:
-    """Read `source⇥target`; further columns are kept. Quotes have no meaning, as in every corpus of this form.
+def read_columns(
+    path: str | PathLike[str], separator: str, *, divided: bool = False
+) -> Iterator[RawPair | Flaw | Omission | Block]:
+    """Read `source⇥target` or `source ||| target`, the input of fast_align; further columns are kept. Quotes have no meaning.
 
     Args:
         path: the file.
+        separator: a tab or `|||`.
         divided: words are what stands between spaces; plain lines then come as blocks.
     """
-    return RawCorpus(_columns(path, "\t", "a tab", divided))
-
-
-def read_fast_align(path: str | PathLike[str], *, divided: bool = False) -> RawCorpus:
-    """Read `source ||| target`, the input of fast_align; see `read_tsv`."""
-    return RawCorpus(_columns(path, "|||", "|||", divided))
-
-
-def _columns(
-    path: str | PathLike[str], separator: str, name: str, divided: bool
-) -> Iterator[RawPair | Flaw | Omission | Block]:
     before = 0
     for data in whole_lines(path):
         block = _plain_block(data, before, separator) if divided else None
         if block is None:
             for number, line in enumerate(lines_of(data, before, path), before + 1):
-                yield _pair(line, number, path, separator, name)
+                yield _pair(line, number, path, separator)
         else:
             yield block
         before += data.count(b"\n")
@@ -64,15 +57,17 @@ def _plain_block(data: bytes, before: int, separator: str) -> Block | None:
     starts = np.append(0, np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1).astype(np.int32)
     lines = pa.StringArray.from_buffers(len(starts) - 1, pa.py_buffer(starts), pa.py_buffer(data))
     columns = pc.split_pattern(pc.ascii_rtrim(lines, "\n"), separator)
-    count = len(columns[0])
-    if not 2 <= count <= _MOST_COLUMNS or not pc.all(pc.equal(pc.list_value_length(columns), count)).as_py():
+    counts = to_numpy(pc.list_value_length(columns))
+    count = int(counts[0])
+    if not 2 <= count <= _MOST_COLUMNS or (counts != count).any():
         return None
-    source, target, *extra = (pc.list_element(columns, k) for k in range(count))
+    source, target, *extra = (pc.list_element(columns, scalar(np.int32(k))) for k in range(count))
     sides = [pc.ascii_trim(side, " \t") for side in (source, target)]
     if any(pc.min(pc.binary_length(side)).as_py() == 0 for side in sides):
         return None
     numbers = np.arange(before + 1, before + len(lines) + 1, dtype=np.int64)
-    return Block(numbers, *map(pc.ascii_split_whitespace, sides), tuple(extra), len(data))
+    source, target = map(pc.ascii_split_whitespace, sides)
+    return Block(numbers, source, target, tuple(extra), len(data))
 
 
 def _is_text(data: bytes) -> bool:
@@ -82,14 +77,14 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
-def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: str, name: str) -> RawPair | Flaw:
+def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: str) -> RawPair | Flaw:
     if isinstance(line, Flaw):
         return line
     source, divided, rest = line.partition(separator)
     if not divided:
         if not line or line.isspace():
             return Flaw(number, BLANK, "blank, expected a sentence pair", path)
-        fact = f"one column, expected source and target separated by {name}"
+        fact = f"one column, expected source and target separated by {'a tab' if separator == chr(9) else separator}"
         return Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)", path)
     if separator not in rest:
         return RawPair(number, source, rest)
@@ -100,12 +95,8 @@ def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: s
     return Flaw(number, "too many columns", fact, path)
 
 
-def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> RawCorpus:
+def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw | Omission]:
     """Read two files of which line n of the one translates line n of the other."""
-    return RawCorpus(_paired_lines(source, target))
-
-
-def _paired_lines(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw | Omission]:
     pairs = enumerate(zip_longest(read_lines(source), read_lines(target)), 1)
     for number, (left, right) in pairs:
         if left is None or right is None:  # one has ended; blank lines at the end of the other are no matter

@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, get_args
 
-from calque.corpora import columns
+from calque.corpora.columns import read_columns, read_moses
 from calque.corpora.languages import TWO_LETTERS, best_match
 from calque.corpora.lines import RawCorpus, find_packed, read_blocks, unpacked_name
 from calque.corpora.po import read_po
@@ -97,14 +97,14 @@ def _detect(path: str) -> Format:
 
 
 def open_raw(paths: list[str], langs: tuple[str, str], format: Format, *, divided: bool = False) -> RawCorpus:
-    """The sentence pairs of a text format or data set, as text; where words are `divided` by spaces, also as blocks."""
+    """Open the sentence pairs of a text format or data set; where words are `divided` by spaces, also as blocks."""
+    if format == "hub":
+        return read_dataset(paths[0], langs)
     if format == "moses":
-        return columns.read_moses(paths[0], paths[1])
-    if format == "tsv":
-        return columns.read_tsv(paths[0], divided=divided)
-    if format == "fast-align":
-        return columns.read_fast_align(paths[0], divided=divided)
-    return {"tmx": read_tmx, "po": read_po, "hub": read_dataset}[format](paths[0], langs)
+        return RawCorpus(read_moses(paths[0], paths[1]))
+    if format in ("tsv", "fast-align"):
+        return RawCorpus(read_columns(paths[0], "\t" if format == "tsv" else "|||", divided=divided))
+    return RawCorpus((read_tmx if format == "tmx" else read_po)(paths[0], langs))
 
 
 # -- test sets of translations as they are distributed -------------------------------------------------------------------

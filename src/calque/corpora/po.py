@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Flaw, Omission, RawCorpus, RawPair, whole_lines
+from calque.corpora.lines import Flaw, Omission, RawPair, whole_lines
 from calque.errors import InputError
 
 _FIELD = re.compile(rb"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(.*)", re.DOTALL)
@@ -18,7 +18,7 @@ _BEGINS = re.compile(rb'msgid[ "]|msgctxt|#(?!~)|#~\s*(?:msgid[ "]|msgctxt)')
 _NOT_OF_FILES = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
 
 
-def read_po(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
+def read_po(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Flaw | Omission]:
     """Read messages and their translations; untranslated, fuzzy, plural and obsolete entries are left out and counted.
 
     The message is the source, its translation the target; if the catalogue's header says that it is in the first of `langs`
@@ -27,10 +27,6 @@ def read_po(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
     Raises:
         InputError: an encoding that Python does not know.
     """
-    return RawCorpus(_messages(path, langs))
-
-
-def _messages(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Flaw | Omission]:
     encoding, swapped = "utf-8", False
     for entry in _entries(path):
         if entry.fields.get(b"msgid") == b"" and b"msgctxt" not in entry.fields and not entry.obsolete:

@@ -245,7 +245,7 @@ def _pair(
             return Flaw(number, "missing value", f"the {side} side is {text!r:.40}, expected text", path)
         texts.append(text)
     others = (left.get(name) for name in extra)
-    return RawPair(number, *texts, [None if value is None else str(value) for value in others])
+    return RawPair(number, texts[0], texts[1], [None if value is None else str(value) for value in others])
 
 
 def _joined(sides: Sequence[tuple[str, str]], path: str | PathLike[str]) -> Iterator[RawPair | Flaw]:

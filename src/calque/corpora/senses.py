@@ -13,7 +13,7 @@ from calque.annotated import SenseText
 from calque.corpora.harvest import SentenceBuilder
 from calque.corpora.lines import LONGEST_LINE, Flaw, find_packed, read_lines, unpacked_name
 from calque.corpora.rows import is_dataset, open_rows, uneven
-from calque.corpora.xml import Document
+from calque.corpora.tmx import Document
 from calque.errors import InputError
 
 _DATA, _KEYS = ".data.xml", ".gold.key.txt"

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from os import PathLike
 
+from calque.corpora.conllu import TaggedSentence
 from calque.corpora.lines import Flaw, read_lines
-from calque.corpora.stanzas import TaggedSentence
 from calque.segment import get_segmenter
 
 _SLOT = r"[0-9]{1,9}:[0-9]{1,9}:[^,]+"

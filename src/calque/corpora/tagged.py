@@ -12,12 +12,21 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from calque.annotated import TaggedText
-from calque.corpora.conllu import COLUMNS, WIDTH, tagged_words
+from calque.corpora.conllu import (
+    COLUMNS,
+    WIDTH,
+    Stanza,
+    TaggedSentence,
+    counted_rows,
+    is_comment,
+    missing_value,
+    read_stanzas,
+    tagged_words,
+)
 from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
 from calque.corpora.lines import Flaw, read_lines
 from calque.corpora.rows import Rows, first_of, is_dataset, open_rows, unwritten
 from calque.corpora.slots import annotated_request, is_facebook, read_facebook
-from calque.corpora.stanzas import Stanza, TaggedSentence, counted_rows, is_comment, missing_value, read_stanzas
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
@@ -229,7 +238,7 @@ def _tagged_row(
         words, tags = ([value for value, out in zip(values, left, strict=True) if not out] for values in (words, tags))
         if not words:
             return Flaw(number, "no words", "a row without words that have a head, expected a sentence", path)
-    tags = [data.name_of(tag_column, tag) for tag in tags]
+    tags: list[Any] = [data.name_of(tag_column, tag) for tag in tags]
     for value in (*words, *tags, *intents):
         if not isinstance(value, str):
             fact = f"the value {value!r:.40}, expected text, or a number that the data set has a name for"
