@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from torch import nn
 
 from calque.distributed import Processes
 from calque.errors import SettingError
-from calque.training.gradients import GradientCosine, cosine, gradient_cosine
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
 from calque.training.together import Beside, Together, TogetherPlan
@@ -57,7 +55,7 @@ def gradients(module):
 
 
 def trained(first, beside, plan, processes=None):
-    together = Together(first, beside, Processes())
+    together = Together(first, beside)
     schedule = Schedule(epochs=EPOCHS, learning_rate=RATE, warmup=0.3, decay="linear")
     Loop(together, schedule=schedule, processes=processes or Processes(), identity={}).run(plan)
     return together, schedule
@@ -70,7 +68,7 @@ def test_the_summed_gradient_is_that_of_the_sum():
     total.backward()
     expected = gradients(first.module)
     first.module.zero_grad()
-    together = Together(first, Beside(second, Steps(), how="summed", weight=weight), Processes())
+    together = Together(first, Beside(second, Steps(), how="summed", weight=weight))
     ((part, trains),) = together.turns((1, due))
     terms = together.backward(part)
     assert trains is first.module
@@ -105,7 +103,6 @@ def test_turns_are_two_loops_that_take_them_by_hand():
     assert done == together.seconds == 6
     for found, wanted in zip(first.module.parameters(), mine.parameters(), strict=True):
         torch.testing.assert_close(found, wanted)
-    assert len(together.cosines) == 6
     assert (len(first.steps), first.epochs, len(second.steps)) == (12, 3, 12)
 
 
@@ -152,34 +149,6 @@ def test_what_the_second_freezes_only_the_first_moves(how):
         same = [torch.equal(value, before[name]) for name, value in lowest.state_dict().items()]
         assert same == [freezes] * 2
         assert all(weight.requires_grad for weight in lowest.parameters())
-
-
-def test_the_cosine_is_the_one_between_both_gradients():
-    first, second = objectives()
-    weights = list(second.module.parameters())
-
-    def flat(loss):
-        return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, weights)])
-
-    pairs = [(1, 5), (2, 6), (3, 7)]
-    vectors = [(flat(first.loss(a)), flat(second.loss(b))) for a, b in pairs]
-    each = [float(torch.cosine_similarity(g, h, dim=0)) for g, h in vectors]
-    found = gradient_cosine(first, second, pairs, weights, Processes())
-    whole = torch.cosine_similarity(*(sum(gradients) for gradients in zip(*vectors, strict=True)), dim=0)
-    assert (found.mean, found.n) == (pytest.approx(sum(each) / 3, abs=1e-6), 3)
-    assert found.sd == pytest.approx(float(torch.tensor(each).std()), abs=1e-6)
-    assert found.whole == pytest.approx(float(whole), abs=1e-6)
-    assert all(weight.grad is None for weight in first.module.parameters())
-    together = Together(first, Beside(second, Steps(), how="summed", weight=4.0), Processes())
-    together.backward((1, [5]))
-    assert together.cosines == [pytest.approx(each[0], abs=1e-6)]  # of the gradients, not of what is added
-
-
-def test_the_cosine_of_nothing_is_not_known():
-    some = torch.ones(2)
-    assert cosine([None, some], [some, None]) == 0.0  # no weight in common: at right angles
-    assert math.isnan(cosine([some], [torch.zeros(2)]))
-    assert GradientCosine.of([math.nan]).about() == {"mean": None, "sd": None, "whole": None, "n": 0}
 
 
 def test_a_weight_is_for_sums():

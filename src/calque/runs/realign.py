@@ -16,8 +16,6 @@ from calque.errors import SettingError, check_number
 from calque.linking import Say, Words, digest_of
 from calque.runs.align import make_method, warn_of_unused
 from calque.runs.links import links_of
-from calque.tasks.experiment import Experiment, TrainedTask
-from calque.tasks.gradients import gradient_cosine as cosine_of_task
 from calque.training.realignment import Realignment, When
 from calque.training.sources import freeze_below
 from calque.training.together import Beside, How
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from calque.pairs import WordPairs
     from calque.text import ParallelCorpus
     from calque.threads import Threads
-    from calque.training.gradients import GradientCosine
 
 Linked = tuple[Sequence["ParallelCorpus"], Sequence["WordPairs"]]
 #: what the task's own training says, where both are one
@@ -221,33 +218,3 @@ def realign_on(
         return corpora, links_of(corpora, words, folder=None, say=say)
 
     return TextRealignment(read, names=[name_of(text) for text in texts], **how)
-
-
-def gradient_cosine(
-    encoder: TrainableEncoder,
-    task: TrainedTask[Any],
-    corpora: Sequence[ParallelCorpus],
-    pairs: Sequence[WordPairs],
-    *,
-    method: str = "contrastive",
-    towards: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    batches: int = 8,
-    head_updates: int = 50,
-    seed: int = 0,
-) -> GradientCosine:
-    """The cosine between the gradients of a task and of an alignment in an encoder's weights, before either has moved it.
-
-    Args:
-        encoder: stays as it is.
-        task: with `tune=True`; its training text alone is read.
-        corpora, pairs: parallel texts and their links.
-        method, towards, options: of the alignment, see `TextRealignment`.
-        batches: of each.
-        head_updates: for which the head learns alone first, see `calque.tasks.gradients`.
-        seed: of the head and of the order of the texts.
-    """
-    realign = TextRealignment(lambda: (corpora, pairs), when="during", method=method, towards=towards, options=options)
-    realign.prepare(encoder, task.sources)
-    experiment = Experiment(task, encoder)
-    return cosine_of_task(experiment, realign, batches=batches, head_updates=head_updates, seed=seed)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calque.runs.compare import ONE_RUN
 
@@ -79,17 +79,8 @@ def _notes(scores: Sequence[Score]) -> list[str]:
 
         notes[1:1] = [f"{name}: {told(record)}" for name, record in about["code_switched"].items()]
     if "realign" in about:
-        cosine = about["gradient_cosine"]
-        notes.insert(1, f"Realigned {about['realign']}; cosine of the gradients {_cosine(cosine)} at the start"
-                     + (f", {_cosine(about['gradient_cosine_during'])} during training"
-                        if "gradient_cosine_during" in about else ""))  # fmt: skip
+        notes.insert(1, f"Realigned {about['realign']}")
     left_out = sum({(s.data, s.languages[-1]): s.settings.get("left_out", 0) for s in scores}.values())
     if left_out:
         notes.append(f"{left_out:,} sentences with labels missing from the training text skipped")
     return notes
-
-
-def _cosine(about: Mapping[str, Any]) -> str:
-    """Mean and spread over batches."""
-    mean, sd = about["mean"], about["sd"]
-    return "not known" if mean is None else f"{mean:.3f}" + ("" if sd is None else f" (s.d. {sd:.3f})")

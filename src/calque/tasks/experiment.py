@@ -147,14 +147,12 @@ class Learnt:
 
     Attributes:
         epoch, score: what was chosen, and how well it did on development text.
-        cosines: between the gradients of the task and of the alignment, where both were trained at once.
     """
 
     head: nn.Module
     encoder: Any
     epoch: int
     score: float
-    cosines: Sequence[float] = ()
 
 
 class Experiment(Generic[D]):
@@ -252,7 +250,7 @@ class Experiment(Generic[D]):
         head.eval()
         if realign is not None and realign.when == "after":  # the epoch is chosen by then, and the head stays as it is
             encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
-        return Learnt(head, encoder, supervised.best_epoch, supervised.best, supervised.cosines)
+        return Learnt(head, encoder, supervised.best_epoch, supervised.best)
 
     def _start(self) -> TrainableEncoder:
         """The encoder that training starts from: the same for every seed, aligned once where that comes first."""

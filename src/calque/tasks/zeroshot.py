@@ -15,10 +15,8 @@ from calque.tasks.base import Languages, Score, Task
 from calque.tasks.bootstrap import Statistic, measure_all
 from calque.tasks.ceiling import WithCeilings
 from calque.tasks.datasets import Dataset, read_datasets, warn_of_shared
-from calque.tasks.experiment import Experiment, Learnt, Select, TrainedTask
-from calque.tasks.gradients import gradient_cosine
+from calque.tasks.experiment import Experiment, Select, TrainedTask
 from calque.tasks.switching import settings_of, with_copies
-from calque.training.gradients import GradientCosine
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -209,7 +207,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
-            **self.found(runs), **settings_of(self.train), **_realigned(experiment, runs),
+            **self.found(runs), **settings_of(self.train), **({} if self.realign is None else self.realign.settings()),
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
@@ -228,18 +226,6 @@ class ZeroShot(TrainedTask[D], Generic[D]):
                 for metric, measured, of_runs, spread in measures
             ]  # fmt: skip
         return _with_gaps(scores, self.sources)
-
-
-def _realigned(experiment: Experiment[Any], runs: Sequence[Learnt]) -> dict[str, Any]:
-    """What is said of an alignment in the same run."""
-    realign = experiment.task.realign
-    if realign is None:
-        return {}
-    said = {**realign.settings(), "gradient_cosine": gradient_cosine(experiment, realign).about()}
-    if realign.when == "during":
-        during = [value for run in runs for value in run.cosines]
-        said["gradient_cosine_during"] = GradientCosine.of(during).about()
-    return said
 
 
 def _protocol(test: Dataset[Any]) -> dict[str, Any]:

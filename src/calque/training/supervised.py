@@ -57,7 +57,6 @@ class Supervised:
         self.schedule = Schedule(epochs, learning_rate, warmup, decay, (0.9, 0.999), 1e-8, clip, seed)
         self.batch, self.patience = batch, patience
         self.best, self.best_epoch = float("nan"), 0
-        self.cosines: list[float] = []
 
     def fit(
         self,
@@ -85,7 +84,7 @@ class Supervised:
             progress, title: show a bar on standard error.
 
         Returns:
-            the metrics of every update; `best` and `best_epoch` say what `select` chose, and `cosines` is that of `Together`.
+            the metrics of every update; `best` and `best_epoch` say what `select` chose.
         """
         if self.per_epoch is None:
             plan: Plan[list[np.ndarray]] = BatchPlan(
@@ -98,9 +97,8 @@ class Supervised:
         objective: Objective[Any] = learning
         updates: Plan[Any] = plan
         if beside is not None:
-            objective = together = Together(learning, beside, processes)
+            objective = Together(learning, beside)
             updates = TogetherPlan(plan, beside.plan, epochs=self.schedule.epochs, passes=beside.passes)
-            self.cosines = together.cosines
         loop = Loop(
             objective, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,
             threads=source.threads, title=title,

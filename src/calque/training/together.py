@@ -9,9 +9,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from calque.distributed import Processes
 from calque.errors import SettingError, check_number
-from calque.training.gradients import cosine, take_gradients
 from calque.training.objective import Objective
 from calque.training.plan import Plan
 
@@ -96,24 +94,17 @@ class Together(Objective[Joined]):
     Args:
         first: its module has all that is trained.
         beside: the second.
-        processes: of this run.
 
     Attributes:
-        cosines: between both gradients in the weights that both train, one for each update that had both. Where they
-            alternate, the second's is one update younger. In several processes, of which each knows only its share of a
-            gradient, there are none.
         seconds: how many updates of the second there were.
     """
 
-    def __init__(self, first: Objective[Any], beside: Beside, processes: Processes):
+    def __init__(self, first: Objective[Any], beside: Beside):
         self.module, self._first, self._beside = first.module, first, beside
-        self._alone = processes.world == 1
         frozen = {id(weight) for weight in beside.frozen}
         every = [p for p in beside.objective.module.parameters() if p.requires_grad]
         self._shared = nn.ParameterList(p for p in every if id(p) not in frozen)
-        self.cosines: list[float] = []
         self.seconds = 0
-        self._last: list[Tensor | None] | None = None
 
     def turns(self, update: Joined) -> list[tuple[Joined, nn.Module]]:
         first, seconds = update
@@ -124,24 +115,24 @@ class Together(Objective[Joined]):
     def backward(self, update: Joined) -> dict[str, float]:
         first, seconds = update
         terms = {} if first is None else self._first.backward(first)
-        if self._beside.how == "alternating":
-            if first is not None:
-                self._last = [weight.grad for weight in self._shared]
-                return terms
-            terms = self._second(seconds)
-            self._compare(self._last, [weight.grad for weight in self._shared])
-            self._last = None  # each update is compared once, and its gradient is not held any longer
-            return terms
         if not seconds:
             return terms
-        own = take_gradients(self._shared)
+        if self._beside.how == "alternating":
+            return self._second(seconds)
+        own = self._take_gradients()
         terms |= self._second(seconds)
-        other = take_gradients(self._shared)
-        self._compare(own, other)
+        other = self._take_gradients()
         for weight, a, b in zip(self._shared, own, other, strict=True):
             part = None if b is None else b * (self._beside.weight / len(seconds))
             weight.grad = part if a is None else a if part is None else a + part
         return terms
+
+    def _take_gradients(self) -> list[Tensor | None]:
+        """Return the gradients of the shared weights, which have none afterwards."""
+        taken = [weight.grad for weight in self._shared]
+        for weight in self._shared:
+            weight.grad = None
+        return taken
 
     def _second(self, updates: Sequence[Any]) -> dict[str, float]:
         """Add the gradients of the second's updates; the terms are means over them."""
@@ -162,10 +153,6 @@ class Together(Objective[Joined]):
         finally:
             for weight in self._beside.frozen:
                 weight.requires_grad_(True)
-
-    def _compare(self, own: Sequence[Tensor | None] | None, other: Sequence[Tensor | None]) -> None:
-        if self._alone and own is not None:
-            self.cosines.append(cosine(own, other))
 
     def after_update(self, step: int) -> None:
         self._first.after_update(step)
