@@ -18,7 +18,6 @@ from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.training.loop import Loop
 from linked_text import make_text
 
 N = 40  # sentences
@@ -231,25 +230,3 @@ def test_a_batch_in_parts_with_sentences_equals_the_whole_batch(tiny_encoder, te
     scale = max(float(g.abs().max()) for g in found[0][1].values())
     for name, gradient in found[0][1].items():
         torch.testing.assert_close(found[1][1][name], gradient, atol=1e-4 * scale, rtol=1e-3, msg=name)
-
-
-def test_a_run_that_died_ends_with_the_same_bits(tiny_encoder, text, tmp_path, monkeypatch):
-    tuner = Contrastive(towards="en", batch=4, epochs=2, sentences=0.5, weight=0.4)
-    whole = tuner.tune(tiny_encoder, *text, folder=tmp_path / "whole", checkpoint_every=1)
-    history = tuner.history
-    original, deaths = Loop.save, []
-
-    def dying(self):
-        original(self)
-        if self.step in (1, 4) and self.step not in deaths:
-            deaths.append(self.step)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Loop, "save", dying)
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            tuner.tune(tiny_encoder, *text, folder=tmp_path / "broken", checkpoint_every=1)
-    broken = tuner.tune(tiny_encoder, *text, folder=tmp_path / "broken", checkpoint_every=1)
-    assert tuner.history == history
-    weights = broken.model.state_dict()
-    assert all(torch.equal(weights[name], weight) for name, weight in whole.model.state_dict().items())

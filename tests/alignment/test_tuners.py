@@ -400,7 +400,7 @@ def test_what_is_not_finite_is_not_kept(tiny_encoder, text, tmp_path):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1, "a", None, True])
 @pytest.mark.parametrize(
     "name",
-    ["epochs", "learning_rate", "warmup", "betas", "epsilon", "clip", "seed", "batch", "accumulate", "budget", "window",
+    ["epochs", "learning_rate", "warmup", "betas", "epsilon", "clip", "seed", "batch", "accumulate", "budget",
      "freeze", "max_words", "weight", "temperature"],
 )  # fmt: skip
 def test_numbers_that_cannot_be_are_refused_when_a_method_is_made(name, value):

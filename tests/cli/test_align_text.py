@@ -70,7 +70,7 @@ def test_what_has_no_effect_is_refused(capsys, texts, tiny_folder):
     assert "--links has no effect with --method lsar" in fails(capsys, "align", *pairs, *place, "--links", "x.align")
     assert "got TRAIN and --text" in fails(capsys, "align", *pairs, *place, *plain)
     assert "--text; got nothing" in fails(capsys, "align", *place)
-    assert "--option offset=false: expected NAME=VALUE, with one of rank" in fails(
+    assert "--option offset=false: expected NAME=VALUE, with one of layers, combine, rank" in fails(
         capsys, "align", *plain, *place, "--option", "offset=false"
     )
     assert "lsar needs text in en and in another language, got en: give one --text per language" in fails(

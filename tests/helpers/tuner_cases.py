@@ -142,7 +142,7 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "contrastive-negative": tuned(Contrastive, same="negative", keep=0.0, strong=True, special=True),
     "contrastive-ignored": tuned(Contrastive, same="ignored", weight=0.3, accumulate=3),
     "contrastive-one": tuned(Contrastive, same="one", same_share=1.0, reference="recomputed", clip=None, layers=(0, 2)),
-    "contrastive-each": tuned(Contrastive, same="each", keep=0.3, sentences=0.5, weight=0.3, window=2),
+    "contrastive-each": tuned(Contrastive, same="each", keep=0.3, sentences=0.5, weight=0.3),
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "senses": senses,
     "distilled": distilled,

@@ -1,7 +1,5 @@
 """Maps from a dictionary, from a bad dictionary and from none recover what was planted."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ from calque.alignment.dictionary import DictionaryMaps, FailedMapWarning, joined
 from calque.anchors import Anchors
 from calque.annotated import Dictionary
 from calque.encoders import load_encoder
-from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
+from calque.encoders.anchors import compute_anchors, frequent_words
 from calque.encoders.mapped import MappedEncoder
 from calque.encoders.static import StaticEncoder
 from calque.encoders.tables import PlainTable
@@ -25,7 +23,6 @@ from calque.maps.dictionary import (
     fit_dictionary,
     identical_words,
     seed_pairs,
-    with_identical_words,
 )
 from calque.maps.distributions import self_learning, similarity_seeds
 from calque.maps.generalized import concepts, generalized_procrustes
@@ -198,26 +195,6 @@ def test_seeds_of_a_dictionary_and_of_identical_words():
     ]
 
 
-def test_words_of_both_languages_are_entries_beside_the_dictionary(tiny_encoder, languages):
-    """Footnote 6 of Multi-sense; and the map with them is least squares on the pairs of both kinds."""
-    given = Dictionary(("a", "b", "c"), ("1", "b", "2"), ("en", "de"))
-    found = with_identical_words(given, ["x", "b", "c", "x", "d"], ["c", "x", "b"])
-    assert list(zip(found.source, found.target, strict=True)) == [
-        ("a", "1"), ("b", "b"), ("c", "2"), ("x", "x"), ("c", "c"),
-    ]  # fmt: skip
-    anchors = {lang: compute_anchors(tiny_encoder, languages["en"], (2,)) for lang in ("en", "xx")}
-    noise = np.random.default_rng(0).standard_normal(anchors["xx"][2].vectors.shape).astype(np.float32)
-    anchors["xx"] = {2: replace(anchors["xx"][2], vectors=anchors["xx"][2].vectors + noise)}
-    method = DictionaryMaps("linear", towards="en", identical=True, normalise="none", refinement=NO_ROUNDS)
-    entry = Dictionary((WORDS[0],), (WORDS[1],), ("xx", "en"))
-    made = method.align(tiny_encoder, anchors, [entry])
-    place = {word: row for row, word in enumerate(anchors["en"][2].words)}
-    rows = np.array([[place[WORDS[0]], place[WORDS[1]]], *([k, k] for k in range(len(place)))])
-    x, y = anchors["xx"][2].vectors[rows[:, 0]], anchors["en"][2].vectors[rows[:, 1]]
-    best = np.linalg.lstsq(x.astype(np.float64), y.astype(np.float64), rcond=None)[0]
-    np.testing.assert_allclose(x @ made.maps["xx"][2].matrix, x @ best, atol=1e-3)
-
-
 def test_what_cannot_be_fitted_says_so():
     source, target, gold, _ = planted(n=50)
     nothing = Dictionary(("no",), ("such",), ("xx", "en"))
@@ -305,18 +282,6 @@ def test_steps_of_vecmap_written_down():
             assert not found[:, 10:].any()
 
 
-def test_whitening_helps_where_dimensions_are_bent():
-    source, target, gold, _ = planted(noise=0.6, bend=BENT)
-    plain = fit_dictionary(source, target, gold[:300], refinement=NO_ROUNDS)
-    both = fit_dictionary(source, target, gold[:300], refinement=NO_ROUNDS, whitened=Whitened(dewhiten=(None, None)))
-    assert both.target is not None
-    assert right(both, source, target, gold[300:]) > right(plain, source, target, gold[300:]) + 0.04
-    same = fit_dictionary(
-        source, target, gold[:300], refinement=NO_ROUNDS, whitened=Whitened(False, (0, 0), (None, None))
-    )
-    assert right(same, source, target, gold[300:]) == pytest.approx(right(plain, source, target, gold[300:]), abs=0.01)
-
-
 # -- no dictionary ---------------------------------------------------------------------------------------------------
 def test_similarity_distributions_and_self_learning_find_the_rotation():
     source, target, gold, _ = planted(noise=0.3)
@@ -330,18 +295,6 @@ def test_similarity_distributions_and_self_learning_find_the_rotation():
     hits = {tuple(pair) for pair in gold.tolist()} & {tuple(pair) for pair in seeds.tolist()}
     assert len(hits) > 10 * 1200 / 600  # many times what chance would give
     assert len(self_learning(x, z, seeds, most_rounds=2)) == 1200
-
-
-def test_identical_words_are_a_start():
-    source, target, gold, _ = planted(noise=0.3)
-    words = list(target.words)
-    for k in range(80):  # a third of the words that look alike mean something else
-        words[gold[k, 1] if k % 3 else gold[-k - 1, 1]] = source.words[k]
-    fit = fit_unsupervised(source, WordList(words, target.vectors), start="identical")
-    assert fit.seeds == 80
-    assert right(fit, source, target, gold) > 0.95
-    with pytest.raises(SettingError, match="no word is spelt alike"):
-        fit_unsupervised(source, target, start="identical")
 
 
 def test_adversarial_training_finds_the_rotation():
@@ -497,38 +450,6 @@ def test_anchors_and_a_dictionary_make_a_mapped_encoder(tiny_encoder, languages,
         DictionaryMaps(towards="fr").align(tiny_encoder, {"fr": anchors["en"]}, [dictionary])
     with pytest.raises(SettingError, match="not both"):
         method.align(tiny_encoder, anchors)
-
-
-def test_static_vectors_take_maps_without_any_text(tmp_path):
-    source, target, gold, _ = planted(n=300, noise=0.05)
-    encoder = StaticEncoder(
-        {"xx": PlainTable(source.words, source.vectors), "en": PlainTable(target.words, target.vectors)}
-    )
-    anchors = {lang: table_anchors(encoder, lang) for lang in ("xx", "en")}
-    assert anchors["xx"][0].words == tuple(source.words)
-    dictionary = dictionary_of(source, target, gold[:100])
-    made = DictionaryMaps(towards="en").align(encoder, anchors, [dictionary])
-    assert isinstance(made, StaticEncoder)
-    x, z = (
-        made.encode(Sentences.of([[w] for w in side.words], lang)).data
-        for side, lang in ((source, "xx"), (target, "en"))
-    )
-    assert precision_at_1(unit_rows(x), unit_rows(z), gold) > 0.95
-    made.save(tmp_path)
-    np.testing.assert_allclose(load_encoder(tmp_path).encode([Sentence(("s1",), "xx")]).data, x[1:2], atol=1e-6)
-    without = DictionaryMaps(towards="en", start="distributions", options=dict(patience=5))
-    nothing = without.align(encoder, anchors)
-    x = nothing.encode(Sentences.of([[w] for w in source.words], "xx")).data
-    assert precision_at_1(unit_rows(x), unit_rows(z), gold) > 0.9
-    with pytest.raises(SettingError, match="no word vectors for language 'fr'"):
-        table_anchors(encoder, "fr")
-
-
-def test_anchors_are_word_vectors():
-    source, target, gold, turn = planted(n=100, noise=0.0)
-    sides = [Anchors(tuple(s.words), s.vectors, np.ones(100, dtype=np.int64), "xx") for s in (source, target)]
-    fit = fit_dictionary(*sides, dictionary_of(source, target, gold[:50]))
-    np.testing.assert_allclose(fit.source.matrix, turn, atol=1e-4)
 
 
 def test_a_vocabulary_of_frequent_words(languages):

@@ -176,17 +176,6 @@ def test_identical_methods_are_rarely_called_different(sd):
     assert called <= 0.05 * 300
 
 
-def test_texts_alone_would_be_wrong_far_more_often():
-    """What a bootstrap that forgets the runs would do, so that the tests beside this one are known to see it."""
-    rng, called = np.random.default_rng(1), 0
-    for _ in range(300):
-        chance = texts(rng)
-        one, other = (estimated(trained(rng, chance, 0.03)) for _ in range(2))
-        of_texts = student.over_resamples(one.resamples - other.resamples, N)
-        called += student.probability(one.value - other.value, (0.0, 1), of_texts) < compare.LEVEL
-    assert called > 0.1 * 300
-
-
 @pytest.mark.parametrize("sd", [0.0, 0.01, 0.03])
 @pytest.mark.parametrize("translated", [False, True])
 def test_a_page_of_comparisons_is_rarely_wrong_anywhere(sd, translated):

@@ -56,7 +56,7 @@ class Contrastive(Tuner):
             "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
         layers: layers that the loss reads; None: the encoder's own layer.
         epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
-        batch, special, max_words, freeze, accumulate, budget, window, precision, reference: see `Tuner`.
+        batch, special, max_words, freeze, accumulate, budget, precision, reference: see `Tuner`.
     """
 
     temperature: float = 0.05

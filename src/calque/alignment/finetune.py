@@ -33,7 +33,7 @@ class FineTune(Tuner):
         target: `live` lets the target word move in the first term (paper); `frozen` pulls towards f0(j, t) (code).
         layers: layers that the loss reads, e.g. the last four `(-4, -3, -2, -1)`; None: the encoder's own layer.
         epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
-        batch, special, max_words, freeze, accumulate, budget, window, precision, reference: see `Tuner`.
+        batch, special, max_words, freeze, accumulate, budget, precision, reference: see `Tuner`.
     """
 
     weight: float = 1.0

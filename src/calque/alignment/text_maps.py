@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from calque.alignment.maps import with_maps
 from calque.encoders.base import require
 from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.static import StaticEncoder
-from calque.errors import SettingError
+from calque.errors import SettingError, check_number
 from calque.maps.subspaces import lir, lsar, shift, shifts
 from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 Text = ParallelCorpus | Sequence[ParallelCorpus] | Mapping[str, Sentences]
 
 
+@dataclass(kw_only=True, eq=False)
 class TextMaps(Method):
     """A map for each language and layer, fitted on the moments of word vectors in plain text.
 
@@ -38,11 +40,13 @@ class TextMaps(Method):
     """
 
     #: what it is called on the command line and in files
-    method: str
+    method: ClassVar[str]
 
-    def __init__(self, *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"):
-        self.towards, self.layers = towards, layers
-        self.combine: Combine = combine
+    towards: str
+    layers: Sequence[int] | None = None
+    combine: Combine = "last"
+
+    def __post_init__(self):
         self._settings: dict[str, Any] = {}
 
     @abstractmethod
@@ -96,6 +100,7 @@ class TextMaps(Method):
         return {"settings": self._settings}
 
 
+@dataclass(kw_only=True, eq=False)
 class LanguageMeans(TextMaps):
     """Each language's mean onto that of `towards` (Libovický et al. 2020), see `calque.maps.subspaces.shifts`.
 
@@ -105,57 +110,54 @@ class LanguageMeans(TextMaps):
     """
 
     method = "means"
-
-    def __init__(
-        self, *, towards: str, offset: bool = True, layers: Sequence[int] | None = None, combine: Combine = "last"
-    ):
-        super().__init__(towards=towards, layers=layers, combine=combine)
-        self.offset = offset
+    offset: bool = True
 
     def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
         return shifts(moments, towards=self.towards, offset=self.offset)
 
 
+@dataclass(kw_only=True, eq=False)
 class LowRankRemoval(TextMaps):
     """LSAR: directions in which the languages' means differ, removed from all (Xie et al. 2022), see `lsar`.
 
     Args:
         towards, layers, combine: see `TextMaps`. Vectors of `towards` change, too.
-        rank: directions to remove; None for one fewer than there are languages.
+        rank: number of directions to remove; None for one fewer than there are languages.
 
     Raises:
         SettingError: a rank below 1.
     """
 
     method = "lsar"
+    rank: int | None = None
 
-    def __init__(
-        self, *, towards: str, rank: int | None = None, layers: Sequence[int] | None = None, combine: Combine = "last"
-    ):
-        super().__init__(towards=towards, layers=layers, combine=combine)
-        self.rank = _checked(rank)
+    def __post_init__(self):
+        super().__post_init__()
+        if self.rank is not None:
+            check_number("rank", self.rank, least=1, whole=True)
 
     def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
         return lsar(moments, rank=self.rank)
 
 
+@dataclass(kw_only=True, eq=False)
 class LanguageInformationRemoval(TextMaps):
     """LIR: each language's principal components, removed from it (Yang et al. 2021), see `calque.maps.subspaces.lir`.
 
     Args:
         towards, layers, combine: see `TextMaps`. Vectors of `towards` change, too.
-        rank: directions to remove from each language.
+        rank: number of directions to remove from each language.
 
     Raises:
         SettingError: a rank below 1.
     """
 
     method = "lir"
+    rank: int = 1
 
-    def __init__(self, *, towards: str, rank: int = 1, layers: Sequence[int] | None = None, combine: Combine = "last"):
-        super().__init__(towards=towards, layers=layers, combine=combine)
-        self.rank = rank
-        _checked(rank)
+    def __post_init__(self):
+        super().__post_init__()
+        check_number("rank", self.rank, least=1, whole=True)
 
     def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
         return lir(moments, rank=self.rank)
@@ -248,9 +250,3 @@ def _by_language(corpus: Text) -> dict[str, list[Sentences]]:
         for lang, side in zip(each.langs, (each.source, each.target), strict=True):
             texts.setdefault(lang, []).append(side)
     return texts
-
-
-def _checked(rank: int | None) -> int | None:
-    if rank is not None and rank < 1:
-        raise SettingError(f"rank={rank}, expected 1 or more")
-    return rank

@@ -56,7 +56,6 @@ class Tuner(Method):
         lora_targets: ends of the names of the modules that get adapters; None for query and value, as PEFT names them.
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
         budget: subwords, padding included, in one forward pass.
-        window: batches within which pairs are grouped by length.
         precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32", "medium" or
             "bfloat16", see `calque.encoders.numerics.check_training_precision`.
         reference: whether vectors of the frozen encoder are kept from one pass or computed anew for each update; "auto"
@@ -83,7 +82,6 @@ class Tuner(Method):
     lora_targets: Sequence[str] | None = None
     accumulate: int = 1
     budget: int = 1024
-    window: int = 1
     precision: TrainingPrecision = "float32"
     reference: Literal["auto", "cached", "recomputed"] = "auto"
 
@@ -91,7 +89,7 @@ class Tuner(Method):
         self.schedule = Schedule(
             self.epochs, self.learning_rate, self.warmup, self.decay, self.betas, self.epsilon, self.clip, self.seed
         )
-        for name in ("batch", "accumulate", "budget", "window"):
+        for name in ("batch", "accumulate", "budget"):
             check_number(name, getattr(self, name), least=1, whole=True)
         if self.max_words is not None:
             check_number("max_words", self.max_words, least=1, whole=True)
@@ -141,7 +139,7 @@ class Tuner(Method):
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record and the identity of checkpoints: the settings that all tuners have,
         less those of the schedule and those that cannot change the result (budget), and all that the method adds."""
-        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "window", "precision"]
+        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "precision"]
         names += ["centre"] if self.centre else []
         names += ["lora", "lora_alpha", "lora_targets"] if self.lora is not None else []
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
@@ -259,7 +257,7 @@ class Tuner(Method):
 
     def plan(self, text: AlignedText, seed: int) -> BatchPlan:
         """Return which sentence pairs each update reads."""
-        return BatchPlan(text.lengths, batch=self.batch, seed=seed, window=self.window)
+        return BatchPlan(text.lengths, batch=self.batch, seed=seed, window=1)
 
     def objective(
         self, tuned: TrainableEncoder, encoder: TrainableEncoder, text: AlignedText, processes: Processes

@@ -163,12 +163,3 @@ class Together(Objective[Joined]):
 
     def scores(self) -> dict[str, float]:
         return self._first.scores()
-
-    def state(self) -> dict[str, Any]:
-        second = self._beside.objective.state()
-        return {"first": self._first.state(), "second": second, "seconds": self.seconds}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self._first.load_state(state["first"])
-        self._beside.objective.load_state(state["second"])
-        self.seconds = state["seconds"]
