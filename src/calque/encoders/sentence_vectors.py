@@ -223,11 +223,8 @@ def _of_subwords(encoder: Encoder, sentences: Sentences, pooling: SentencePoolin
     training = [module for module in encoder.model.modules() if module.training]
     encoder.model.eval()
     try:
-        with (
-            matmul_precision(encoder.precision or "highest"),
-            encoder._reader([layer]) as read,
-            torch.inference_mode(),
-        ):
+        read = encoder._reader([layer])
+        with matmul_precision(encoder.precision or "highest"), torch.inference_mode():
             for number, numbers in batches.items():
                 rows = read(collate(split, numbers))[layer]
                 lengths = torch.from_numpy(counts[numbers]).to(rows.device)

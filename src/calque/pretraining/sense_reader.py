@@ -224,11 +224,8 @@ class MaskedSenseReader(SenseReader):
         last, chosen, given = self.encoder.n_layers, torch.zeros(len(rows), dtype=torch.int64), words[order]
         batches = token_batches(copies.lengths, self.encoder.budget)
         sizes = np.diff(copies.word_offsets)
-        with (
-            matmul_precision(self.encoder.precision or "highest"),
-            self.encoder._reader([last]) as vectors,
-            torch.inference_mode(),
-        ):
+        vectors = self.encoder._reader([last])
+        with matmul_precision(self.encoder.precision or "highest"), torch.inference_mode():
             for numbers in batches:
                 states = self._transform(vectors(collate(copies, numbers))[last]).float().cpu()
                 places = ranges(copies.word_offsets[numbers], sizes[numbers])
