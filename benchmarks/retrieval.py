@@ -17,8 +17,7 @@ from calque.alignment import METHODS, methods_for
 from calque.alignment.maps import LinkedMaps
 from calque.corpora import read_parallel
 from calque.encoders import load_encoder
-from calque.encoders.sentence_part import SentencePart
-from calque.encoders.static import load_static
+from calque.encoders.static import SentencePart, load_static
 from calque.tasks import WordRetrieval
 from calque.wordalign import align_words
 

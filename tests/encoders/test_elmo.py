@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from calque.encoders import extraction, load_encoder, stores
+from calque.encoders import extraction, load_encoder
 from calque.encoders.characters import character_rows, sentence_ends
 from calque.encoders.elmo import ElmoEncoder
 from calque.encoders.mapped import MappedEncoder
@@ -507,7 +507,7 @@ def test_a_stopped_run_is_continued_bit_by_bit(encoder, tmp_path, monkeypatch):
     encoder.budget = 40
     text = Sentences.of([[w for w in words if "\0" not in w] for words in WORDS] * 8, "en")
     whole = encoder.encode_layers(text, [1, 2])
-    monkeypatch.setattr(stores, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(extraction, "FLUSH_SECONDS", 0.0)
     read, calls = encoder.network.forward, []
 
     def stop(*args, **kwargs):

@@ -153,9 +153,7 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "contrastive-learned": tuned(
         Contrastive, sentences=0.5, weight=0.3, stay_layers=[1, 3], stay_on="subwords", temperature_schedule="learned"
     ),
-    "contrastive-dropped": tuned(
-        Contrastive, sentences=0.5, temperature_schedule="linear", temperature_end=0.2
-    ),
+    "contrastive-dropped": tuned(Contrastive, sentences=0.5, temperature_schedule="linear", temperature_end=0.2),
     "contrastive-pivot": by_pivot,
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "senses": senses,

@@ -11,7 +11,7 @@ from calque.algebra.procrustes import Moments
 from calque.analyses.finding import Finding
 from calque.analyses.questions import Questions, View
 from calque.encoders.base import require
-from calque.encoders.paired import paired_words
+from calque.encoders.mapped import paired_words
 from calque.errors import SettingError
 from calque.maps import VectorMap
 from calque.progress import bar

@@ -22,8 +22,7 @@ from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, 
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.layers import all_states, cut_above, examine, find_blocks
 from calque.encoders.numerics import check_precision, forward_context, number_type, usable_device
-from calque.encoders.sentence_modules import write_layer, write_modules
-from calque.encoders.sentence_transformers import copy_modules, own_modules
+from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
 from calque.encoders.trainable import TrainableEncoder

@@ -16,9 +16,8 @@ from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import matmul_precision
-from calque.encoders.sentence_modules import UnitLength as UnitLength  # of what follows a pooling
-from calque.encoders.sentence_modules import read_after, write_layer, write_modules
-from calque.encoders.sentence_transformers import fetched_modules, read_recipe
+from calque.encoders.sentence_transformers import UnitLength as UnitLength  # of what follows a pooling
+from calque.encoders.sentence_transformers import fetched_modules, read_after, read_recipe, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
@@ -158,6 +157,19 @@ class SentencePooling(nn.Module):
         )  # fmt: skip
         n_layers = encoder.layer if about["cut"] else encoder.n_layers
         write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
+
+    def write_modules(self, folder: Path, dim: int, *, max_length: int | None = None) -> None:
+        """Write this pooling and what comes after it as modules of sentence-transformers.
+
+        Args:
+            folder: of a saved encoder, or an empty one, for `HuggingFaceEncoder.modules`.
+            dim: of the encoder.
+            max_length: most subwords of a text.
+        """
+        write_modules(
+            folder, dim=dim, max_length=max_length or self.max_length, modes=self.modes, after=self.after,
+            lower=self.lower, prompt=self.prompt,
+        )  # fmt: skip
 
     def _limit(self, encoder: HuggingFaceEncoder) -> int | None:
         """Most subwords of a text."""
