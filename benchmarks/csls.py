@@ -66,7 +66,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--n", type=int, default=20_000, help="vectors of the second side, and of the first")
     parser.add_argument("--stored", choices=("float16", "float32"), help="of the first side, in a file")
     parser.add_argument("--long", type=int, help="vectors of the first side, with --stored (default: --n)")
-    parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
     parser.add_argument("--dim", type=int, default=768)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
@@ -90,7 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
                 torch.mm(part, y.T, out=product[: len(part)])
 
         def search():
-            return csls_neighbours(source if file is None else UnitRows(file), target, precision=options.precision)
+            return csls_neighbours(source if file is None else UnitRows(file), target)
 
         # Its pages, both thread pools and compiled loops exist before anything is timed.
         torch.mm(x[: len(product)], y.T, out=product)
@@ -107,7 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     where = f", {options.stored} in a file of {file.nbytes / 2**20:,.0f} MiB" if file is not None else ""
     print(
         f"CSLS {n:,}{where} x {options.n:,} x {options.dim}, both directions, {options.threads} threads, "
-        f"{options.precision}: {csls_wall / product_wall:.2f} times one float32 product (at most 1.25 asked), "
+        f"float32: {csls_wall / product_wall:.2f} times one float32 product (at most 1.25 asked), "
         f"{csls_cpu / product_cpu:.2f} times its processor time; medians of {options.rounds} turns "
         f"({csls_wall:.2f} s, {product_wall:.2f} s); {found.searched:.2%} of the matrix looked at twice, "
         f"accuracy {accuracy:.3f}; {anonymous() - before:,.0f} MiB more memory afterwards"

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from calque.algebra.products import bfloat16_is_fast, error_bound, full_precision
+from calque.algebra.products import error_bound, full_precision
 from calque.algebra.rows import HeldRows, Rows
 from calque.algebra.sweep import Engine, Lists, dots, sweep
 from calque.errors import SettingError
 
-Precision = Literal["auto", "float32", "bfloat16"]
-
 _SPARE = 15  # candidates kept beyond those asked for: the more, the fewer rows lack the certificate
 _STRIDE = 32  # one vector in so many is the sample that predicts hubness
-_BFLOAT16_FROM = 16_384  # vectors a side; below, a product is too short to be worth a second look at its results
 _BLOCK = (2048, 4096)  # rows and columns of the search for challengers
 _ROWS = 65_536  # rows whose lists are decided together
 
@@ -56,7 +52,6 @@ def csls_neighbours(
     source_queries: np.ndarray | None = None,
     target_queries: np.ndarray | None = None,
     keep: int | None = None,
-    precision: Precision = "auto",
     engine: Engine | None = None,
 ) -> Neighbours:
     """Nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
@@ -74,7 +69,7 @@ def csls_neighbours(
     another third to three quarters of the products are needed; with it, a few per cent.
 
     Cosines that decide are recomputed in float64, and c is widened by a bound of the sweep's rounding error:
-    the result is that of a float64 search, whatever the precision of the sweep.
+    the result is that of a float64 search.
 
     Args:
         source, target: `[n, dim]` and `[m, dim]`, rows of length 1 (or 0), as `unit_rows` makes them. A
@@ -85,8 +80,6 @@ def csls_neighbours(
         source_queries, target_queries: row numbers to find neighbours for; all if None. r and the candidates
             are always those of all rows.
         keep: length of the lists; a matter of speed alone.
-        precision: of the sweep; "auto" takes bfloat16 from 16,384 vectors a side on where the machine is
-            fast at it.
         engine: see `sweep`.
 
     Raises:
@@ -94,7 +87,7 @@ def csls_neighbours(
     """
     if k < 1:
         raise SettingError(f"CSLS needs a neighbourhood of at least 1, got k={k}")
-    return _neighbours(source, target, k, n_best, source_queries, target_queries, keep, precision, engine)
+    return _neighbours(source, target, k, n_best, source_queries, target_queries, keep, engine)
 
 
 def cosine_neighbours(
@@ -105,14 +98,13 @@ def cosine_neighbours(
     source_queries: np.ndarray | None = None,
     target_queries: np.ndarray | None = None,
     keep: int | None = None,
-    precision: Precision = "auto",
     engine: Engine | None = None,
 ) -> Neighbours:
     """Nearest neighbours by cosine; arguments as in `csls_neighbours`."""
-    return _neighbours(source, target, 0, n_best, source_queries, target_queries, keep, precision, engine)
+    return _neighbours(source, target, 0, n_best, source_queries, target_queries, keep, engine)
 
 
-def _neighbours(source, target, k, n_best, source_queries, target_queries, keep, precision, engine) -> Neighbours:
+def _neighbours(source, target, k, n_best, source_queries, target_queries, keep, engine) -> Neighbours:
     if n_best < 1:
         raise SettingError(f"at least one neighbour must be asked for, got n_best={n_best}")
     x, y = _matrix(source, "source"), _matrix(target, "target")
@@ -124,22 +116,18 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries, keep,
         raise SettingError("a vector has a component that is not a finite number")
     if not len(x) or not len(y):
         return _nobody(x, y, k, source_queries, target_queries)
-    fast = min(len(x), len(y)) >= _BFLOAT16_FROM and bfloat16_is_fast(str(x.device))
-    rounded = precision == "bfloat16" or (precision == "auto" and fast)
-    dtype = torch.bfloat16 if rounded else torch.float32
-    ranked = max(keep or n_best + _SPARE, n_best) * (2 if rounded else 1)  # rounded cosines settle less: longer lists
-    nearest = (k + 2 if k else 0) * (4 if rounded else 1)
+    ranked, nearest = max(keep or n_best + _SPARE, n_best), k + 2 if k else 0
     if k:
-        bias_x, bias_y = _foresee(x, y, k, torch.bfloat16 if fast else dtype, engine)
+        bias_x, bias_y = _foresee(x, y, k, engine)
     else:
         bias_x, bias_y = (np.zeros(len(side), dtype=np.float32) for side in (x, y))
     source_ranked, target_ranked = (
         0 if rows is not None and not len(rows) else ranked for rows in (source_queries, target_queries)
     )
     asked = source_ranked, target_ranked
-    seen = sweep(x, y, nearest, asked, bias_x=bias_x, bias_y=bias_y, dtype=dtype, engine=engine)
-    source_hubness = _hubness(x, y, seen.rows, seen.error, k, dtype, engine)
-    target_hubness = _hubness(y, x, seen.columns, seen.error, k, dtype, engine)
+    seen = sweep(x, y, nearest, asked, bias_x=bias_x, bias_y=bias_y, engine=engine)
+    source_hubness = _hubness(x, y, seen.rows, seen.error, k, engine)
+    target_hubness = _hubness(y, x, seen.columns, seen.error, k, engine)
     targets, target_scores, forward_searched = _rank(
         x, y, seen.ranked_rows, seen.error, bias_y, target_hubness, n_best, source_queries, engine
     )
@@ -178,7 +166,7 @@ def _nobody(x: Rows, y: Rows, k: int, source_queries, target_queries) -> Neighbo
     return Neighbours(names[0], scores[0], names[1], scores[1], *hubness, 0.0)
 
 
-def _foresee(x: Rows, y: Rows, k: int, dtype: torch.dtype, engine: Engine | None) -> tuple[np.ndarray, np.ndarray]:
+def _foresee(x: Rows, y: Rows, k: int, engine: Engine | None) -> tuple[np.ndarray, np.ndarray]:
     """Guess r/2 of every vector of both sides from a sample of the other side; float32 `[n]` and `[m]`.
 
     Every 32nd vector of a side is compared with the whole other side. The largest cosines with the sample
@@ -187,7 +175,7 @@ def _foresee(x: Rows, y: Rows, k: int, dtype: torch.dtype, engine: Engine | None
     """
     samples = [np.arange(0, len(side), min(_STRIDE, max(1, len(side) // 128))) for side in (x, y)]
     part_x, part_y = (side.take(rows) for side, rows in zip((x, y), samples, strict=True))
-    down, across = (sweep(*sides, k, dtype=dtype, engine=engine) for sides in ((part_x, y), (x, part_y)))
+    down, across = (sweep(*sides, k, engine=engine) for sides in ((part_x, y), (x, part_y)))
     return (
         _predict(across.rows.values, samples[0], down.rows.values, k) / 2,
         _predict(down.columns.values, samples[1], across.columns.values, k) / 2,
@@ -202,34 +190,23 @@ def _predict(seen: np.ndarray, sample: np.ndarray, known: np.ndarray, k: int) ->
     return np.clip(features @ weights, -1.0, 1.0).astype(np.float32)
 
 
-def _hubness(
-    x: Rows, y: Rows, lists: Lists, error: float, k: int, dtype: torch.dtype, engine: Engine | None
-) -> np.ndarray:
+def _hubness(x: Rows, y: Rows, lists: Lists, error: float, k: int, engine: Engine | None) -> np.ndarray:
     """r: the mean of the k largest cosines, or of all there are; zero for k = 0, which makes CSLS cosine."""
     hubness = np.zeros(len(x))
     for start in range(0, len(x) if k else 0, _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(x)))
-        hubness[rows] = _mean_of_largest(x, y, lists, rows, error, k, dtype, engine)
+        hubness[rows] = _mean_of_largest(x, y, lists, rows, error, k, engine)
     return hubness
 
 
-def _mean_of_largest(x, y, lists: Lists, rows: np.ndarray, error: float, k: int, dtype, engine) -> np.ndarray:
+def _mean_of_largest(x, y, lists: Lists, rows: np.ndarray, error: float, k: int, engine) -> np.ndarray:
     """r of some rows, by cosines in float64 of all that can be among the k largest."""
     seen, names = lists.values[rows], lists.indices[rows]
-    width = names.shape[1]
-    k = min(k, width)
+    k = min(k, names.shape[1])
     close = seen >= seen[:, [k - 1]].astype(np.float64) - 2 * error
     owners, places = np.nonzero(close)
     cosines = np.full(seen.shape, -np.inf)
     cosines[owners, places] = dots(x, y, rows[owners], names[owners, places], engine=engine)
-    if dtype != torch.float32 and width < len(y):
-        largest = -np.partition(-cosines, k - 1, axis=1)[:, k - 1]
-        again = np.flatnonzero(largest < seen[:, -1].astype(np.float64) + error)
-        if len(again):
-            part = x.take(rows[again])
-            found = sweep(part, y, width, engine=engine).rows.indices
-            owners = np.repeat(np.arange(len(again)), width)
-            cosines[again] = dots(part, y, owners, found.reshape(-1), engine=engine).reshape(found.shape)
     return np.sort(cosines, axis=1)[:, -k:].mean(axis=1)
 
 

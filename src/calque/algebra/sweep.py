@@ -74,7 +74,6 @@ def sweep(
     *,
     bias_x: np.ndarray | None = None,
     bias_y: np.ndarray | None = None,
-    dtype: torch.dtype = torch.float32,
     engine: Engine | None = None,
     tile: tuple[int, int] | None = None,
     held: Tensor | None = None,
@@ -87,7 +86,6 @@ def sweep(
         ranked: how many of the largest to keep after taking off the other side's bias; of rows and of columns, if
             these differ.
         bias_x, bias_y: float32 `[n]` and `[m]`; zero if None.
-        dtype: of the product; bfloat16 is fast on some machines, and `Sweep.error` says what it costs.
         engine: "numba" scans tiles with compiled loops, one thread per core each with its own tiles; "torch"
             uses `torch.topk` alone and runs on any device (among equal values it may keep any). By default
             by device.
@@ -97,24 +95,22 @@ def sweep(
     x, y = as_rows(x), as_rows(y)
     of_rows, of_columns = (ranked, ranked) if isinstance(ranked, int) else ranked
     if held is None and y.held() is None and len(y) > len(x):  # the longer side is read once if it is the rows
-        other = sweep(
-            y, x, nearest, (of_columns, of_rows), bias_x=bias_y, bias_y=bias_x, dtype=dtype, engine=engine, tile=tile
-        )
+        other = sweep(y, x, nearest, (of_columns, of_rows), bias_x=bias_y, bias_y=bias_x, engine=engine, tile=tile)
         return Sweep(other.columns, other.rows, other.ranked_columns, other.ranked_rows, other.error)
     engine = engine or ("numba" if x.device.type == "cpu" else "torch")
     sides = ((x, bias_x), (y, bias_y))
     biases = tuple(np.zeros(len(side), dtype=np.float32) if bias is None else bias for side, bias in sides)
-    error = error_bound(x, y, dtype) + 2.0**-22 * float(max(np.abs(bias).max(initial=0) for bias in biases))
+    error = error_bound(x, y) + 2.0**-22 * float(max(np.abs(bias).max(initial=0) for bias in biases))
     rows, ranked_rows = _blank(len(x), nearest, len(y)), _blank(len(x), of_rows, len(y))
     columns, ranked_columns = _blank(len(y), nearest, len(x)), _blank(len(y), of_columns, len(x))
     lists = (rows, ranked_rows), (columns, ranked_columns)
-    if y.held() is None and y.shape[0] * y.shape[1] * dtype.itemsize <= _HELD:
+    if y.held() is None and 4 * y.shape[0] * y.shape[1] <= _HELD:
         y = HeldRows(y.block(0, len(y)))
     with full_precision():
         if engine == "numba":
-            _sweep_numba(x, y, dtype, lists, biases, tile or _CPU_TILE, held)
+            _sweep_numba(x, y, lists, biases, tile or _CPU_TILE, held)
         else:
-            _sweep_torch(x, y, dtype, lists, biases, tile or _GPU_TILE, held)
+            _sweep_torch(x, y, lists, biases, tile or _GPU_TILE, held)
     return Sweep(rows, columns, ranked_rows, ranked_columns, error)
 
 
@@ -162,7 +158,7 @@ def _held_dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray, engi
 
 # -- engines -------------------------------------------------------------------------------------------------
 def _sweep_numba(
-    x: Rows, y: Rows, dtype: torch.dtype, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int],
+    x: Rows, y: Rows, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int],
     held: Tensor | None,
 ) -> None:  # fmt: skip
     """Stripes of rows go to whichever thread is free; a thread keeps its own column lists, merged at the end.
@@ -177,10 +173,7 @@ def _sweep_numba(
     threads = torch.get_num_threads()
     height, width = min(tile[0], -(-n // threads)), min(tile[1], m)
     columns_held = y.held()
-    if columns_held is not None:
-        columns_held, tall = columns_held.to(dtype), height
-    else:
-        tall = height * max(1, min(_TALL, n // (height * threads)))
+    tall = height if columns_held is not None else height * max(1, min(_TALL, n // (height * threads)))
     stripes = iter(range(0, n, tall))
     threads = min(threads, -(-n // tall))
     lock = threading.Lock()
@@ -190,7 +183,6 @@ def _sweep_numba(
 
     def work(thread: int) -> None:
         buffer = torch.empty(height * width)
-        rounded = torch.empty(height * width, dtype=dtype) if dtype != torch.float32 else buffer
         columns, ranked_columns = by_thread[thread]
         lowest, ranked_lowest = columns.values[:, -1].copy(), ranked_columns.values[:, -1].copy()
         while True:
@@ -198,16 +190,14 @@ def _sweep_numba(
                 first = next(stripes, None)
             if first is None:
                 return
-            stripe = x.block(first, first + tall).to(dtype)
+            stripe = x.block(first, first + tall)
             for left in range(0, m, width):
                 end = left + width
-                part = y.block(left, end).to(dtype) if columns_held is None else columns_held[left:end]
+                part = y.block(left, end) if columns_held is None else columns_held[left:end]
                 for top in range(first, min(first + tall, n), height):
                     some = stripe[top - first : top - first + height]
                     size = len(some) * len(part)
-                    entries = products(some, part, rounded[:size].view(len(some), len(part)))
-                    if entries.dtype != torch.float32:
-                        entries = buffer[:size].view(len(some), len(part)).copy_(entries)
+                    entries = products(some, part, buffer[:size].view(len(some), len(part)))
                     if held is not None:
                         held[top : top + height, left:end] = entries
                     entries = entries.numpy()
@@ -228,7 +218,7 @@ def _sweep_numba(
 
 
 def _sweep_torch(
-    x: Rows, y: Rows, dtype: torch.dtype, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int],
+    x: Rows, y: Rows, lists: Both, biases: tuple[np.ndarray, ...], tile: tuple[int, int],
     held: Tensor | None,
 ) -> None:  # fmt: skip
     """The same with `torch.topk` per tile."""
@@ -237,10 +227,10 @@ def _sweep_torch(
     rows, ranked_rows, columns, ranked_columns = on_device
     row_bias, column_bias = (torch.from_numpy(bias).to(x.device) for bias in biases)
     for top in range(0, len(x), tile[0]):
-        stripe = x.block(top, top + tile[0]).to(dtype)
+        stripe = x.block(top, top + tile[0])
         for left in range(0, len(y), tile[1]):
             down, across = slice(top, top + tile[0]), slice(left, left + tile[1])
-            product = (stripe @ y.block(left, left + tile[1]).to(dtype).T).float()
+            product = stripe @ y.block(left, left + tile[1]).T
             if held is not None:
                 held[down, across] = product
             _absorb(rows, product, down, left)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from calque.algebra.normalize import unit_rows
-from calque.algebra.products import expected_seconds
 from calque.algebra.rows import UnitRows
 from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
 from calque.errors import CalqueWarning, SettingError
@@ -17,6 +17,7 @@ from calque.pairs import WordPairs
 from calque.room import blocks, filled, taken
 from calque.vectors import Embeddings
 
+_RATE = 1e11  # multiplications and additions a second and core, for a warning of long searches
 _LOADED = 1 << 26  # bytes of vectors from a file that are loaded: a search is a little quicker in memory
 
 Candidates = Literal["all", "linked"]
@@ -186,7 +187,8 @@ def _search(
             stacklevel=4,
         )
         return found.neighbours, {"kind": found.kind, "recall": found.recall}
-    if (hours := expected_seconds(len(vectors[0]), len(vectors[1]), source.dim) / 3600) > 1:
+    operations = 2.0 * len(vectors[0]) * len(vectors[1]) * source.dim
+    if (hours := operations / (_RATE * torch.get_num_threads()) / 3600) > 1:
         warnings.warn(
             f"comparing {len(vectors[0]):,} with {len(vectors[1]):,} words takes about {hours:,.0f} h here; "
             "approximate search is faster",
